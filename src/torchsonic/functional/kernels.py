@@ -1,0 +1,249 @@
+"""Forward and backward of the operator on real half spectra, outside autograd.
+
+For each chunk of modes and samples, with ``[P; Q] = B x`` (two real signals per mode):
+
+1. coefficients ``Z = F[B x]``, by an entry of :mod:`sides`,
+2. coupling     ``W = [T1 P - T2 Q; T1 Q + T2 P]``, here,
+3. samples      ``y += C F^-1[W]``, by an exit of :mod:`sides`.
+
+Layouts: ``mix_in (M, 2, C)`` holds ``Re B, Im B``; ``mix_out (K, M, 2)`` holds ``Re C, -Im C``. Mode chunks are then
+contiguous rows, and a product with either is one real matrix product.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torchsonic.functional.frequency import Band
+from torchsonic.functional.pair import ModeShape, ResponsePair, Responses, Symmetry
+from torchsonic.functional.plan import Plan
+from torchsonic.functional.sides import ChannelEntry, ChannelExit, ModeEntry, ModeExit
+
+__all__ = ["Gradients", "backward", "forward", "respond_with"]
+
+# Bytes of mode spectra coupled at once on a CPU: the pointwise work then stays in cache.
+CPU_SPECTRUM_BYTES = 2 << 20
+
+Entry = ModeEntry | ChannelEntry
+Exit = ModeExit | ChannelExit
+Respond = Callable[[slice, slice], Responses | ResponsePair]
+
+
+class Gradients(NamedTuple):
+    """What the backward pass returns; ``x`` and ``bias`` are ``None`` when they were not asked for."""
+
+    x: Tensor | None
+    mix_in: Tensor
+    mix_out: Tensor
+    bias: Tensor | None
+    shape: ModeShape
+
+
+def _sides(plan: Plan, x: Tensor, grad_x: Tensor | None = None) -> tuple[Entry, Exit]:
+    entry = ChannelEntry(plan, x, grad_x) if plan.channels_in else ModeEntry(plan, x, grad_x)
+    return entry, ChannelExit(plan) if plan.channels_out else ModeExit(plan)
+
+
+def _couple(z: Tensor, t1: Tensor, t2: Tensor) -> Tensor:
+    w = z * t1[:, :, None]
+    w[:, :, 0].addcmul_(z[:, :, 1], t2, value=-1)
+    w[:, :, 1].addcmul_(z[:, :, 0], t2)
+    return w
+
+
+def _couple_gradient(conj_g: Tensor, z: Tensor, *, shared: bool) -> tuple[Tensor, Tensor]:
+    """Conjugate gradients of ``T1`` and ``T2``, summed over the samples that share them."""
+    d1 = (conj_g[:, :, 0] * z[:, :, 0]).addcmul_(conj_g[:, :, 1], z[:, :, 1])
+    d2 = (conj_g[:, :, 1] * z[:, :, 0]).addcmul_(conj_g[:, :, 0], z[:, :, 1], value=-1)
+    if shared and d1.shape[0] > 1:
+        return d1.sum(0, keepdim=True), d2.sum(0, keepdim=True)
+    return d1, d2
+
+
+def _zero_imaginary(w: Tensor, band: Band, symmetry: Symmetry) -> Tensor:
+    """The paper's way to a real output: no imaginary part on the self-conjugate planes of the last axis."""
+    if symmetry == "half":
+        w[..., 0].imag.zero_()
+        if band.num_axes - 1 in band.unsigned_axes:
+            w[..., band.reach[-1]].imag.zero_()
+    return w
+
+
+def _slices(plan: Plan, num_modes: int, samples: int, on_cpu: bool) -> list[slice]:
+    """Split a chunk of modes so that the spectra between its transforms stay in cache."""
+    step = num_modes
+    if on_cpu and not (plan.channels_in and plan.channels_out):
+        step = max(1, min(num_modes, CPU_SPECTRUM_BYTES // (16 * samples * math.prod(plan.band.shape))))
+    return [slice(i, min(i + step, num_modes)) for i in range(0, num_modes, step)]
+
+
+def _is_shared(shape: ModeShape, omega: Sequence[Tensor]) -> bool:
+    return all(t.shape[0] == 1 for t in (*shape, *omega))
+
+
+def respond_with(
+    shape: ModeShape, omega: list[Tensor], plan: Plan, symmetry: Symmetry, *, differentiable: bool = False
+) -> Respond:
+    """Evaluate responses when asked; those shared by the batch are kept for the chunk of modes in hand."""
+    shared = _is_shared(shape, omega)
+    last: tuple[slice, ResponsePair] | None = None
+
+    def respond(samples: slice, modes: slice) -> ResponsePair:
+        nonlocal last
+        if shared and last is not None and last[0] == modes:
+            return last[1]
+        grid = [w if w.shape[0] == 1 else w[samples] for w in omega]
+        pair = ResponsePair(grid, shape.select(samples, modes), plan.band, symmetry, differentiable=differentiable)
+        last = (modes, pair)
+        return pair
+
+    return respond
+
+
+def forward(
+    x: Tensor,
+    mix_in: Tensor,
+    mix_out: Tensor,
+    bias: Tensor | None,
+    respond: Respond,
+    plan: Plan,
+    symmetry: Symmetry,
+    *,
+    keep: bool = False,
+) -> tuple[Tensor, list[Tensor]]:
+    """Apply the operator.
+
+    Parameters
+    ----------
+    x
+        ``(B, C, *size)``, contiguous.
+    mix_in, mix_out, bias
+        ``(M, 2, C)``, ``(K, M, 2)``, ``(K,)``.
+    respond
+        Gives ``T1, T2`` for a slice of samples and a slice of modes.
+    keep
+        Also return the intermediate results that the backward pass would otherwise compute again.
+
+    Returns
+    -------
+    tuple
+        ``y (B, K, *out_size)`` and the kept tensors, in the order in which the backward pass takes them.
+    """
+    band, on_cpu = plan.band, x.device.type == "cpu"
+    y = x.new_empty(x.shape[0], mix_out.shape[0], *plan.out_size)
+    kept: list[Tensor] = []
+    samples_of = plan.sample_chunks(x.shape[0])
+    open_sides: dict[int, tuple[Entry, Exit]] = {}
+    chunks = plan.mode_chunks(mix_in.shape[0])
+    for modes in chunks:
+        w_in, w_out = mix_in[modes].flatten(0, 1), mix_out[:, modes].flatten(1)
+        num_modes = modes.stop - modes.start
+        first, last = modes is chunks[0], modes is chunks[-1]
+        for index, samples in enumerate(samples_of):
+            entry, exit_ = open_sides.pop(index) if index in open_sides else _sides(plan, x[samples])
+            pair = respond(samples, modes)
+            entry.open(w_in)
+            exit_.open(num_modes)
+            if keep and first:
+                kept += entry.kept()
+            for part in _slices(plan, num_modes, samples.stop - samples.start, on_cpu):
+                z = entry.coefficients(part)
+                w = _zero_imaginary(_couple(z, pair.t1[:, part], pair.t2[:, part]), band, symmetry)
+                exit_.collect(part, w)
+                if keep:
+                    kept.append(z)
+            exit_.close(y[samples], w_out, bias, first=first, last=last)
+            if keep:
+                kept += exit_.kept()
+            if not last:
+                open_sides[index] = entry, exit_
+    return y, kept
+
+
+def backward(
+    grad_y: Tensor,
+    x: Tensor,
+    mix_in: Tensor,
+    mix_out: Tensor,
+    shape: ModeShape,
+    omega: list[Tensor],
+    plan: Plan,
+    symmetry: Symmetry,
+    kept: list[Tensor],
+    *,
+    need_x: bool = True,
+    need_bias: bool = True,
+) -> Gradients:
+    """Gradients of everything, from ``grad_y`` and either ``kept`` tensors or ``x`` alone.
+
+    The adjoint of a response is its conjugate; gradients of the mode parameters are per-mode sums over the band.
+    """
+    band, on_cpu, shared = plan.band, grad_y.device.type == "cpu", _is_shared(shape, omega)
+    per_sample = 1 / math.prod(band.size_in)
+    multiplicity = band.multiplicity(device=grad_y.device, dtype=grad_y.dtype)
+    respond = respond_with(shape, omega, plan, symmetry, differentiable=True)
+    grad_x = grad_y.new_empty(grad_y.shape[0], mix_in.shape[2], *plan.size) if need_x else None
+    grad_in, grad_out = torch.zeros_like(mix_in), torch.zeros_like(mix_out)
+    grad_shape = ModeShape(*[torch.zeros_like(t) for t in shape])
+    samples_of = plan.sample_chunks(grad_y.shape[0])
+    open_sides: dict[int, tuple[Entry, Exit]] = {}
+    chunks = plan.mode_chunks(mix_in.shape[0])
+    queue, recompute = iter(kept), not kept
+    for modes in chunks:
+        w_in, w_out = mix_in[modes].flatten(0, 1), mix_out[:, modes].flatten(1)
+        num_modes = modes.stop - modes.start
+        first, last = modes is chunks[0], modes is chunks[-1]
+        grad_t: list[Tensor] | None = None
+        for index, samples in enumerate(samples_of):
+            if index in open_sides:
+                entry, exit_ = open_sides.pop(index)
+            else:
+                entry, exit_ = _sides(plan, x[samples], None if grad_x is None else grad_x[samples])
+            pair = respond(samples, modes)
+            if recompute:
+                entry.open(w_in)
+            elif first:
+                entry.restore(queue)
+            entry.open_backward(w_in)
+            exit_.open(num_modes)
+            exit_.open_backward(grad_y[samples], w_out)
+            grads_of_parts = []
+            for part in _slices(plan, num_modes, samples.stop - samples.start, on_cpu):
+                t1, t2 = pair.t1[:, part], pair.t2[:, part]
+                z = entry.coefficients(part) if recompute else next(queue)
+                if recompute or exit_.needs_coupled:
+                    exit_.collect(part, _zero_imaginary(_couple(z, t1, t2), band, symmetry))
+                g = _zero_imaginary(exit_.coefficients_backward(part), band, symmetry)
+                entry.collect_backward(part, _couple(g, t1.conj() * per_sample, t2.conj() * -per_sample))
+                grads_of_parts.append(_couple_gradient(g.conj_physical_(), z, shared=shared))
+            if not recompute:
+                exit_.restore(queue)
+            grad_out[:, modes] += exit_.close_backward().unflatten(1, (num_modes, 2))
+            grad_in[modes] += entry.close_backward(first=first, last=last).unflatten(0, (num_modes, 2))
+            whole = [torch.cat(g, 1) if len(g) > 1 else g[0] for g in zip(*grads_of_parts, strict=True)]
+            if not shared:
+                _add(grad_shape, pair.backward(*[g.mul_(multiplicity) for g in whole]), samples, modes)
+            elif grad_t is None:
+                grad_t = whole
+            else:
+                grad_t = [total.add_(g) for total, g in zip(grad_t, whole, strict=True)]
+            if not last:
+                open_sides[index] = entry, exit_
+        if grad_t is not None:
+            _add(grad_shape, pair.backward(*[g.mul_(multiplicity) for g in grad_t]), slice(None), modes)
+    grad_bias = grad_y.sum(tuple(d for d in range(grad_y.dim()) if d != 1)) if need_bias else None
+    return Gradients(grad_x, grad_in, grad_out, grad_bias, grad_shape)
+
+
+def _add(total: ModeShape, part: ModeShape, samples: slice, modes: slice) -> None:
+    """Add gradients of some modes and samples; parameters shared by the batch get the sum."""
+    for target, value in zip(total, part, strict=True):
+        if target.shape[0] == 1:
+            target[:, modes] += value.sum(0, keepdim=True)
+        else:
+            target[samples, modes] += value

@@ -1,0 +1,225 @@
+"""The response of a mode as it acts on real signals, and its derivative.
+
+For a mode's two real signals ``P = Re(B) x`` and ``Q = Im(B) x`` a complex response acts on half spectra as
+
+    Re w = T1 P - T2 Q,      Im w = T1 Q + T2 P.
+
+* ``symmetry="real"`` (the exact operator): ``T1 = (T_a + T_abar)/2`` and ``T2 = (T_a - T_abar)/2i`` with the conjugate
+  pole ``abar``. With ``E = p + i s (w.v)``, ``p = -Re a + tau |w_perp|^2`` and ``b = Im a`` they are
+
+      T1 = g E / (E^2 + b^2),     T2 = g b / (E^2 + b^2).
+
+  A Nyquist bin without sign takes the mean over both signs.
+* ``symmetry="half"`` (the paper's notes): the half spectrum is used as it is, ``T1 = T_a`` and ``T2 = -i T_a``.
+
+These are hand-written because they run inside an operator that autograd does not see: nothing of size (modes x
+frequencies) is kept between forward and backward.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from torchsonic.functional.frequency import Band
+
+__all__ = ["ModeShape", "ResponsePair", "Responses", "Symmetry"]
+
+Symmetry = Literal["real", "half"]
+
+# Responses below 1e-12 of a mode's peak are zero in every dtype used here; larger frequencies would only overflow.
+FREQUENCY_LIMIT = 1e8
+
+
+class ModeShape(NamedTuple):
+    """Physical parameters of the responses, each ``(G, M)`` but ``direction (G, M, D)``; G is 1 or the batch."""
+
+    direction: Tensor
+    scale: Tensor
+    damping: Tensor
+    oscillation: Tensor
+    transverse: Tensor
+    gain: Tensor
+
+    def select(self, groups: slice, modes: slice) -> ModeShape:
+        """The given modes of the given samples; parameters shared by the batch stay shared."""
+        return ModeShape(*[t[:, modes] if t.shape[0] == 1 else t[groups, modes] for t in self])
+
+
+def _axis_pairs(num_axes: int) -> list[tuple[int, int]]:
+    return list(combinations(range(num_axes), 2))
+
+
+def _column(values: Tensor, num_axes: int) -> Tensor:
+    return values.reshape(*values.shape, *[1] * num_axes)
+
+
+def _outer_sum(pieces: list[Tensor], axes: tuple[int, ...], num_axes: int) -> Tensor:
+    """Add vectors ``(G, M, n_d)``, one for each of the given axes, to an array ``(G, M, ..)`` with D axes."""
+    total = None
+    for axis, piece in zip(axes, pieces, strict=True):
+        shape = [1] * num_axes
+        shape[axis] = piece.shape[-1]
+        piece = piece.reshape(*piece.shape[:2], *shape)
+        total = piece if total is None else total + piece
+    assert total is not None
+    return total
+
+
+def _across(omega: list[Tensor], direction: Tensor, i: int, j: int) -> Tensor:
+    """``w_i v_j - w_j v_i`` on axes i and j, with length 1 on the others."""
+    first = (direction[..., j : j + 1] * omega[i][:, None]).clamp_(-FREQUENCY_LIMIT, FREQUENCY_LIMIT)
+    second = (direction[..., i : i + 1] * -omega[j][:, None]).clamp_(-FREQUENCY_LIMIT, FREQUENCY_LIMIT)
+    return _outer_sum([first, second], (i, j), len(omega))
+
+
+def _denominator(omega: list[Tensor], shape: ModeShape) -> Tensor:
+    """``E = p + i s (w.v)`` on the grid, ``(G, M, n_1 .. n_D)``."""
+    num_axes = len(omega)
+    slope = shape.scale[..., None] * shape.direction
+    pieces = [
+        (slope[..., d : d + 1] * w[:, None]).clamp_(-FREQUENCY_LIMIT, FREQUENCY_LIMIT) for d, w in enumerate(omega)
+    ]
+    along = _outer_sum(pieces, tuple(range(num_axes)), num_axes)
+    p = _column(shape.damping, num_axes)
+    spread = shape.direction * shape.transverse.sqrt()[..., None]
+    for i, j in _axis_pairs(num_axes):
+        component = _across(omega, spread, i, j)
+        p = torch.addcmul(p, component, component)
+    return torch.complex(p.expand_as(along), along)
+
+
+def raw_pair(omega: list[Tensor], shape: ModeShape, symmetry: Symmetry) -> tuple[Tensor, Tensor]:
+    num_axes = len(omega)
+    e = _denominator(omega, shape)
+    gain, b = _column(shape.gain, num_axes), _column(shape.oscillation, num_axes)
+    if symmetry == "half":
+        t1 = e.sub_(1j * b).reciprocal_().mul_(gain)
+        return t1, t1 * -1j
+    r = e.square().add_(b.square()).reciprocal_().mul_(gain)
+    return e.mul_(r), r.mul_(b)
+
+
+def average_signs(response: Tensor, band: Band) -> Tensor:
+    """Replace an unsigned Nyquist bin by the mean over both signs, and drop the appended bin."""
+    for axis in band.unsigned_axes:
+        dim, last = 2 + axis, response.shape[2 + axis] - 1
+        mean = response.narrow(dim, band.reach[axis], 1).add(response.narrow(dim, last, 1)).mul_(0.5)
+        response = response.narrow(dim, 0, last).clone()
+        response.narrow(dim, band.reach[axis], 1).copy_(mean)
+    return response.contiguous()
+
+
+def _average_signs_backward(grad: Tensor, band: Band) -> Tensor:
+    for axis in band.unsigned_axes:
+        dim = 2 + axis
+        half = grad.narrow(dim, band.reach[axis], 1).mul_(0.5)
+        grad = torch.cat([grad, half], dim)
+    return grad
+
+
+class Responses(NamedTuple):
+    """``T1`` and ``T2``, complex, ``(G, M, n_1 .. n_D)``."""
+
+    t1: Tensor
+    t2: Tensor
+
+
+class ResponsePair:
+    """``T1`` and ``T2`` (gain included) of some modes on a band, and their derivative.
+
+    Parameters
+    ----------
+    omega
+        ``band.omega(spacing, both_signs=(symmetry == "real"))``.
+    shape
+        Parameters of the modes.
+
+    Attributes
+    ----------
+    t1, t2
+        Complex, ``(G, M, n_1 .. n_D)``.
+    """
+
+    def __init__(
+        self, omega: list[Tensor], shape: ModeShape, band: Band, symmetry: Symmetry = "real", *, differentiable: bool = False
+    ) -> None:
+        self._omega = omega
+        self._shape, self._band, self._symmetry = shape, band, symmetry
+        raw = raw_pair(self._omega, shape, symmetry)
+        self._raw = raw if differentiable else None
+        self.t1, self.t2 = raw if symmetry == "half" else (average_signs(t, band) for t in raw)
+
+    def values(self) -> Responses:
+        return Responses(self.t1, self.t2)
+
+    def backward(self, grad_t1: Tensor, grad_t2: Tensor) -> ModeShape:
+        """Gradients of the mode parameters from the *conjugate* gradients of ``T1`` and ``T2``, which are overwritten.
+
+        With ``dT1 = A dE + F db`` and ``dT2 = F dE - A db``, where ``A = (T2^2 - T1^2)/g`` and ``F = -2 T1 T2/g``,
+        only per-mode sums of the gradient of ``E`` against the frequencies remain.
+        """
+        assert self._raw is not None
+        t1, t2 = self._raw
+        num_axes = len(self._omega)
+        # A dropped mode has gain zero: it gets no gradient, and its responses cannot be divided by the gain.
+        gain = self._shape.gain
+        inverse_gain = torch.where(gain == 0, 0.0, gain.reciprocal())
+        if self._symmetry == "half":
+            grad_t = grad_t1.add_(grad_t2, alpha=-1j)
+            grad_gain = _dot(t1, grad_t).real * inverse_gain
+            grad_e = t1.square().mul_(grad_t).mul_(_column(-inverse_gain, num_axes))
+            # d(E - ib)/db = -i
+            grad_oscillation = grad_e.imag.sum(tuple(range(2, 2 + num_axes)))
+        else:
+            grad_t1, grad_t2 = (_average_signs_backward(g, self._band) for g in (grad_t1, grad_t2))
+            grad_gain = (_dot(t1, grad_t1) + _dot(t2, grad_t2)).real * inverse_gain
+            a = torch.addcmul(t2.square(), t1, t1, value=-1)
+            f = t1 * t2
+            grad_oscillation = (-2 * _dot(f, grad_t1) - _dot(a, grad_t2)).real * inverse_gain
+            grad_e = a.mul_(grad_t1).addcmul_(f, grad_t2, value=-2).mul_(_column(inverse_gain, num_axes))
+        return _sum_over_grid(self._omega, self._shape, grad_e, grad_oscillation, grad_gain)
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """``sum a b`` over the grid, ``(G, M)``, without a temporary."""
+    return torch.einsum("gmn,gmn->gm", a.flatten(2), b.flatten(2))
+
+
+def _sum_over_grid(
+    omega: list[Tensor], shape: ModeShape, grad_e: Tensor, grad_oscillation: Tensor, grad_gain: Tensor
+) -> ModeShape:
+    """Chain ``E = p + i u`` back, ``p = damping + tau sum_ij (w_i v_j - w_j v_i)^2`` and ``u = s (w.v)``.
+
+    ``grad_e`` is the conjugate gradient: its real part belongs to ``p``, its negative imaginary part to ``u``.
+    """
+    num_axes = len(omega)
+    grad_p, grad_u = grad_e.real, grad_e.imag.neg()
+    moment = torch.stack([(_project(grad_u, (d,)) * w[:, None]).sum(-1) for d, w in enumerate(omega)], dim=-1)
+    grad_direction = shape.scale[..., None] * moment
+    grad_transverse = torch.zeros_like(shape.scale)
+    for i, j in _axis_pairs(num_axes):
+        component = _across(omega, shape.direction, i, j)
+        component = component.squeeze(tuple(2 + d for d in range(num_axes) if d not in (i, j)))
+        weighted = _project(grad_p, (i, j)) * component
+        slope_j = (weighted.sum(3) * omega[i][:, None]).sum(-1)
+        slope_i = (weighted.sum(2) * omega[j][:, None]).sum(-1)
+        grad_transverse += shape.direction[..., j] * slope_j - shape.direction[..., i] * slope_i
+        grad_direction[..., j] += 2 * shape.transverse * slope_j
+        grad_direction[..., i] -= 2 * shape.transverse * slope_i
+    return ModeShape(
+        direction=grad_direction,
+        scale=(shape.direction * moment).sum(-1),
+        damping=grad_p.sum(tuple(range(2, 2 + num_axes))),
+        oscillation=grad_oscillation,
+        transverse=grad_transverse,
+        gain=grad_gain,
+    )
+
+
+def _project(values: Tensor, kept: tuple[int, ...]) -> Tensor:
+    dropped = tuple(d for d in range(2, values.dim()) if d - 2 not in kept)
+    return values.sum(dropped) if dropped else values

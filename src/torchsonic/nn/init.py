@@ -1,0 +1,97 @@
+"""Initial distributions of the modes.
+
+Everything is stated in pixels of the reference grid; layers turn pixels into lengths.
+
+* Directions cover the whole circle or sphere: a mode looks along ``+v`` only.
+* Decay lengths ``s / |Re a|`` run log-spaced from about a pixel to the reference field, in an order that pairs every
+  length with all directions and all frequencies.
+* Part of the bank oscillates, ``Im a / s`` from 0 to half the reference Nyquist frequency: without oscillation a distant
+  shape is seen by little but its area.
+* ``B`` and ``C`` are scaled so that white noise of variance 1 leaves with variance 1.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = ["initial_directions", "initial_mixing", "initial_responses"]
+
+SHORTEST_DECAY = 1.0
+WIDTH_TO_LENGTH = 1 / 3
+NARROWEST_WIDTH = 0.5
+STILL_FRACTION = 0.25
+HIGHEST_FREQUENCY = math.pi / 2
+GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+def initial_directions(num_modes: int, num_axes: int, *, half_circle: bool = False, generator=None) -> Tensor:
+    """Unit vectors spread over all directions, ``(M, D)``.
+
+    1-D: alternating signs. 2-D: evenly spaced angles with jitter. 3-D: a randomly turned Fibonacci sphere.
+
+    Parameters
+    ----------
+    half_circle
+        The paper's choice, angles uniform on ``(0, pi)``; meant for its half-spectrum variant.
+    """
+    if num_axes == 1:
+        return torch.tensor([1.0, -1.0]).repeat((num_modes + 1) // 2)[:num_modes, None].clone()
+    if num_axes == 2:
+        if half_circle:
+            angles = math.pi * torch.rand(num_modes, generator=generator)
+        else:
+            jitter = 0.5 * (torch.rand(num_modes, generator=generator) - 0.5)
+            offset = torch.rand(1, generator=generator)
+            angles = 2 * math.pi * (torch.arange(num_modes) + jitter + offset) / num_modes
+        return torch.stack([angles.cos(), angles.sin()], dim=-1)
+    index = torch.arange(num_modes)
+    height = 1 - (2 * index + 1) / num_modes
+    angle = 2 * math.pi * GOLDEN * index
+    ring = (1 - height.square()).sqrt()
+    points = torch.stack([height, ring * angle.cos(), ring * angle.sin()], dim=-1)
+    turn, _ = torch.linalg.qr(torch.randn(3, 3, generator=generator))
+    points = points @ turn
+    if half_circle:
+        points[:, 0] = points[:, 0].abs()
+    return torch.nn.functional.normalize(points, dim=-1)
+
+
+def _spread(num_modes: int, step: float, generator) -> Tensor:
+    """A low-discrepancy sequence in [0, 1), turned at random: M values that cover evenly, in scattered order."""
+    return (torch.rand(1, generator=generator) + step * torch.arange(num_modes)) % 1.0
+
+
+def initial_responses(num_modes: int, field: float, *, generator=None) -> dict[str, Tensor]:
+    """Scale, damping, oscillation and transverse penalty in pixels, each ``(M,)``.
+
+    The scale starts at one pixel for all modes and the damping sets the length, so that every parameter is of order one
+    and a step in ``Im a`` turns the phase at a given distance equally for short and long modes.
+
+    Parameters
+    ----------
+    field
+        Extent of the reference field in pixels; the longest decay length.
+    """
+    # Different irrational steps keep length, frequency and direction independent of each other.
+    position = _spread(num_modes, GOLDEN, generator)
+    decay = SHORTEST_DECAY * (max(field, 2.0) / SHORTEST_DECAY) ** position
+    frequency_position = _spread(num_modes, math.sqrt(2) - 1, generator)
+    frequency = HIGHEST_FREQUENCY * ((frequency_position - STILL_FRACTION) / (1 - STILL_FRACTION)).clamp_min(0)
+    frequency = frequency * torch.where(torch.arange(num_modes) % 4 < 2, 1.0, -1.0)
+    damping = decay.reciprocal()
+    transverse = damping * (WIDTH_TO_LENGTH * decay).square().clamp_min(NARROWEST_WIDTH**2)
+    return {"scale": torch.ones(num_modes), "damping": damping, "oscillation": frequency, "transverse": transverse}
+
+
+def initial_mixing(in_channels: int, out_channels: int, num_modes: int, *, generator=None) -> tuple[Tensor, Tensor]:
+    """``mix_in (M, 2, C)`` and ``mix_out (K, M, 2)`` that keep the variance of white noise.
+
+    A mode of unit mean power gives two signals whose variances add to ``sum_c |B_mc|^2``; an output channel adds 2M such
+    signals with weights of variance ``1 / M``.
+    """
+    mix_in = torch.randn(num_modes, 2, in_channels, generator=generator) / math.sqrt(2 * in_channels)
+    mix_out = torch.randn(out_channels, num_modes, 2, generator=generator) / math.sqrt(num_modes)
+    return mix_in, mix_out

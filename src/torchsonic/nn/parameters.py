@@ -1,0 +1,52 @@
+"""Parameter groups for optimisers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from torchsonic.nn.conv import SonicConvNd
+
+__all__ = ["parameter_groups"]
+
+
+def parameter_groups(
+    model: nn.Module, lr: float, *, weight_decay: float = 0.0, mode_lr_scale: float = 0.01
+) -> list[dict[str, Any]]:
+    """Split a model's parameters so that its modes learn slowly and without weight decay.
+
+    The phase of a mode at distance d is ``d * Im a / s``: a small step in direction, scale or pole turns the far field
+    round. Mixing matrices and everything else learn at the full rate.
+
+    Parameters
+    ----------
+    lr, weight_decay
+        Of ordinary parameters; vectors and scalars (biases, norms) get no decay.
+    mode_lr_scale
+        Learning rate of direction, scale, pole and transverse penalty relative to ``lr``.
+
+    Returns
+    -------
+    list of dict
+        For any ``torch.optim`` optimiser; each group has a ``name``.
+
+    Examples
+    --------
+    >>> optimiser = torch.optim.AdamW(torchsonic.parameter_groups(torchsonic.SonicConv2d(3, 8), lr=1e-2))
+    >>> [group["name"] for group in optimiser.param_groups]
+    ['weights', 'vectors', 'modes']
+    """
+    modes = {id(p) for m in model.modules() if isinstance(m, SonicConvNd) for p in m.mode_parameters()}
+    groups: dict[str, list[nn.Parameter]] = {"weights": [], "vectors": [], "modes": []}
+    for parameter in model.parameters():
+        if not parameter.requires_grad:
+            continue
+        kind = "modes" if id(parameter) in modes else "weights" if parameter.dim() > 1 else "vectors"
+        groups[kind].append(parameter)
+    settings = {
+        "weights": {"lr": lr, "weight_decay": weight_decay},
+        "vectors": {"lr": lr, "weight_decay": 0.0},
+        "modes": {"lr": lr * mode_lr_scale, "weight_decay": 0.0},
+    }
+    return [{"name": name, "params": params, **settings[name]} for name, params in groups.items() if params]

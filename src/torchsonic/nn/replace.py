@@ -1,0 +1,105 @@
+"""Swap the convolutions of an existing model for Sonic layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+from torch import nn
+
+from torchsonic.functional.spectrum import PaddingMode
+from torchsonic.nn.conv import SonicConv1d, SonicConv2d, SonicConv3d, SonicConvNd
+
+__all__ = ["replace_convs"]
+
+_LAYERS: dict[type[nn.Module], type[SonicConvNd]] = {
+    nn.Conv1d: SonicConv1d,
+    nn.Conv2d: SonicConv2d,
+    nn.Conv3d: SonicConv3d,
+}
+
+
+def _is_suitable(conv: nn.Module, padding_mode: PaddingMode | None) -> bool:
+    """Spatial, ungrouped, and padded so that only the stride changes the size."""
+    if type(conv) not in _LAYERS:
+        return False
+    assert isinstance(conv, (nn.Conv1d, nn.Conv2d, nn.Conv3d))
+    same = conv.padding == "same" or conv.padding == tuple(
+        d * (k - 1) // 2 for d, k in zip(conv.dilation, conv.kernel_size, strict=True)
+    )
+    known = padding_mode is not None or conv.padding_mode in get_args(PaddingMode)
+    return max(conv.kernel_size) > 1 and conv.groups == 1 and same and known
+
+
+def replace_convs(
+    model: nn.Module,
+    num_modes: int | Callable[[str, nn.Module], int | None] | None = None,
+    *,
+    select: Callable[[str, nn.Module], bool] | None = None,
+    padding_mode: PaddingMode | None = None,
+    **options: Any,
+) -> nn.Module:
+    """Replace every suitable ``nn.Conv1d/2d/3d`` by a Sonic layer of the same channels, stride, bias and dtype.
+
+    Suitable are ungrouped convolutions with a kernel larger than one pixel whose padding keeps the size; others (1x1,
+    depthwise, valid, transposed) stay. Weights are new: the model wants training.
+
+    Parameters
+    ----------
+    model
+        Changed in place.
+    num_modes
+        Modes of each layer, or a function of the layer's name and the convolution; ``None`` is the layers' default.
+    select
+        Further condition on name and convolution.
+    padding_mode
+        Boundary of the new layers; by default that of each convolution.
+    options
+        Passed to the layers, for example ``variant`` or ``field``.
+
+    Returns
+    -------
+    nn.Module
+        The model; a new layer if ``model`` itself was a convolution.
+
+    Examples
+    --------
+    >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(8, 2, 1))
+    >>> [type(m).__name__ for m in torchsonic.replace_convs(model, num_modes=4)]
+    ['SonicConv2d', 'ReLU', 'Conv2d']
+    """
+    shared: dict[int, SonicConvNd] = {}
+
+    def build(name: str, conv: Any) -> SonicConvNd:
+        if id(conv) in shared:  # one convolution used in two places stays one layer
+            return shared[id(conv)]
+        layer = _LAYERS[type(conv)](
+            conv.in_channels,
+            conv.out_channels,
+            num_modes(name, conv) if callable(num_modes) else num_modes,
+            stride=conv.stride,
+            bias=conv.bias is not None,
+            padding_mode=padding_mode or conv.padding_mode,
+            device=conv.weight.device,
+            dtype=conv.weight.dtype,
+            **options,
+        )
+        shared[id(conv)] = layer.train(conv.training)
+        return layer
+
+    def wanted(name: str, module: nn.Module) -> bool:
+        return _is_suitable(module, padding_mode) and (select is None or select(name, module))
+
+    if wanted("", model):
+        return build("", model)
+    for name, parent in list(model.named_modules()):
+        for child_name, child in list(parent.named_children()):
+            path = f"{name}.{child_name}" if name else child_name
+            if wanted(path, child):
+                setattr(parent, child_name, build(path, child))
+    if not shared:
+        raise ValueError(
+            f"replace_convs found no suitable convolution in {type(model).__name__}: "
+            "it needs groups=1, a kernel larger than 1 and padding that keeps the size"
+        )
+    return model

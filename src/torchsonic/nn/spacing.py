@@ -1,0 +1,89 @@
+"""Telling a network the physical spacing of its input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+from torchsonic.functional.frequency import Spacing, as_spacing
+from torchsonic.nn.conv import SonicConvNd
+
+__all__ = ["infer_strides", "set_spacing", "sonic_layers"]
+
+
+def sonic_layers(model: nn.Module) -> Iterator[tuple[str, SonicConvNd]]:
+    """All Sonic layers of a model with their names."""
+    for name, module in model.named_modules():
+        if isinstance(module, SonicConvNd):
+            yield name, module
+
+
+def set_spacing(model: nn.Module, spacing: Spacing) -> nn.Module:
+    """Tell every Sonic layer of a model the spacing of the model's *input*.
+
+    For containers that pass only ``x``. A layer behind strides sees the spacing times its ``input_stride``, which
+    network builders set and :func:`infer_strides` finds for any other model.
+
+    Parameters
+    ----------
+    spacing
+        A number, one per axis, or ``(B, D)`` for a batch of mixed spacings.
+
+    Returns
+    -------
+    nn.Module
+        The model.
+
+    Examples
+    --------
+    >>> model = torch.nn.Sequential(torchsonic.SonicConv2d(1, 4), torch.nn.ReLU(), torchsonic.SonicConv2d(4, 1))
+    >>> y = torchsonic.set_spacing(model, (2.0, 0.5))(torch.randn(1, 1, 16, 64))
+    """
+    layers = list(sonic_layers(model))
+    if not layers:
+        raise ValueError(f"set_spacing found no Sonic layer in {type(model).__name__}")
+    for name, layer in layers:
+        rows = len(spacing) if isinstance(spacing, Tensor) and spacing.dim() == 2 else None
+        try:
+            steps = as_spacing(spacing, layer.num_axes, batch=rows)
+        except ValueError as error:
+            raise ValueError(f"spacing does not fit layer {name or type(layer).__name__!r}: {error}") from error
+        steps = steps * torch.tensor(layer.input_stride, dtype=steps.dtype, device=steps.device)
+        layer.set_spacing(steps if rows else steps[0])
+    return model
+
+
+def infer_strides(model: nn.Module, example: Tensor) -> nn.Module:
+    """Find every Sonic layer's cumulative stride by running the model once on an example.
+
+    Parameters
+    ----------
+    example
+        An input ``(B, C, N_1 .. N_D)``; sizes divisible by the model's total stride give exact results.
+
+    Returns
+    -------
+    nn.Module
+        The model, its Sonic layers' ``input_stride`` set.
+    """
+    handles = []
+
+    def record(layer: SonicConvNd, args: tuple, kwargs: dict) -> None:
+        x = args[0] if args else kwargs["x"]
+        axes = layer.num_axes
+        layer.input_stride = tuple(n / m for n, m in zip(example.shape[-axes:], x.shape[-axes:], strict=True))
+
+    for _, layer in sonic_layers(model):
+        handles.append(layer.register_forward_pre_hook(record, with_kwargs=True))
+    training = {module: module.training for module in model.modules()}
+    try:
+        with torch.no_grad():
+            model.eval()(example)
+    finally:
+        for handle in handles:
+            handle.remove()
+        for module, mode in training.items():
+            module.training = mode
+    return model
