@@ -1,5 +1,6 @@
 """The mathematics: pure tensor functions without state."""
 
+from torchsonic.functional import compiled as compiled  # registers the custom operator
 from torchsonic.functional.frequency import Band, as_spacing, frequency_axes, frequency_grid
 from torchsonic.functional.pair import ModeShape
 from torchsonic.functional.plan import ORDERS, Plan, make_plan, order_costs

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -95,22 +95,22 @@ class Band:
     def num_axes(self) -> int:
         return len(self.size_in)
 
-    @cached_property
+    @property
     def resampled(self) -> tuple[bool, ...]:
         return tuple(a != b for a, b in zip(self.size_in, self.size_out, strict=True))
 
-    @cached_property
+    @property
     def reach(self) -> tuple[int, ...]:
         """Largest wavenumber on each axis."""
         return tuple(min(a, b) // 2 for a, b in zip(self.size_in, self.size_out, strict=True))
 
-    @cached_property
+    @property
     def shape(self) -> tuple[int, ...]:
         """Stored coefficients on each axis; the last axis is halved."""
         full = [2 * h + 1 if moved else n for h, moved, n in zip(self.reach, self.resampled, self.size_in, strict=True)]
         return (*full[:-1], self.reach[-1] + 1)
 
-    @cached_property
+    @property
     def unsigned_axes(self) -> tuple[int, ...]:
         """Axes whose Nyquist bin (at index ``reach``) stands for both signs."""
         return tuple(d for d, n in enumerate(self.size_in) if not self.resampled[d] and n % 2 == 0)
@@ -129,8 +129,10 @@ class Band:
 
         With ``both_signs``, every unsigned axis gets one more entry: its Nyquist frequency with the other sign.
         """
+        # Compilers trace the computation and would warn of the cache.
+        unit_omega = _unit_omega if torch.compiler.is_compiling() else _cached_unit_omega
         return [
-            (_unit_omega(self, axis, spacing.device, spacing.dtype, both_signs) / spacing[:, axis : axis + 1]).to(dtype)
+            (unit_omega(self, axis, spacing.device, spacing.dtype, both_signs) / spacing[:, axis : axis + 1]).to(dtype)
             for axis in range(self.num_axes)
         ]
 
@@ -139,13 +141,15 @@ class Band:
         return _multiplicity(self, device, dtype)
 
 
-@lru_cache(maxsize=256)
 def _unit_omega(band: Band, axis: int, device, dtype, both_signs: bool) -> Tensor:
-    """Angular frequencies of one axis at unit spacing. Never modified, so it may be shared."""
+    """Angular frequencies of one axis at unit spacing; cached ones are shared and never modified."""
     omega = band.wavenumbers(axis, device=device, dtype=dtype) * (2 * math.pi / band.size_in[axis])
     if both_signs and axis in band.unsigned_axes:
         omega = torch.cat([omega, -omega[band.reach[axis], None]])
     return omega
+
+
+_cached_unit_omega = lru_cache(maxsize=256)(_unit_omega)
 
 
 @lru_cache(maxsize=64)

@@ -13,7 +13,7 @@ contiguous rows, and a product with either is one real matrix product.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -24,7 +24,7 @@ from torchsonic.functional.pair import ModeShape, ResponsePair, Responses, Symme
 from torchsonic.functional.plan import Plan
 from torchsonic.functional.sides import ChannelEntry, ChannelExit, ModeEntry, ModeExit
 
-__all__ = ["Gradients", "backward", "forward", "respond_with"]
+__all__ = ["Gradients", "backward", "couple", "forward", "kept_slots", "respond_with"]
 
 # Bytes of mode spectra coupled at once on a CPU: the pointwise work then stays in cache.
 CPU_SPECTRUM_BYTES = 2 << 20
@@ -49,7 +49,8 @@ def _sides(plan: Plan, x: Tensor, grad_x: Tensor | None = None) -> tuple[Entry, 
     return entry, ChannelExit(plan) if plan.channels_out else ModeExit(plan)
 
 
-def _couple(z: Tensor, t1: Tensor, t2: Tensor) -> Tensor:
+def couple(z: Tensor, t1: Tensor, t2: Tensor) -> Tensor:
+    """``[T1 P - T2 Q; T1 Q + T2 P]`` for coefficients ``(b, m, 2, *band)``."""
     w = z * t1[:, :, None]
     w[:, :, 0].addcmul_(z[:, :, 1], t2, value=-1)
     w[:, :, 1].addcmul_(z[:, :, 0], t2)
@@ -65,7 +66,7 @@ def _couple_gradient(conj_g: Tensor, z: Tensor, *, shared: bool) -> tuple[Tensor
     return d1, d2
 
 
-def _zero_imaginary(w: Tensor, band: Band, symmetry: Symmetry) -> Tensor:
+def zero_imaginary(w: Tensor, band: Band, symmetry: Symmetry) -> Tensor:
     """The paper's way to a real output: no imaginary part on the self-conjugate planes of the last axis."""
     if symmetry == "half":
         w[..., 0].imag.zero_()
@@ -103,6 +104,19 @@ def respond_with(
         return pair
 
     return respond
+
+
+def kept_slots(plan: Plan, batch: int, num_modes: int, on_cpu: bool) -> Iterator[tuple[str, slice, slice]]:
+    """What each tensor kept by :func:`forward` holds: its role, samples and modes, in order."""
+    chunks = plan.mode_chunks(num_modes)
+    for modes in chunks:
+        for samples in plan.sample_chunks(batch):
+            if plan.channels_in and modes is chunks[0]:
+                yield "spectrum", samples, slice(None)
+            for part in _slices(plan, modes.stop - modes.start, samples.stop - samples.start, on_cpu):
+                yield "coefficients", samples, slice(modes.start + part.start, modes.start + part.stop)
+            if not plan.channels_out:
+                yield "signals", samples, modes
 
 
 def forward(
@@ -153,7 +167,7 @@ def forward(
                 kept += entry.kept()
             for part in _slices(plan, num_modes, samples.stop - samples.start, on_cpu):
                 z = entry.coefficients(part)
-                w = _zero_imaginary(_couple(z, pair.t1[:, part], pair.t2[:, part]), band, symmetry)
+                w = zero_imaginary(couple(z, pair.t1[:, part], pair.t2[:, part]), band, symmetry)
                 exit_.collect(part, w)
                 if keep:
                     kept.append(z)
@@ -217,9 +231,9 @@ def backward(
                 t1, t2 = pair.t1[:, part], pair.t2[:, part]
                 z = entry.coefficients(part) if recompute else next(queue)
                 if recompute or exit_.needs_coupled:
-                    exit_.collect(part, _zero_imaginary(_couple(z, t1, t2), band, symmetry))
-                g = _zero_imaginary(exit_.coefficients_backward(part), band, symmetry)
-                entry.collect_backward(part, _couple(g, t1.conj() * per_sample, t2.conj() * -per_sample))
+                    exit_.collect(part, zero_imaginary(couple(z, t1, t2), band, symmetry))
+                g = zero_imaginary(exit_.coefficients_backward(part), band, symmetry)
+                entry.collect_backward(part, couple(g, t1.conj() * per_sample, t2.conj() * -per_sample))
                 grads_of_parts.append(_couple_gradient(g.conj_physical_(), z, shared=shared))
             if not recompute:
                 exit_.restore(queue)

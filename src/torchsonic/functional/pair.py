@@ -26,7 +26,7 @@ from torch import Tensor
 
 from torchsonic.functional.frequency import Band
 
-__all__ = ["ModeShape", "ResponsePair", "Responses", "Symmetry"]
+__all__ = ["ModeShape", "ResponsePair", "Responses", "Symmetry", "plain_pair"]
 
 Symmetry = Literal["real", "half"]
 
@@ -47,6 +47,13 @@ class ModeShape(NamedTuple):
     def select(self, groups: slice, modes: slice) -> ModeShape:
         """The given modes of the given samples; parameters shared by the batch stay shared."""
         return ModeShape(*[t[:, modes] if t.shape[0] == 1 else t[groups, modes] for t in self])
+
+
+class Responses(NamedTuple):
+    """``T1`` and ``T2``, complex, ``(G, M, n_1 .. n_D)``."""
+
+    t1: Tensor
+    t2: Tensor
 
 
 def _axis_pairs(num_axes: int) -> list[tuple[int, int]]:
@@ -92,7 +99,7 @@ def _denominator(omega: list[Tensor], shape: ModeShape) -> Tensor:
     return torch.complex(p.expand_as(along), along)
 
 
-def raw_pair(omega: list[Tensor], shape: ModeShape, symmetry: Symmetry) -> tuple[Tensor, Tensor]:
+def _raw_pair(omega: list[Tensor], shape: ModeShape, symmetry: Symmetry) -> tuple[Tensor, Tensor]:
     num_axes = len(omega)
     e = _denominator(omega, shape)
     gain, b = _column(shape.gain, num_axes), _column(shape.oscillation, num_axes)
@@ -103,7 +110,19 @@ def raw_pair(omega: list[Tensor], shape: ModeShape, symmetry: Symmetry) -> tuple
     return e.mul_(r), r.mul_(b)
 
 
-def average_signs(response: Tensor, band: Band) -> Tensor:
+def plain_pair(omega: list[Tensor], shape: ModeShape, band: Band, symmetry: Symmetry) -> Responses:
+    """``T1`` and ``T2`` by operations that autograd can follow, any number of times."""
+    num_axes = len(omega)
+    e = _denominator(omega, shape)
+    gain, b = _column(shape.gain, num_axes), _column(shape.oscillation, num_axes)
+    if symmetry == "half":
+        t1 = gain / (e - 1j * b)
+        return Responses(t1, -1j * t1)
+    r = gain / (e.square() + b.square())
+    return Responses(_average_signs(e * r, band), _average_signs(r * b, band))
+
+
+def _average_signs(response: Tensor, band: Band) -> Tensor:
     """Replace an unsigned Nyquist bin by the mean over both signs, and drop the appended bin."""
     for axis in band.unsigned_axes:
         dim, last = 2 + axis, response.shape[2 + axis] - 1
@@ -119,13 +138,6 @@ def _average_signs_backward(grad: Tensor, band: Band) -> Tensor:
         half = grad.narrow(dim, band.reach[axis], 1).mul_(0.5)
         grad = torch.cat([grad, half], dim)
     return grad
-
-
-class Responses(NamedTuple):
-    """``T1`` and ``T2``, complex, ``(G, M, n_1 .. n_D)``."""
-
-    t1: Tensor
-    t2: Tensor
 
 
 class ResponsePair:
@@ -149,12 +161,9 @@ class ResponsePair:
     ) -> None:
         self._omega = omega
         self._shape, self._band, self._symmetry = shape, band, symmetry
-        raw = raw_pair(self._omega, shape, symmetry)
+        raw = _raw_pair(self._omega, shape, symmetry)
         self._raw = raw if differentiable else None
-        self.t1, self.t2 = raw if symmetry == "half" else (average_signs(t, band) for t in raw)
-
-    def values(self) -> Responses:
-        return Responses(self.t1, self.t2)
+        self.t1, self.t2 = raw if symmetry == "half" else (_average_signs(t, band) for t in raw)
 
     def backward(self, grad_t1: Tensor, grad_t2: Tensor) -> ModeShape:
         """Gradients of the mode parameters from the *conjugate* gradients of ``T1`` and ``T2``, which are overwritten.

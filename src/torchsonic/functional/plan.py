@@ -90,6 +90,12 @@ def order_costs(
     return {order: entry[order.split("-")[0]] + exit_[order.split("-")[1]] for order in ORDERS}
 
 
+def order_by_channels(in_channels: int, out_channels: int, num_modes: int) -> str:
+    """The order that transforms fewer signals on each side; the choice where sizes are not known yet."""
+    sides = ["modes" if 2 * num_modes <= channels else "channels" for channels in (in_channels, out_channels)]
+    return "-".join(sides)
+
+
 @lru_cache(maxsize=512)
 def make_plan(
     batch: int,

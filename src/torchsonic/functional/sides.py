@@ -74,10 +74,14 @@ class _Collector:
             self._whole = value.new_empty(value.shape[0], self._num_modes, *value.shape[2:])
         self._whole[:, part] = value
 
-    def take(self) -> Tensor:
-        """All modes' real signals or spectra as ``(b, 2 m, ..)``."""
+    def whole(self) -> Tensor:
+        """All modes' real signals or spectra as ``(b, m, 2, ..)``."""
         assert self._whole is not None
-        return self._whole.flatten(1, 2)
+        return self._whole
+
+    def take(self) -> Tensor:
+        """The same as ``(b, 2 m, ..)``."""
+        return self.whole().flatten(1, 2)
 
 
 class ModeEntry:
@@ -173,11 +177,10 @@ class ModeExit:
         add_product(y.flatten(2), w_out, self._signals.take().flatten(2), first=first, bias=bias)
 
     def kept(self) -> list[Tensor]:
-        return [self._signals.take()]
+        return [self._signals.whole()]
 
     def restore(self, kept: Iterator[Tensor]) -> None:
-        signals = next(kept).unflatten(1, (-1, 2))
-        self.open(signals.shape[1])
+        signals = next(kept)
         self._signals.add(slice(0, signals.shape[1]), signals)
 
     def open_backward(self, grad_y: Tensor, w_out: Tensor) -> None:

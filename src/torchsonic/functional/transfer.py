@@ -11,7 +11,6 @@ on the mode's own ridge without the cancellation that ``|w|^2 - (w.v)^2`` suffer
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import combinations
 from typing import NamedTuple
 
@@ -122,8 +121,7 @@ def response_matrix(omega: Tensor, modes: Modes, *, hermitian: bool = True) -> T
     return 0.5 * (symbol(omega) + symbol(-omega).conj()) if hermitian else symbol(omega)
 
 
-@lru_cache(maxsize=8)
-def _transverse_quadrature(num_axes: int) -> tuple[np.ndarray, np.ndarray]:
+def _transverse_quadrature(num_axes: int) -> tuple[list[float], list[float]]:
     """Nodes ``rho^2`` and weights of the mean over the transverse ball of radius 1.
 
     Across a mode the integrand varies over ``sqrt(|Re a| / tau)``, which may be a small part of the radius, so the
@@ -133,7 +131,11 @@ def _transverse_quadrature(num_axes: int) -> tuple[np.ndarray, np.ndarray]:
     t, weights = 0.5 * (nodes + 1), 0.5 * weights
     dimension = num_axes - 1
     density = dimension * t ** (3 * (dimension - 1)) * 3 * t**2  # d(rho^dimension)
-    return t**6, weights * density
+    return (t**6).tolist(), (weights * density).tolist()
+
+
+# Plain numbers, made once: compilers trace through their use.
+_QUADRATURE = {num_axes: _transverse_quadrature(num_axes) for num_axes in (2, 3)}
 
 
 def reference_gain(direction: Tensor, scale: Tensor, pole: Tensor, transverse: Tensor, spacing: Spacing) -> Tensor:
@@ -160,17 +162,15 @@ def reference_gain(direction: Tensor, scale: Tensor, pole: Tensor, transverse: T
     Tensor
         ``(M,)``.
     """
-    num_axes = direction.shape[-1]
-    steps = as_spacing(spacing, num_axes, device=direction.device)[0].to(direction.dtype)
+    num_axes, dtype, device = direction.shape[-1], direction.dtype, direction.device
+    steps = as_spacing(spacing, num_axes, device=device)[0].to(dtype)
     step_along = (direction * steps).square().sum(-1).sqrt()
     reach = scale * (torch.pi / step_along)
     damping, oscillation = -pole.real, pole.imag
     if num_axes == 1:
         p, weights = damping[:, None], None
     else:
-        nodes, weights = (
-            torch.as_tensor(a, device=direction.device).to(direction.dtype) for a in _transverse_quadrature(num_axes)
-        )
+        nodes, weights = (torch.tensor(a, device=device, dtype=dtype) for a in _QUADRATURE[num_axes])
         # The cell keeps the volume of the reference Nyquist box; in 3-D its cross-section is a disc of equal area.
         step_across = (steps.prod() / step_along) ** (1 / (num_axes - 1))
         radius = torch.pi / step_across * (1 if num_axes == 2 else 2 / torch.pi**0.5)

@@ -27,6 +27,7 @@ Variant = Literal["exact", "paper"]
 # Keeps 1 / |Re a| and 1 / s finite when softplus underflows; far below any useful value.
 SMALLEST = 1e-6
 STANDARDISE_EPS = 1e-5
+DEFAULT_FIELD = {1: 128.0, 2: 64.0, 3: 32.0}
 
 
 def _inverse_softplus(value: Tensor) -> Tensor:
@@ -66,7 +67,7 @@ class SonicConvNd(nn.Module):
         spacing: float | Sequence[float] = 1.0,
         padding_mode: PaddingMode = "circular",
         variant: Variant = "exact",
-        field: float = 64.0,
+        field: float | None = None,
         mode_dropout: float = 0.0,
         input_noise: float = 0.0,
         order: str = "auto",
@@ -90,6 +91,7 @@ class SonicConvNd(nn.Module):
             raise ValueError(f"mode_dropout must be in [0, 1), got {mode_dropout}")
         if input_noise < 0 or (input_noise > 0 and variant != "paper"):
             raise ValueError(f"input_noise must be >= 0 and belongs to variant='paper', got {input_noise}")
+        field = DEFAULT_FIELD[self.num_axes] if field is None else field
         if not (math.isfinite(field) and field > 0):
             raise ValueError(f"field must be a positive number of pixels, got {field}")
         if dtype is not None and not dtype.is_floating_point:
@@ -481,7 +483,8 @@ class SonicConv2d(SonicConvNd):
     variant
         ``"exact"`` keeps shifts, axes and resolution exactly; ``"paper"`` follows the paper's implementation notes.
     field
-        Extent in pixels that the longest initial mode covers.
+        Extent in pixels that the longest initial mode covers; by default 128, 64 and 32 in one, two and three
+        dimensions.
     mode_dropout
         Probability of leaving a mode out, for the whole batch, in training.
     input_noise
