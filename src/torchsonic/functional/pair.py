@@ -209,7 +209,7 @@ def _sum_over_grid(
     grad_p, grad_u = grad_e.real, grad_e.imag.neg()
     moment = torch.stack([(_project(grad_u, (d,)) * w[:, None]).sum(-1) for d, w in enumerate(omega)], dim=-1)
     grad_direction = shape.scale[..., None] * moment
-    grad_transverse = torch.zeros_like(shape.scale)
+    grad_transverse = torch.zeros_like(moment[..., 0])
     for i, j in _axis_pairs(num_axes):
         component = _across(omega, shape.direction, i, j)
         component = component.squeeze(tuple(2 + d for d in range(num_axes) if d not in (i, j)))

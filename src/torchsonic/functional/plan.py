@@ -24,7 +24,7 @@ __all__ = ["ORDERS", "Plan", "make_plan", "order_costs"]
 ORDERS = ("modes-modes", "modes-channels", "channels-modes", "channels-channels")
 
 # Measured on AVX2 cores: a flop of a multi-axis FFT takes as long as this many flops of a matrix product.
-FFT_FLOP_COST = 8.0
+FFT_FLOP_COST = 4.0
 
 # Bytes of real signals a CPU call takes through the transform at once: small enough for the allocator to hand the same
 # warm pages out again (fresh pages cost more than the transform that fills them), large enough to feed the threads.

@@ -251,6 +251,6 @@ def _plain_backward(ctx, grad_y: Tensor, inputs: list[Tensor], spacing: Tensor) 
     """Gradients that can be differentiated again."""
     wanted = [i for i in range(10) if ctx.needs_input_grad[i]]
     y = spectral_conv_plain(*inputs, spacing, *ctx.options)
-    grads = torch.autograd.grad(y, [inputs[i] for i in wanted], grad_y, create_graph=True)
+    grads = torch.autograd.grad(y, [inputs[i] for i in wanted], grad_y, create_graph=True, allow_unused=True)
     found = dict(zip(wanted, grads, strict=True))
     return [found.get(i) for i in range(10)]

@@ -1,0 +1,50 @@
+.PHONY: demo test test-fast check bench format clean
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+help:
+	@echo "make demo    train a small Sonic network and draw what it learnt (about a minute)"
+	@echo "make test    run the whole test suite"
+	@echo "make check   lint, format, types, import directions"
+	@echo "make bench   measure speed and memory; writes results/bench"
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	@echo "Installing torchsonic and its pinned requirements into $(VENV) ..."
+	$(INSTALL) "torch==2.13.0"
+	$(INSTALL) -e ".[dev]"
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.installed
+	$(INSTALL) -e ".[bench]"
+	@touch $@
+
+demo: $(VENV)/.installed
+	$(BIN)/torchsonic demo
+
+test: $(VENV)/.installed
+	$(BIN)/python -m pytest -n auto
+
+test-fast: $(VENV)/.installed
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+check: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+format: $(VENV)/.installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.bench
+	$(BIN)/torchsonic bench operator
+	$(BIN)/torchsonic bench scaling
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

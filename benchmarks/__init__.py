@@ -1,0 +1,1 @@
+"""Speed and memory of the operator. Entries are data, contenders are functions, JSON is the result."""

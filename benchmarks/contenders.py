@@ -1,0 +1,176 @@
+"""What is measured: one function for each contender builds a module of ``x`` for an entry. None has a bias."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.entries import Entry
+from torchsonic import SonicConv2d, SonicConv3d
+from torchsonic.functional import frequency_grid, make_plan, mode_response
+from torchsonic.nn.conv import SonicConvNd
+
+__all__ = ["CONTENDERS", "PASSES", "Contender", "PaperOrder", "Unavailable", "entry_order", "sonic_layer"]
+
+FORWARD, TRAIN_FORWARD, TRAIN_STEP = PASSES = ("forward", "train_forward", "train_step")
+
+# Multiply-adds of a depthwise 31x31 forward pass; PyTorch takes some ten seconds for one training step at this number.
+DEPTHWISE_LIMIT = 3e9
+
+
+class Unavailable(Exception):
+    """Why a contender sits an entry out."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    name: str
+    label: str
+    build: Callable[[Entry], nn.Module]
+    passes: tuple[str, ...] = PASSES
+
+
+def sonic_layer(entry: Entry, *, order: str = "auto", recompute: bool = False) -> SonicConvNd:
+    layer = {2: SonicConv2d, 3: SonicConv3d}[entry.num_axes]
+    return layer(entry.channels, entry.channels, entry.modes, bias=False, order=order, recompute=recompute)
+
+
+def entry_order(entry: Entry) -> str:
+    """The order of evaluation that the library chooses."""
+    channels = entry.channels
+    return make_plan(entry.batch, channels, channels, entry.modes, entry.size, entry.size).order
+
+
+def sonic(entry: Entry) -> nn.Module:
+    return sonic_layer(entry)
+
+
+def sonic_recompute(entry: Entry) -> nn.Module:
+    return sonic_layer(entry, recompute=True)
+
+
+def sonic_cached(entry: Entry) -> nn.Module:
+    """Evaluation mode, in which responses are kept from call to call."""
+    return sonic_layer(entry).eval()
+
+
+class PaperOrder(nn.Module):
+    """The paper's order of evaluation in plain PyTorch, on the parameters of a Sonic layer.
+
+    All C channels are transformed, mixed by complex products on the half spectrum, and all K transformed back. The
+    paper's standardisation of the input and its zeroing of bins are left out, in its favour.
+    """
+
+    omega: Tensor
+
+    def __init__(self, layer: SonicConvNd, size: tuple[int, ...]) -> None:
+        super().__init__()
+        self.layer, self.size = layer, size
+        omega = frequency_grid(size, half=True, dtype=layer.mix_in.dtype, device=layer.mix_in.device)
+        self.register_buffer("omega", omega.flatten(0, -2))
+
+    def double_copy(self) -> PaperOrder:
+        """The same parameters in float64, on a grid that was never rounded to float32."""
+        return PaperOrder(deepcopy(self.layer).double(), self.size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        modes = self.layer.modes()
+        response = mode_response(self.omega, modes.direction, modes.scale, modes.pole, modes.transverse)
+        axes = tuple(range(2, x.dim()))
+        spectrum = torch.fft.rfftn(x, dim=axes)
+        z = torch.einsum("mc,bcn->bmn", modes.mix_in, spectrum.flatten(2))
+        w = z * (modes.gain[:, None] * response)
+        mixed = torch.einsum("km,bmn->bkn", modes.mix_out, w)
+        return torch.fft.irfftn(mixed.unflatten(-1, spectrum.shape[2:]), s=self.size, dim=axes)
+
+
+def paper_order(entry: Entry) -> nn.Module:
+    return PaperOrder(sonic_layer(entry), entry.size)
+
+
+def conv3(entry: Entry) -> nn.Module:
+    conv = {2: nn.Conv2d, 3: nn.Conv3d}[entry.num_axes]
+    return conv(entry.channels, entry.channels, 3, padding=1, bias=False)
+
+
+def depthwise31(entry: Entry) -> nn.Module:
+    if entry.num_axes != 2:
+        raise Unavailable("31x31 is a kernel for images")
+    work = 31**2 * entry.num_values
+    if work > DEPTHWISE_LIMIT:
+        raise Unavailable(f"{work / 1e9:.0f} G multiply-adds would take minutes a step")
+    return nn.Conv2d(entry.channels, entry.channels, 31, padding=15, groups=entry.channels, bias=False)
+
+
+def neuralop(entry: Entry) -> nn.Module:
+    try:
+        from neuralop.layers.spectral_convolution import SpectralConv
+    except ImportError as error:
+        raise Unavailable('neuraloperator is not installed: pip install "torchsonic[bench]"') from error
+    half = tuple(n // 2 for n in entry.size)
+    return SpectralConv(entry.channels, entry.channels, half, bias=False)
+
+
+class Floor(nn.Module):
+    """The matrix products and Fourier transforms that the operator cannot avoid, in its order and chunks; no more.
+
+    Between the transforms nothing happens, so this computes no useful function.
+    """
+
+    mix_in: Tensor
+    mix_out: Tensor
+
+    def __init__(self, entry: Entry) -> None:
+        super().__init__()
+        self.entry = entry
+        signals = 2 * entry.modes
+        self.register_buffer("mix_in", torch.randn(signals, entry.channels) / math.sqrt(entry.channels))
+        self.register_buffer("mix_out", torch.randn(entry.channels, signals) / math.sqrt(signals))
+
+    def forward(self, x: Tensor) -> Tensor:
+        channels, size = self.entry.channels, self.entry.size
+        on_cpu = x.device.type == "cpu"
+        plan = make_plan(x.shape[0], channels, channels, self.entry.modes, size, size, on_cpu=on_cpu)
+        axes = tuple(range(2, x.dim()))
+        y = torch.empty_like(x)
+        for samples in plan.sample_chunks(x.shape[0]):
+            if plan.channels_in:
+                spectrum = torch.fft.rfftn(x[samples], dim=axes, norm="forward")
+                spectrum = _mix_spectrum(self.mix_in, spectrum)
+            else:
+                signals = _mix(self.mix_in, x[samples].flatten(2)).unflatten(-1, size)
+                spectrum = torch.fft.rfftn(signals, dim=axes, norm="forward")
+            if plan.channels_out:
+                spectrum = _mix_spectrum(self.mix_out, spectrum)
+                y[samples] = torch.fft.irfftn(spectrum, s=size, dim=axes, norm="forward")
+            else:
+                signals = torch.fft.irfftn(spectrum, s=size, dim=axes, norm="forward").flatten(2)
+                weights = self.mix_out.expand(signals.shape[0], -1, -1)
+                torch.bmm(weights, signals, out=y[samples].flatten(2))
+        return y
+
+
+def _mix(matrix: Tensor, signals: Tensor) -> Tensor:
+    return torch.bmm(matrix.expand(signals.shape[0], -1, -1), signals)
+
+
+def _mix_spectrum(matrix: Tensor, spectrum: Tensor) -> Tensor:
+    mixed = _mix(matrix, torch.view_as_real(spectrum).flatten(2))
+    return torch.view_as_complex(mixed.unflatten(-1, (*spectrum.shape[2:], 2)))
+
+
+CONTENDERS = (
+    Contender("sonic", "Sonic", sonic),
+    Contender("sonic_recompute", "Sonic, recompute", sonic_recompute),
+    Contender("sonic_cached", "Sonic, evaluation mode", sonic_cached, (FORWARD,)),
+    Contender("paper_order", "paper's order", paper_order),
+    Contender("conv3", "3x3 convolution", conv3),
+    Contender("depthwise31", "depthwise 31x31", depthwise31),
+    Contender("neuralop", "neuraloperator", neuralop),
+    Contender("floor", "floor", Floor, (FORWARD,)),
+)

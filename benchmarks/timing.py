@@ -1,0 +1,107 @@
+"""Round-robin timing: every call is measured once in each round, so that slow drifts of the machine hit all alike."""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from statistics import median
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Task", "measure", "training_step"]
+
+# A sample shorter than this is repeated within the sample: timers and schedulers are no finer.
+SHORTEST_SAMPLE = 0.02
+
+
+@dataclass
+class Task:
+    """A call to be timed, and the seconds per call of its samples."""
+
+    contender: str
+    kind: str
+    call: Callable[[], object]
+    samples: list[float] = field(default_factory=list)
+    calls_per_sample: int = 1
+
+    def summary(self) -> dict[str, float | int]:
+        return {
+            "best_s": min(self.samples),
+            "median_s": median(self.samples),
+            "samples": len(self.samples),
+            "calls_per_sample": self.calls_per_sample,
+        }
+
+
+def _seconds(call: Callable[[], object], calls: int, device: torch.device) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        call()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return (time.perf_counter() - start) / calls
+
+
+def measure(
+    tasks: list[Task],
+    *,
+    repeats: int,
+    budget: float,
+    device: torch.device | None = None,
+    on_progress: Callable[[float], None] = lambda fraction: None,
+) -> None:
+    """Fill in the samples of all tasks.
+
+    Parameters
+    ----------
+    repeats
+        Rounds.
+    budget
+        Seconds that all tasks together may take, shared equally. A task that has used up its share is left out of further
+        rounds after its third sample; one whose first call alone exceeds it keeps that call as its only sample.
+    on_progress
+        Told the fraction of the work done since the last time.
+    """
+    device = device or torch.device("cpu")
+    share = budget / len(tasks)
+    step = 1 / (len(tasks) * (repeats + 2))
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        for task in tasks:
+            first = _seconds(task.call, 1, device)
+            if first > share:
+                task.samples.append(first)
+            on_progress(step)
+        for task in tasks:
+            if not task.samples:
+                estimate = _seconds(task.call, 1, device)
+                task.calls_per_sample = max(1, math.ceil(SHORTEST_SAMPLE / estimate))
+            on_progress(step)
+        slow = {id(task) for task in tasks if task.samples}
+        for turn in range(repeats):
+            # Starting elsewhere each time gives every call different predecessors.
+            for task in _rotated(tasks, turn):
+                spent = sum(task.samples) * task.calls_per_sample
+                if id(task) not in slow and not (spent > share and len(task.samples) >= 3):
+                    task.samples.append(_seconds(task.call, task.calls_per_sample, device))
+                on_progress(step)
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _rotated(tasks: list[Task], turn: int) -> Iterable[Task]:
+    shift = turn % len(tasks)
+    return tasks[shift:] + tasks[:shift]
+
+
+def training_step(module: nn.Module, x: Tensor, grad_y: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Output, and gradients of ``x`` and of all parameters."""
+    y = module(x)
+    return y, torch.autograd.grad(y, [x, *module.parameters()], grad_y)

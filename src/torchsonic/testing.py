@@ -1,0 +1,358 @@
+"""The operator's laws as public functions, for anyone who writes a new variant.
+
+Each function takes a layer that behaves like :class:`torchsonic.SonicConv2d` and raises ``AssertionError`` naming the law,
+the error and the tolerance if the layer breaks it. Errors are relative: ``max |a - b| / max |b|``.
+
+Grids have their first sample at the origin and cover ``size * spacing``. Fields are drawn with a fixed seed, so a law gives
+the same verdict every time.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from torchsonic.functional import ORDERS, Modes
+from torchsonic.nn import SonicConvNd
+
+__all__ = [
+    "TOLERANCE",
+    "assert_gradients_match_dense",
+    "assert_matches_dense",
+    "assert_orders_agree",
+    "assert_permutes_with_axes",
+    "assert_resolution_invariant",
+    "assert_shift_equivariant",
+    "assert_state_space_limit",
+    "assert_turns_with_image",
+    "assert_unit_free",
+    "band_limited_field",
+    "dense_conv",
+    "relative_error",
+]
+
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}
+
+
+def relative_error(actual: Tensor, expected: Tensor) -> float:
+    """``max |actual - expected| / max |expected|``, in float64."""
+    wide = torch.complex128 if expected.is_complex() or actual.is_complex() else torch.float64
+    actual, expected = actual.detach().to(wide), expected.detach().to(wide)
+    scale = expected.abs().max().item() if expected.numel() else 0.0
+    difference = (actual - expected).abs().max().item() if expected.numel() else 0.0
+    return difference / scale if scale > 0 else difference
+
+
+def _require_close(law: str, actual: Tensor, expected: Tensor, tolerance: float) -> None:
+    if actual.shape != expected.shape:
+        raise AssertionError(f"{law}: shape {tuple(actual.shape)} instead of {tuple(expected.shape)}")
+    error = relative_error(actual, expected)
+    if not error <= tolerance:
+        raise AssertionError(f"{law}: relative error {error:.2e} exceeds {tolerance:.0e}")
+
+
+def _tolerance(layer: SonicConvNd, given: float | None) -> float:
+    return TOLERANCE[layer.mix_in.dtype] if given is None else given
+
+
+def _random_input(layer: SonicConvNd, size: Sequence[int], batch: int = 2) -> Tensor:
+    generator = torch.Generator().manual_seed(sum(size))
+    x = torch.randn(batch, layer.in_channels, *size, generator=generator, dtype=torch.float64)
+    return x.to(layer.mix_in)
+
+
+def _dft(size: int) -> Tensor:
+    n = torch.arange(size, dtype=torch.float64)
+    return torch.exp(-2j * math.pi * torch.outer(n, n) / size)
+
+
+def _signed_frequencies(size: Sequence[int], spacing: Sequence[float]) -> list[Tensor]:
+    """Frequency grids ``(N, D)`` over all ways to sign the Nyquist bins of even axes."""
+    grids = []
+    for signs in itertools.product(*[(1, -1) if n % 2 == 0 else (1,) for n in size]):
+        axes = []
+        for n, step, sign in zip(size, spacing, signs, strict=True):
+            k = torch.arange(n, dtype=torch.float64)
+            k = torch.where(2 * k > n, k - n, k)
+            if n % 2 == 0:
+                k[n // 2] = sign * (n // 2)
+            axes.append(2 * math.pi * k / (n * step))
+        grids.append(torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).reshape(-1, len(size)))
+    return grids
+
+
+def dense_conv(x: Tensor, modes: Modes, bias: Tensor | None = None, *, spacing: Sequence[float]) -> Tensor:
+    r"""The exact operator by dense matrices in float64, straight from its definition. Slow, differentiable.
+
+    .. math:: y = \operatorname{Re}\{C\, F^{-1} \operatorname{diag}(g_m T_m) F\, B x\} + \text{bias},
+       \qquad T_m = \frac{1}{i s (\omega\cdot v) - a + \tau|\omega - (\omega\cdot v)v|^2}
+
+    Parameters
+    ----------
+    x
+        ``(B, C, N_1 .. N_D)``.
+    modes
+        For example ``layer.modes()``.
+
+    Returns
+    -------
+    Tensor
+        ``(B, K, N_1 .. N_D)``, float64.
+    """
+    size = tuple(x.shape[2:])
+    direction, scale, transverse, gain = (
+        t.double() for t in (modes.direction, modes.scale, modes.transverse, modes.gain)
+    )
+    pole, mix_in, mix_out = (t.to(torch.complex128) for t in (modes.pole, modes.mix_in, modes.mix_out))
+    responses = []
+    for omega in _signed_frequencies(size, spacing):
+        along = omega @ direction.T
+        across = (omega[:, None] - along[..., None] * direction).square().sum(-1)
+        responses.append(1 / (1j * scale * along - pole + transverse * across))
+    response = gain * torch.stack(responses).mean(0)
+    transform = torch.ones(1, 1, dtype=torch.complex128)
+    for n in size:
+        transform = torch.kron(transform, _dft(n))
+    inverse = transform.conj() / math.prod(size)
+    matrices = torch.einsum("in,nm,nj->mij", inverse, response, transform)
+    z = torch.einsum("mc,bcj->bmj", mix_in, x.to(torch.complex128).flatten(2))
+    y = torch.einsum("km,mij,bmj->bki", mix_out, matrices, z).real.reshape(x.shape[0], -1, *size)
+    return y if bias is None else y + bias.double().reshape(-1, *[1] * len(size))
+
+
+def _as_steps(spacing: float | Sequence[float], num_axes: int) -> tuple[float, ...]:
+    return (float(spacing),) * num_axes if isinstance(spacing, (int, float)) else tuple(map(float, spacing))
+
+
+def assert_matches_dense(
+    layer: SonicConvNd, size: Sequence[int], spacing: float | Sequence[float] = 1.0, *, tolerance: float | None = None
+) -> None:
+    """Law 1: the layer equals the dense matrices of its definition."""
+    x = _random_input(layer, size)
+    steps = _as_steps(spacing, layer.num_axes)
+    expected = dense_conv(x, layer.modes(), layer.bias, spacing=steps)
+    _require_close("dense reference", layer(x, spacing=steps), expected, _tolerance(layer, tolerance))
+
+
+def assert_shift_equivariant(
+    layer: SonicConvNd, size: Sequence[int], spacing: float | Sequence[float] = 1.0, *, tolerance: float | None = None
+) -> None:
+    """Law 2: shifting the input shifts the output (circular boundary)."""
+    x = _random_input(layer, size)
+    dims = list(range(2, 2 + layer.num_axes))
+    shifts = [1 + 2 * d for d in range(layer.num_axes)]
+    shifted_first = layer(torch.roll(x, shifts, dims), spacing=spacing)
+    shifted_last = torch.roll(layer(x, spacing=spacing), shifts, dims)
+    _require_close("shift", shifted_first, shifted_last, _tolerance(layer, tolerance))
+
+
+def _with_directions(layer: SonicConvNd, directions: Tensor) -> SonicConvNd:
+    changed = copy.deepcopy(layer)
+    with torch.no_grad():
+        changed.raw_direction.copy_(directions)
+    return changed
+
+
+def assert_permutes_with_axes(
+    layer: SonicConvNd, size: Sequence[int], spacing: float | Sequence[float] = 1.0, *, tolerance: float | None = None
+) -> None:
+    """Law 3: permuting the axes of image, directions and spacing permutes the output."""
+    x = _random_input(layer, size)
+    steps = _as_steps(spacing, layer.num_axes)
+    expected = layer(x, spacing=steps)
+    for order in itertools.permutations(range(layer.num_axes)):
+        permuted = _with_directions(layer, layer.raw_direction[:, list(order)])
+        permuted.reference_spacing = tuple(layer.reference_spacing[d] for d in order)
+        dims = (0, 1, *[2 + d for d in order])
+        y = permuted(x.permute(dims), spacing=[steps[d] for d in order])
+        _require_close(f"axes {order}", y, expected.permute(dims), _tolerance(layer, tolerance))
+
+
+def assert_turns_with_image(layer: SonicConvNd, size: int, *, tolerance: float | None = None) -> None:
+    """Law 4: turning directions and image by 90 degrees turns the output (2-D, square grid)."""
+    if layer.num_axes != 2:
+        raise ValueError(f"the quarter turn is a law of two axes, the layer has {layer.num_axes}")
+
+    def turn(image: Tensor) -> Tensor:
+        """About the sample at the origin, on the circular grid: ``(i, j) -> (-j, i)``."""
+        return torch.roll(image.transpose(2, 3).flip(2), 1, 2)
+
+    x = _random_input(layer, (size, size))
+    turned = _with_directions(layer, torch.stack([-layer.raw_direction[:, 1], layer.raw_direction[:, 0]], dim=-1))
+    _require_close("quarter turn", turned(turn(x)), turn(layer(x)), _tolerance(layer, tolerance))
+
+
+def band_limited_field(
+    size: Sequence[int], max_wavenumber: int, channels: int, *, batch: int = 1, seed: int = 0, dtype=torch.float64
+) -> Tensor:
+    """Sample one fixed, random, band-limited field on a grid of any size over the unit extent.
+
+    Returns
+    -------
+    Tensor
+        ``(batch, channels, *size)``; grids that resolve ``max_wavenumber`` sample the same field.
+    """
+    k = torch.arange(-max_wavenumber, max_wavenumber + 1, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(seed)
+    shape = (batch, channels, *[len(k)] * len(size), 2)
+    field = torch.view_as_complex(torch.randn(shape, generator=generator, dtype=torch.float64))
+    for axis, n in enumerate(size):
+        waves = torch.exp(2j * math.pi * torch.outer(torch.arange(n, dtype=torch.float64), k) / n)
+        field = torch.movedim(torch.movedim(field, 2 + axis, -1) @ waves.T, -1, 2 + axis)
+    return field.real.to(dtype)
+
+
+def assert_resolution_invariant(
+    layer: SonicConvNd,
+    sizes: Sequence[Sequence[int]],
+    *,
+    max_wavenumber: int = 3,
+    extent: float | Sequence[float] = 16.0,
+    tolerance: float | None = None,
+) -> None:
+    """Law 5: one band-limited field, sampled on any grids of the same extent, gives the same output field.
+
+    Parameters
+    ----------
+    sizes
+        Grids, isotropic or not, each resolving ``max_wavenumber``.
+    extent
+        Physical extent of the field.
+    """
+    extents = _as_steps(extent, layer.num_axes)
+    expected: Tensor | None = None
+    for size in sizes:
+        if min(size) <= 2 * max_wavenumber:
+            raise ValueError(f"size {tuple(size)} does not resolve wavenumber {max_wavenumber}")
+        x = band_limited_field(size, max_wavenumber, layer.in_channels, dtype=layer.mix_in.dtype)
+        steps = [length / n for length, n in zip(extents, size, strict=True)]
+        y = layer(x.to(layer.mix_in.device), spacing=steps).double().to(torch.complex128)
+        for axis, n in enumerate(size):
+            k = torch.arange(-max_wavenumber, max_wavenumber + 1, dtype=torch.float64)
+            waves = torch.exp(-2j * math.pi * torch.outer(k, torch.arange(n, dtype=torch.float64)) / n) / n
+            y = torch.movedim(torch.movedim(y, 2 + axis, -1) @ waves.T.to(y.device), -1, 2 + axis)
+        if expected is None:
+            expected = y
+        _require_close(f"resolution {tuple(size)}", y, expected, _tolerance(layer, tolerance))
+
+
+def assert_unit_free(
+    layer: SonicConvNd, size: Sequence[int], factor: float = 1e-3, *, tolerance: float | None = None
+) -> None:
+    """Law 6: measuring all lengths (spacing and reference spacing) in another unit changes nothing."""
+    x = _random_input(layer, size)
+    other = copy.deepcopy(layer)
+    other.reference_spacing = tuple(factor * step for step in layer.reference_spacing)
+    steps = [0.75 * step for step in layer.reference_spacing]
+    y = other(x, spacing=[factor * step for step in steps])
+    _require_close(f"unit {factor:g}", y, layer(x, spacing=steps), _tolerance(layer, tolerance))
+
+
+def _axis_aligned(layer: SonicConvNd, axis: int, *, real_pole: bool) -> SonicConvNd:
+    aligned = copy.deepcopy(layer)
+    with torch.no_grad():
+        aligned.raw_direction.zero_()
+        aligned.raw_direction[:, axis] = 1.0
+        aligned.raw_transverse.fill_(-1e4)  # softplus gives zero
+        if real_pole:
+            aligned.raw_oscillation.zero_()
+    return aligned
+
+
+def assert_state_space_limit(layer: SonicConvNd, *, tolerance: float | None = None) -> None:
+    """Law 7: with directions on an axis and no transverse penalty the layer is a diagonal state-space model.
+
+    Its symbol equals ``C (i w I - A)^-1 B`` with ``A = diag(a / s)`` and ``B`` divided by ``s``, and with real poles its
+    kernel approaches the sampled exponential as the spacing shrinks.
+    """
+    for axis in range(layer.num_axes):
+        aligned = _axis_aligned(layer, axis, real_pole=False)
+        modes = aligned.modes()
+        omega = torch.zeros(9, layer.num_axes, dtype=torch.float64)
+        omega[:, axis] = torch.linspace(-3, 3, 9, dtype=torch.float64) / layer.reference_spacing[axis]
+        symbols = []
+        for w in (omega[:, axis], -omega[:, axis]):
+            state = torch.diag_embed(1j * w[:, None] - (modes.pole / modes.scale).to(torch.complex128))
+            entry = (modes.gain / modes.scale)[:, None] * modes.mix_in
+            symbols.append(modes.mix_out.to(torch.complex128) @ torch.linalg.solve(state, entry.to(torch.complex128)))
+        expected = 0.5 * (symbols[0] + symbols[1].conj())
+        _require_close("state space", aligned.response(omega.to(aligned.mix_in)), expected, _tolerance(layer, tolerance))
+    _require_exponential_kernel(_axis_aligned(layer, layer.num_axes - 1, real_pole=True))
+
+
+def _require_exponential_kernel(layer: SonicConvNd) -> None:
+    """The kernel along the last axis against ``g/s step exp(Re a / s t)``, ``t >= 0``, wrapped to the period."""
+    modes = layer.modes()
+    rate = (-modes.pole.real / modes.scale).double()
+    period = 20.0 / rate.min().item()
+    errors = []
+    for num_samples in (128, 512, 2048):
+        step = period / num_samples
+        size = (*[1] * (layer.num_axes - 1), num_samples)
+        kernel = layer.kernel(size, spacing=[*layer.reference_spacing[:-1], step]).double()
+        t = step * torch.arange(num_samples, dtype=torch.float64)
+        decay = torch.exp(-rate[:, None] * t) / (1 - torch.exp(-rate[:, None] * period))
+        weight = (modes.gain / modes.scale).double() * step
+        mixing = torch.einsum("km,mc->kcm", modes.mix_out, modes.mix_in).real.double()
+        expected = torch.einsum("kcm,mt->kct", mixing * weight, decay)
+        flat = kernel.reshape(expected.shape)
+        errors.append(((flat - expected).norm() / expected.norm()).item())
+    if not errors[0] > errors[1] > errors[2]:
+        raise AssertionError(f"state space: the kernel does not approach the exponential, errors {errors}")
+
+
+def assert_gradients_match_dense(
+    layer: SonicConvNd, size: Sequence[int], spacing: float | Sequence[float] = 1.0, *, tolerance: float | None = None
+) -> None:
+    """Law 8: gradients of the input and of every parameter equal those of the dense reference."""
+    steps = _as_steps(spacing, layer.num_axes)
+    reference = copy.deepcopy(layer).double()
+    inputs = [_random_input(layer, size).requires_grad_(), _random_input(layer, size).double().requires_grad_()]
+    y = layer(inputs[0], spacing=steps)
+    expected = dense_conv(inputs[1], reference.modes(), reference.bias, spacing=steps)
+    weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    names = ["x", *[name for name, _ in layer.named_parameters()]]
+    grads = torch.autograd.grad(y, [inputs[0], *layer.parameters()], weight.to(y))
+    expected_grads = torch.autograd.grad(expected, [inputs[1], *reference.parameters()], weight)
+    # Sums over the whole grid lose a digit or two to rounding where terms cancel.
+    bound = 30 * _tolerance(layer, tolerance)
+    for name, actual, wanted in zip(names, grads, expected_grads, strict=True):
+        if wanted.abs().max() > 1e-9 * weight.numel():
+            _require_close(f"gradient of {name}", actual, wanted, bound)
+
+
+def assert_orders_agree(
+    layer: SonicConvNd,
+    size: Sequence[int],
+    spacing: float | Sequence[float] = 1.0,
+    *,
+    chunks: Sequence[int | None] = (None, 1, 3),
+    transform: Callable[[SonicConvNd], Callable[..., Tensor]] | None = None,
+    tolerance: float | None = None,
+) -> None:
+    """Law 9: orders of evaluation, chunk sizes, recomputation and compiled forms agree, gradients included.
+
+    Parameters
+    ----------
+    transform
+        For example ``torch.compile``, applied to every variation.
+    """
+    x = _random_input(layer, size).requires_grad_()
+    expected: list[Tensor] | None = None
+    for order, chunk, recompute in itertools.product(ORDERS, chunks, (False, True)):
+        varied = copy.deepcopy(layer)
+        varied.order, varied.mode_chunk, varied.recompute = order, chunk, recompute
+        call = varied if transform is None else transform(varied)
+        y = call(x, spacing=spacing)
+        weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64).to(y)
+        results = [y, *torch.autograd.grad(y, [x, *varied.parameters()], weight)]
+        if expected is None:
+            expected = results
+        for name, actual, wanted in zip(["y", "x", *dict(layer.named_parameters())], results, expected, strict=True):
+            bound = (1 if name == "y" else 30) * _tolerance(layer, tolerance)
+            _require_close(f"order {order}, chunk {chunk}, recompute {recompute}: {name}", actual, wanted, bound)

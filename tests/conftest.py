@@ -1,0 +1,21 @@
+"""One seed, one tolerance table, one thread per worker."""
+
+import os
+
+import hypothesis
+import pytest
+import torch
+
+hypothesis.settings.register_profile("suite", deadline=None, max_examples=40, derandomize=True)
+hypothesis.settings.register_profile("long", deadline=None, max_examples=500)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def single_thread():
+    torch.set_num_threads(1)  # workers share the cores

@@ -1,0 +1,63 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torchsonic.functional import resample
+from torchsonic.testing import band_limited_field
+
+
+@given(st.integers(1, 3), st.data())
+def test_a_band_limited_field_is_sampled_exactly(num_axes, data):
+    wavenumber = 2
+    size, target = (tuple(data.draw(st.integers(5, 12)) for _ in range(num_axes)) for _ in range(2))
+    coarse = band_limited_field(size, wavenumber, 2, batch=2)
+    expected = band_limited_field(target, wavenumber, 2, batch=2)
+    torch.testing.assert_close(resample(coarse, target), expected, rtol=1e-11, atol=1e-11)
+
+
+@given(st.integers(1, 11), st.integers(0, 12))
+def test_enlarging_and_shrinking_again_gives_the_input(size, extra):
+    x = torch.randn(1, 2, size, size + 1, dtype=torch.float64)
+    there = resample(x, (size + extra, size + 1 + extra))
+    torch.testing.assert_close(resample(there, (size, size + 1)), x, rtol=1e-11, atol=1e-11)
+
+
+def test_shrinking_does_not_alias():
+    n = torch.arange(16, dtype=torch.float64)
+    fast = torch.cos(2 * torch.pi * 7 * n / 16)[None, None]
+    assert resample(fast, 8).abs().max() < 1e-12
+
+
+def test_the_nyquist_wave_of_a_smaller_grid_survives_both_ways():
+    for size, target in [(8, 12), (8, 13), (12, 8), (13, 8)]:
+        k = 4
+        wave = lambda n: torch.cos(2 * torch.pi * k * torch.arange(n, dtype=torch.float64) / n)[None, None]  # noqa: E731
+        torch.testing.assert_close(resample(wave(size), target), wave(target), rtol=1e-11, atol=1e-11)
+
+
+def test_half_precision_comes_back_in_half_precision():
+    x = torch.randn(1, 1, 15)
+    y = resample(x.bfloat16(), 21)
+    assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(y.float(), resample(x, 21), rtol=0.05, atol=0.05)
+
+
+def test_gradients_flow_through_resampling():
+    x = torch.randn(1, 2, 4, 5, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda t: resample(t, (7, 4)), (x,))
+
+
+@pytest.mark.parametrize(
+    ("x", "size", "error", "words"),
+    [
+        (torch.zeros(2, 3), 4, ValueError, "1 to 3 axes"),
+        (torch.zeros(1, 1, 4, dtype=torch.long), 4, TypeError, "floating-point"),
+        (torch.zeros(1, 1, 4), (4, 4), ValueError, "1 or 1 positive integers"),
+        (torch.zeros(1, 1, 4), 0, ValueError, "positive integers"),
+        (torch.zeros(1, 1, 0), 4, ValueError, "empty axis"),
+    ],
+)
+def test_bad_input_is_refused_by_name(x, size, error, words):
+    with pytest.raises(error, match=words):
+        resample(x, size)

@@ -1,0 +1,139 @@
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.func import functional_call, grad, jvp, vmap
+
+from tests.layers import make_layer
+from torchsonic.functional import ORDERS, sonic_conv
+from torchsonic.testing import relative_error
+
+PADDINGS = ["circular", "zeros", "reflect"]
+
+
+def gradients(y, inputs, seed=0):
+    weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(y)
+    return torch.autograd.grad(y, inputs, weight)
+
+
+def test_modes_rebuild_the_layer():
+    layer = make_layer(2, padding_mode="reflect")
+    x = torch.randn(2, 3, 7, 8, dtype=torch.float64)
+    y = sonic_conv(x, layer.modes(), layer.bias, spacing=(0.5, 2.0), padding_mode="reflect")
+    torch.testing.assert_close(y, layer(x, spacing=(0.5, 2.0)))
+
+
+@given(
+    st.sampled_from(ORDERS),
+    st.sampled_from(PADDINGS),
+    st.integers(1, 4),
+    st.booleans(),
+    st.integers(1, 6),
+    st.integers(1, 6),
+    st.integers(1, 9),
+    st.integers(1, 9),
+)
+def test_kernels_equal_plain_operations_at_any_output_size(order, padding, chunk, recompute, h, w, out_h, out_w):
+    layer = make_layer(2, (2, 3), 4, padding_mode=padding, order=order, mode_chunk=chunk, recompute=recompute)
+    x = torch.randn(3, 2, h, w, dtype=torch.float64, requires_grad=True)
+    inputs = [x, *layer.parameters()]
+    y = layer(x, spacing=(0.8, 1.7), output_size=(out_h, out_w))
+    actual = gradients(y, inputs)
+    # Inside torch.func the operator is made of ordinary operations.
+    parameters = dict(layer.named_parameters())
+    plain = vmap(lambda t: functional_call(layer, parameters, (t, (0.8, 1.7), (out_h, out_w))))(x[:, None])[:, 0]
+    assert relative_error(y, plain) < 1e-11
+    for a, b in zip(actual, gradients(plain, inputs), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("variant", ["exact", "paper"])
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("size", [(5,), (4,), (3, 4), (2, 3, 2)])
+def test_first_and_second_derivatives_pass_gradcheck(variant, padding, size):
+    layer = make_layer(len(size), (2, 2), 2, variant=variant, padding_mode=padding, field=8)
+    x = torch.randn(2, 2, *size, dtype=torch.float64, requires_grad=True)
+    names, values = zip(*layer.named_parameters(), strict=True)
+
+    def call(x, *values):
+        return functional_call(layer, dict(zip(names, values, strict=True)), (x,))
+
+    assert torch.autograd.gradcheck(call, (x, *values), fast_mode=True)
+    assert torch.autograd.gradgradcheck(call, (x, *values), fast_mode=True)
+
+
+def test_per_sample_spacing_equals_one_call_per_sample():
+    for variant in ("exact", "paper"):
+        layer = make_layer(3, variant=variant)
+        x = torch.randn(3, 3, 4, 5, 6, dtype=torch.float64, requires_grad=True)
+        spacing = torch.rand(3, 3, dtype=torch.float64) + 0.5
+        inputs = [x, *layer.parameters()]
+        together = layer(x, spacing=spacing)
+        apart = torch.cat([layer(x[i : i + 1], spacing=spacing[i].tolist()) for i in range(3)])
+        assert relative_error(together, apart) < 1e-12
+        for a, b in zip(gradients(together, inputs), gradients(apart, inputs), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # inside torch's jvp
+def test_per_sample_gradients_and_forward_mode_work():
+    layer = make_layer(2)
+    parameters = dict(layer.named_parameters())
+    x = torch.randn(3, 3, 5, 6, dtype=torch.float64)
+
+    def loss(parameters, x):
+        return functional_call(layer, parameters, (x[None],)).square().sum()
+
+    together = vmap(grad(loss), in_dims=(None, 0))(parameters, x)
+    for i in range(3):
+        alone = torch.autograd.grad(loss(parameters, x[i]), list(parameters.values()))
+        for name, value in zip(parameters, alone, strict=True):
+            torch.testing.assert_close(together[name][i], value)
+    tangent = torch.randn_like(x)
+    _, derivative = jvp(layer, (x,), (tangent,))
+    bias = layer.bias
+    assert bias is not None
+    torch.testing.assert_close(derivative, layer(tangent) - bias[:, None, None])
+
+
+def test_custom_operator_passes_opcheck():
+    layer = make_layer(2, (2, 3), 2, dtype=torch.float64)
+    shape = layer._shape((4, 5), (4, 5), torch.ones(1, 2, dtype=torch.float64), torch.float64)
+    x = torch.randn(2, 2, 4, 5, dtype=torch.float64, requires_grad=True)
+    for order in ORDERS:
+        for keep in (False, True):
+            arguments = (
+                x,
+                layer.mix_in,
+                layer.mix_out,
+                *[t.detach().requires_grad_() for t in shape],
+                layer.bias,
+                torch.ones(1, 2, dtype=torch.float64),
+                [4, 5],
+                "circular",
+                order,
+                0,
+                "real",
+                keep,
+            )
+            torch.library.opcheck(torch.ops.torchsonic.spectral_conv.default, arguments)
+
+
+def test_empty_batch_gives_empty_output_and_zero_gradients():
+    layer = make_layer(2)
+    x = torch.randn(0, 3, 4, 5, dtype=torch.float64, requires_grad=True)
+    y = layer(x)
+    assert y.shape == (0, 4, 4, 5)
+    y.sum().backward()
+    assert x.grad is not None
+    assert all(p.grad is not None and not p.grad.any() for p in layer.parameters())
+
+
+def test_only_wanted_gradients_are_computed():
+    layer = make_layer(2)
+    for p in layer.mode_parameters():
+        p.requires_grad_(False)
+    x = torch.randn(1, 3, 4, 4, dtype=torch.float64)
+    layer(x).sum().backward()
+    assert layer.raw_scale.grad is None
+    assert layer.mix_in.grad is not None
