@@ -75,7 +75,6 @@ def test_per_sample_spacing_equals_one_call_per_sample():
             torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # inside torch's jvp
 def test_per_sample_gradients_and_forward_mode_work():
     layer = make_layer(2)
     parameters = dict(layer.named_parameters())

@@ -135,7 +135,7 @@ class SonicConvNd(nn.Module):
         # Lengths are drawn in pixels along the mode; on anisotropic grids a pixel depends on the direction.
         steps = torch.tensor(self.reference_spacing, dtype=torch.float64)
         along = (direction.double() * steps).norm(dim=-1)
-        across = (steps.prod() / along) ** (1 / max(1, self.num_axes - 1))
+        across = along if self.num_axes == 1 else (steps.prod() / along) ** (1 / (self.num_axes - 1))
         unit = self._reference_length
         limit = 1.25 * max(1.0, float(response["oscillation"].abs().max()))
         values = {

@@ -93,9 +93,10 @@ def replace_convs(
     if wanted("", model):
         return build("", model)
     for name, parent in list(model.named_modules()):
-        for child_name, child in list(parent.named_children()):
+        # Not named_children, which leaves out the second name of a shared module.
+        for child_name, child in list(parent._modules.items()):
             path = f"{name}.{child_name}" if name else child_name
-            if wanted(path, child):
+            if child is not None and wanted(path, child):
                 setattr(parent, child_name, build(path, child))
     if not shared:
         raise ValueError(

@@ -1,0 +1,68 @@
+"""Common look of the figures: the Okabe-Ito palette, which colour-blind readers can tell apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["COLOURS", "draw_bars", "new_figure", "save_figure"]
+
+COLOURS = {
+    "sonic": "#0072B2",
+    "sonic_recompute": "#56B4E9",
+    "sonic_cached": "#009E73",
+    "paper_order": "#E69F00",
+    "conv3": "#D55E00",
+    "depthwise31": "#CC79A7",
+    "neuralop": "#F0E442",
+    "vit": "#CC79A7",
+}
+
+
+def new_figure(rows: int, columns: int, *, width: float, height: float) -> tuple[Figure, list[Axes]]:
+    """A figure that no window shows, and its panels in reading order."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
+    for panel in panels:
+        panel.spines[["top", "right"]].set_visible(False)
+        panel.grid(axis="y", linewidth=0.5, alpha=0.4)
+        panel.set_axisbelow(True)
+    return figure, panels
+
+
+def draw_bars(
+    panel: Axes,
+    names: list[str],
+    bars: dict[str, list[float | None]],
+    colours: dict[str, str],
+    *,
+    baseline: float | None = None,
+) -> None:
+    """One cluster of bars for each name; a missing value leaves its place empty."""
+    width = 0.8 / len(bars)
+    for number, (label, values) in enumerate(bars.items()):
+        found = [(index, value) for index, value in enumerate(values) if value is not None]
+        positions = [index + (number - (len(bars) - 1) / 2) * width for index, _ in found]
+        heights = [value for _, value in found]
+        panel.bar(positions, heights, width, label=label, color=colours[label], edgecolor="black", linewidth=0.4)
+    if baseline is not None:
+        panel.axhline(baseline, color="black", linewidth=1.0)
+    panel.set_xticks(range(len(names)), names)
+    panel.set_xlim(-0.6, len(names) - 0.4)
+
+
+def save_figure(figure: Figure, path: Path, run: dict) -> None:
+    """Write a PNG with its origin underneath."""
+    commit = (run["commit"] or "unknown")[:10] + (" (dirty)" if run["dirty"] else "")
+    machine = run["cpu"] if run["device"] == "cpu" else run["device"]
+    text = f"{machine}, {run['threads']} threads, torch {run['torch']}, commit {commit}"
+    figure.supxlabel(text, fontsize="small", color="0.4")
+    figure.savefig(path, dpi=130)

@@ -1,0 +1,42 @@
+"""Files made from a result: the JSON is the source, Markdown and PNG follow from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.operator_report import draw_operator, operator_tables
+from benchmarks.provenance import summary_line
+from benchmarks.scaling_report import draw_scaling, scaling_tables
+from benchmarks.tables import Table, print_tables, to_markdown
+
+__all__ = ["KINDS", "print_result", "read_result", "write_result"]
+
+KINDS: dict[str, tuple[str, Callable[[dict], list[Table]], Callable[[dict, Path], None]]] = {
+    "operator": ("The operator against its rivals", operator_tables, draw_operator),
+    "scaling": ("How a Sonic block scales", scaling_tables, draw_scaling),
+}
+
+
+def write_result(result: dict, folder: Path) -> list[Path]:
+    """Write ``<kind>.json``, ``.md`` and ``.png`` into a folder; returns their paths."""
+    kind = result["kind"]
+    title, tables, draw = KINDS[kind]
+    data, text, picture = (folder / f"{kind}.{ending}" for ending in ("json", "md", "png"))
+    data.write_text(json.dumps(result, indent=1) + "\n")
+    heading = f"# {title}\n\n{summary_line(result['run'])}\n\n![{title}]({picture.name})\n\n"
+    text.write_text(heading + to_markdown(tables(result)))
+    draw(result, picture)
+    return [data, text, picture]
+
+
+def print_result(result: dict) -> None:
+    print_tables(KINDS[result["kind"]][1](result))
+
+
+def read_result(path: Path) -> dict:
+    result = json.loads(path.read_text())
+    if not isinstance(result, dict) or result.get("kind") not in KINDS:
+        raise ValueError(f"{path} is no benchmark result")
+    return result

@@ -1,0 +1,152 @@
+"""Tables and figure of the scaling benchmark, from its result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.figures import COLOURS, new_figure, save_figure
+from benchmarks.tables import Table, milliseconds, written
+
+__all__ = ["draw_scaling", "scaling_tables"]
+
+LABELS = {"sonic": "Sonic", "conv3": "3x3 convolution", "vit": "ViT"}
+PAPER_NAMES = {"sonic": "SONIC", "conv3": "Conv3x3", "vit": "ViT"}
+MARKERS = {"sonic": "o", "conv3": "s", "vit": "^"}
+QUANTITIES = {"best_s": "block_runtime_ms", "peak_bytes": "block_peak_memory_mb"}
+# Of the stored value, its unit, and what the axis says.
+UNITS = {"best_s": (1e3, "ms", "time per training step"), "peak_bytes": (1e-6, "MB", "peak memory")}
+AXES = {"channels": "channels C", "modes": "modes M"}
+
+
+def _own(result: dict, block: str, key: str) -> dict[int, float]:
+    return {point["pixels"]: point[key] for point in result["resolution"]["blocks"][block]}
+
+
+def _paper(result: dict, block: str, key: str) -> dict[int, float]:
+    figures = result["paper"][QUANTITIES[key]]
+    return dict(zip(figures["resolutions"], figures[PAPER_NAMES[block]], strict=True))
+
+
+def _ratio(over: dict[int, float], under: dict[int, float]) -> dict[int, float]:
+    return {px: value / under[px] for px, value in over.items() if px in under}
+
+
+def _setting(result: dict) -> str:
+    resolution = result["resolution"]
+    return (
+        f"Batch {resolution['batch']}, C = {resolution['channels']}, M = {resolution['modes']}. "
+        "Sonic and convolution: operator, GroupNorm(8), + identity, ReLU. ViT: embedding of 4x4 patches, one block of 4 heads "
+        "with MLP ratio 4. Forward + backward, best time; peak of allocated memory, parameters and input included."
+    )
+
+
+def scaling_tables(result: dict) -> list[Table]:
+    stopped = [f"{LABELS[name]} stops {reason}." for name, reason in result["resolution"]["stopped"].items()]
+    return [
+        Table("Over the image size", *_resolution_rows(result), [_setting(result), *stopped]),
+        _ratio_table(result),
+        _fit_table(result),
+    ]
+
+
+def _resolution_rows(result: dict) -> tuple[list[str], list[list[str]]]:
+    headers = ["pixels", *[f"{LABELS[b]}, ms" for b in LABELS], *[f"{LABELS[b]}, MB" for b in LABELS]]
+    times, peaks = ({block: _own(result, block, key) for block in LABELS} for key in QUANTITIES)
+    rows = [
+        [
+            str(px),
+            *[milliseconds(times[block].get(px)) for block in LABELS],
+            *[written(None if px not in peaks[block] else peaks[block][px] / 1e6, ".1f") for block in LABELS],
+        ]
+        for px in times["sonic"]
+    ]
+    return headers, rows
+
+
+def _ratio_table(result: dict) -> Table:
+    headers, columns = ["pixels"], []
+    for key, what in (("best_s", "time"), ("peak_bytes", "memory")):
+        for block in ("sonic", "vit"):
+            for source, read in (("here", _own), ("paper", _paper)):
+                headers.append(f"{what} {LABELS[block]} / conv, {source}")
+                columns.append(_ratio(read(result, block, key), read(result, "conv3", key)))
+    rows = [[str(px), *[written(column.get(px)) for column in columns]] for px in _own(result, "sonic", "best_s")]
+    return Table("Ratios to the 3x3 convolution block", headers, rows, ["The paper measured on a GPU."])
+
+
+def _fit_table(result: dict) -> Table:
+    rows = []
+    for name, sweep in result["sweeps"].items():
+        fixed = ", ".join(f"{key} {value}" for key, value in sweep["fixed"].items())
+        for key, fit in sweep["fits"].items():
+            scale, unit, _ = UNITS[key]
+            span = f"{sweep['values'][0]} .. {sweep['values'][-1]}"
+            slope = f"{scale * fit['slope']:.4g} {unit} per {name.removesuffix('s')}"
+            rows.append([f"{name} {span}", fixed, ", ".join(sorted(set(sweep["orders"]))), slope, f"{fit['r2']:.4f}"])
+    return Table("Straight lines through the Sonic block's cost", ["over", "at", "order", "slope", "R^2"], rows)
+
+
+def draw_scaling(result: dict, path: Path) -> None:
+    """Upper row: time and memory over pixels, and their ratios to convolution beside the paper's. Lower row: fits."""
+    figure, panels = new_figure(2, 4, width=17.0, height=8.0)
+    for panel, key in zip((panels[0], panels[1]), QUANTITIES, strict=True):
+        _draw_resolution(panel, result, key)
+    for panel, key in zip((panels[2], panels[3]), QUANTITIES, strict=True):
+        _draw_ratios(panel, result, key)
+    places = [(name, key) for name in AXES for key in QUANTITIES]
+    for panel, (name, key) in zip(panels[4:], places, strict=True):
+        _draw_fit(panel, result["sweeps"][name], name, key)
+    save_figure(figure, path, result["run"])
+
+
+def _pixel_axis(panel, result: dict) -> None:
+    panel.set_xscale("log", base=2)
+    ticks = [px for px in (64, 128, 256, 512) if px in _own(result, "sonic", "best_s")]
+    panel.set_xticks(ticks, [str(px) for px in ticks])
+    panel.set_xlabel("image size, pixels a side")
+
+
+def _draw_resolution(panel, result: dict, key: str) -> None:
+    scale, unit, what = UNITS[key]
+    for block, label in LABELS.items():
+        points = _own(result, block, key)
+        values = [scale * value for value in points.values()]
+        panel.plot(list(points), values, marker=MARKERS[block], color=COLOURS[block], label=label)
+    panel.set_yscale("log")
+    _pixel_axis(panel, result)
+    panel.set_ylabel(f"{what}, {unit}")
+    panel.set_title(f"{what[0].upper()}{what[1:]}")
+    panel.legend(frameon=False)
+
+
+def _draw_ratios(panel, result: dict, key: str) -> None:
+    _, _, what = UNITS[key]
+    for block in ("sonic", "vit"):
+        for read, style, source in ((_own, "-", "here"), (_paper, "--", "paper, GPU")):
+            points = _ratio(read(result, block, key), read(result, "conv3", key))
+            marker = MARKERS[block] if style == "-" else None
+            label = f"{LABELS[block]}, {source}"
+            panel.plot(list(points), list(points.values()), style, marker=marker, color=COLOURS[block], label=label)
+    panel.axhline(1.0, color=COLOURS["conv3"], linewidth=1.0, label="3x3 convolution")
+    panel.set_yscale("log")
+    _pixel_axis(panel, result)
+    panel.set_ylabel("ratio to 3x3 convolution")
+    panel.set_title(f"{what[0].upper()}{what[1:]}, ratio to convolution")
+    panel.legend(frameon=False, fontsize="small")
+
+
+def _draw_fit(panel, sweep: dict, name: str, key: str) -> None:
+    scale, unit, what = UNITS[key]
+    values, fit = sweep["values"], sweep["fits"][key]
+    panel.plot(values, [scale * value for value in sweep[key]], "o", color=COLOURS["sonic"])
+    line = [scale * (fit["intercept"] + fit["slope"] * value) for value in values]
+    slope = f"{scale * fit['slope']:.3g} {unit} per {name.removesuffix('s')}, R² = {fit['r2']:.3f}"
+    panel.plot(values, line, color="black", linewidth=1.0, label=slope)
+    panel.set_ylim(bottom=0)
+    panel.set_xlabel(AXES[name])
+    panel.set_ylabel(f"{what}, {unit}")
+    fixed = ", ".join(
+        f"{value} {key}" if key == "pixels" else f"{key} {value}" for key, value in sweep["fixed"].items()
+    )
+    panel.set_title(f"Sonic block, {fixed}", fontsize="medium")
+    panel.legend(frameon=False, loc="upper left")

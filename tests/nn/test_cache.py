@@ -1,0 +1,120 @@
+import threading
+
+import torch
+
+from tests.layers import make_layer
+
+
+def evaluate(layer, x, **options):
+    with torch.no_grad():
+        return layer(x, **options)
+
+
+def test_evaluation_reuses_responses_and_agrees_with_training():
+    for variant in ("exact", "paper"):
+        layer = make_layer(2, variant=variant)
+        x = torch.randn(2, 3, 6, 7, dtype=torch.float64)
+        expected = layer(x)
+        layer.eval()
+        for _ in range(2):
+            torch.testing.assert_close(evaluate(layer, x), expected)
+        assert len(layer._cache) == 1
+
+
+def test_cache_is_bounded_and_keeps_grids_apart():
+    layer = make_layer(1).eval()
+    for n in range(2, 30):
+        x = torch.randn(1, 3, n, dtype=torch.float64)
+        for spacing in (1.0, 2.0):
+            torch.testing.assert_close(evaluate(layer, x, spacing=spacing), layer(x, spacing=spacing))
+    assert len(layer._cache) <= layer._cache.max_entries
+
+
+def test_large_responses_are_not_kept():
+    layer = make_layer(1).eval()
+    layer._cache.max_bytes = 10
+    evaluate(layer, torch.randn(1, 3, 8, dtype=torch.float64))
+    assert len(layer._cache) == 0
+
+
+def test_every_way_of_changing_parameters_is_noticed():
+    layer = make_layer(2).eval()
+    other = make_layer(2, seed=1)
+    x = torch.randn(1, 3, 6, 7, dtype=torch.float64)
+
+    def in_place():
+        with torch.no_grad():
+            layer.raw_scale.add_(0.5)
+
+    def through_data():
+        layer.raw_damping.data.mul_(0.5)
+
+    def replaced():
+        layer.raw_oscillation = torch.nn.Parameter(layer.raw_oscillation.detach() + 0.5)
+
+    def loaded():
+        layer.load_state_dict(other.state_dict())
+
+    def mixing():
+        with torch.no_grad():
+            layer.mix_in.mul_(2)
+
+    for change in (in_place, through_data, replaced, loaded, mixing):
+        before = evaluate(layer, x)
+        change()
+        after = evaluate(layer, x)
+        assert not torch.allclose(before, after)
+        torch.testing.assert_close(after, layer(x))
+
+
+def test_training_and_moving_drop_the_cache():
+    layer = make_layer(2).eval()
+    x = torch.randn(1, 3, 6, 7, dtype=torch.float64)
+    evaluate(layer, x)
+    layer.train()
+    assert len(layer._cache) == 0
+    layer.eval()
+    evaluate(layer, x)
+    layer.float()
+    assert len(layer._cache) == 0
+    assert "_cache" not in "".join(layer.state_dict())
+
+
+def test_gradients_in_evaluation_mode_reach_the_modes():
+    layer = make_layer(2).eval()
+    x = torch.randn(1, 3, 6, 7, dtype=torch.float64)
+    evaluate(layer, x)
+    layer(x).sum().backward()
+    assert layer.raw_direction.grad is not None
+
+
+def test_inference_mode_works_before_and_after_training():
+    layer = make_layer(2).eval()
+    x = torch.randn(1, 3, 6, 7, dtype=torch.float64)
+    with torch.inference_mode():
+        first = layer(x).clone()
+    layer.train()(x).sum().backward()
+    with torch.no_grad():
+        torch.testing.assert_close(layer.eval()(x), first)
+
+
+def test_many_threads_get_right_answers():
+    layer = make_layer(2, dtype=torch.float32).eval()
+    inputs = [torch.randn(1, 3, 5 + i % 7, 6) for i in range(14)]
+    expected = [layer(x).detach() for x in inputs]
+    errors: list[Exception] = []
+
+    def work(offset: int) -> None:
+        try:
+            for step in range(40):
+                i = (step + offset) % len(inputs)
+                torch.testing.assert_close(evaluate(layer, inputs[i]), expected[i])
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(5 * i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors

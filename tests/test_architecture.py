@@ -1,0 +1,82 @@
+"""The tree says what may import what; this reads the tree."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "torchsonic"
+
+# Each part may import itself and the parts listed; nobody imports `cli`.
+ALLOWED = {
+    "functional": set(),
+    "nn": {"functional"},
+    "testing": {"functional", "nn"},
+    "demo": {"functional", "nn"},
+    "cli": {"functional", "nn", "testing", "demo"},
+    "__init__": {"functional", "nn"},
+}
+CORE = {"torch", "numpy", "safetensors"}
+OPTIONAL_IN = {"cli": {"tyro", "rich", "benchmarks"}, "demo": {"matplotlib", "rich"}}
+
+
+def part_of(path: Path) -> str:
+    first = path.relative_to(SOURCE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports_of(path: Path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name} uses a relative import"
+            module = node.module or ""
+            yield from (f"{module}.{alias.name}" if module == "torchsonic" else module for alias in node.names)
+
+
+def test_every_part_is_known():
+    assert {part_of(p) for p in SOURCE.rglob("*.py")} <= set(ALLOWED)
+
+
+def test_imports_point_one_way():
+    wrong = []
+    for path in SOURCE.rglob("*.py"):
+        part = part_of(path)
+        for name in imports_of(path):
+            top, *rest = name.split(".")
+            if top == "torchsonic" and rest:
+                target = rest[0]
+                known = target in ALLOWED
+                if known and target != part and target not in ALLOWED[part]:
+                    wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+            elif top not in sys.stdlib_module_names and top != "torchsonic":
+                if top not in CORE | OPTIONAL_IN.get(part, set()):
+                    wrong.append(f"{path.relative_to(ROOT)} needs {top}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_importing_the_package_loads_nothing_optional():
+    code = (
+        "import sys, torch; before = set(sys.modules); import torchsonic; "
+        "new = {m.split('.')[0] for m in set(sys.modules) - before}; "
+        f"extra = new - set(sys.stdlib_module_names) - {CORE | {'torchsonic'}!r}; "
+        "assert not extra, extra"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_files_stay_small():
+    long = {p.name: n for p in SOURCE.rglob("*.py") if (n := len(p.read_text().splitlines())) > 300}
+    # The layer's whole interface stands in one place.
+    assert set(long) <= {"conv.py", "testing.py"}, long
+
+
+def test_public_names_exist():
+    import torchsonic
+    import torchsonic.testing
+
+    for module in (torchsonic, torchsonic.functional, torchsonic.nn, torchsonic.testing):
+        for name in module.__all__:
+            assert hasattr(module, name), f"{module.__name__}.{name}"
