@@ -15,7 +15,7 @@ from torchsonic import SonicConv2d, SonicConv3d
 from torchsonic.functional import frequency_grid, make_plan, mode_response
 from torchsonic.nn.conv import SonicConvNd
 
-__all__ = ["CONTENDERS", "PASSES", "Contender", "PaperOrder", "Unavailable", "entry_order", "sonic_layer"]
+__all__ = ["CONTENDERS", "PASSES", "Contender", "PaperOrder", "UnavailableError", "entry_order", "sonic_layer"]
 
 FORWARD, TRAIN_FORWARD, TRAIN_STEP = PASSES = ("forward", "train_forward", "train_step")
 
@@ -23,7 +23,7 @@ FORWARD, TRAIN_FORWARD, TRAIN_STEP = PASSES = ("forward", "train_forward", "trai
 DEPTHWISE_LIMIT = 3e9
 
 
-class Unavailable(Exception):
+class UnavailableError(Exception):
     """Why a contender sits an entry out."""
 
 
@@ -100,10 +100,10 @@ def conv3(entry: Entry) -> nn.Module:
 
 def depthwise31(entry: Entry) -> nn.Module:
     if entry.num_axes != 2:
-        raise Unavailable("31x31 is a kernel for images")
+        raise UnavailableError("31x31 is a kernel for images")
     work = 31**2 * entry.num_values
     if work > DEPTHWISE_LIMIT:
-        raise Unavailable(f"{work / 1e9:.0f} G multiply-adds would take minutes a step")
+        raise UnavailableError(f"{work / 1e9:.0f} G multiply-adds would take minutes a step")
     return nn.Conv2d(entry.channels, entry.channels, 31, padding=15, groups=entry.channels, bias=False)
 
 
@@ -111,7 +111,7 @@ def neuralop(entry: Entry) -> nn.Module:
     try:
         from neuralop.layers.spectral_convolution import SpectralConv
     except ImportError as error:
-        raise Unavailable('neuraloperator is not installed: pip install "torchsonic[bench]"') from error
+        raise UnavailableError('neuraloperator is not installed: pip install "torchsonic[bench]"') from error
     half = tuple(n // 2 for n in entry.size)
     return SpectralConv(entry.channels, entry.channels, half, bias=False)
 

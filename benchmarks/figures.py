@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "draw_bars", "new_figure", "save_figure"]
+__all__ = ["COLOURS", "draw_bars", "new_figure", "save_figure", "use_log_scale"]
 
 COLOURS = {
     "sonic": "#0072B2",
@@ -57,6 +57,16 @@ def draw_bars(
         panel.axhline(baseline, color="black", linewidth=1.0)
     panel.set_xticks(range(len(names)), names)
     panel.set_xlim(-0.6, len(names) - 0.4)
+
+
+def use_log_scale(panel: Axes) -> None:
+    """A logarithmic vertical axis labelled in plain numbers."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+    panel.set_yscale("log")
+    panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    panel.yaxis.set_minor_formatter(NullFormatter())
 
 
 def save_figure(figure: Figure, path: Path, run: dict) -> None:

@@ -53,10 +53,11 @@ def peak_bytes(step: Callable[[], object], device: torch.device) -> int:
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         step()
     profiler = profile.profiler
-    assert profiler is not None and profiler.kineto_results is not None
+    assert profiler is not None
+    assert profiler.kineto_results is not None
     events = [event for event in profiler.kineto_results.events() if event.name() == "[memory]"]
     live = peak = 0
     for event in sorted(events, key=lambda event: event.start_ns()):
-        live += event.nbytes()
+        live += event.nbytes()  # pyright: ignore[reportAttributeAccessIssue]
         peak = max(peak, live)
     return peak

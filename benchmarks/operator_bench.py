@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.accuracy import check_output, compare_errors
-from benchmarks.contenders import CONTENDERS, FORWARD, PASSES, TRAIN_FORWARD, Unavailable, entry_order
+from benchmarks.contenders import CONTENDERS, FORWARD, PASSES, TRAIN_FORWARD, UnavailableError, entry_order
 from benchmarks.entries import Entry, group_of
 from benchmarks.goals import summarise
 from benchmarks.memory import saved_bytes
@@ -17,16 +17,22 @@ from benchmarks.progress import progress_bar
 from benchmarks.provenance import describe_run
 from benchmarks.timing import Task, measure, training_step
 
-__all__ = ["ENTRY_BUDGET", "run_operator_bench"]
+__all__ = ["ENTRY_BUDGET", "QUICK_BUDGET", "run_operator_bench"]
 
-# Seconds of timing for one entry, beyond which slow contenders get fewer samples.
-ENTRY_BUDGET = 150.0
+ENTRY_BUDGET, QUICK_BUDGET = 150.0, 15.0
 SAVED_BY = ("sonic", "sonic_recompute", "paper_order", "conv3")
 ACCURACY_SHARE = 0.15
 
 
-def run_operator_bench(entries: Sequence[Entry], *, repeats: int = 7, seed: int = 0, device: str = "cpu") -> dict:
+def run_operator_bench(
+    entries: Sequence[Entry], *, repeats: int = 7, seed: int = 0, device: str = "cpu", budget: float = ENTRY_BUDGET
+) -> dict:
     """Measure all contenders at all entries.
+
+    Parameters
+    ----------
+    budget
+        Seconds of timing for one entry, beyond which slow contenders get fewer samples.
 
     Returns
     -------
@@ -34,14 +40,15 @@ def run_operator_bench(entries: Sequence[Entry], *, repeats: int = 7, seed: int 
         ``run`` (provenance), ``entries`` (a record each), ``summary`` (rows against the goals); see ``report``.
     """
     where = torch.device(device)
+    run = describe_run(seed=seed, device=where)
     records = []
     with progress_bar("operator", sum(_weight(entry) for entry in entries)) as part:
         for entry in entries:
             advance = part(entry.name, _weight(entry))
-            records.append(_measure_entry(entry, repeats=repeats, seed=seed, device=where, advance=advance))
+            records.append(_measure_entry(entry, repeats, seed, where, budget, advance))
     return {
         "kind": "operator",
-        "run": describe_run(seed=seed, device=where),
+        "run": run,
         "repeats": repeats,
         "entries": records,
         "summary": summarise(records),
@@ -53,7 +60,7 @@ def _weight(entry: Entry) -> float:
 
 
 def _measure_entry(
-    entry: Entry, *, repeats: int, seed: int, device: torch.device, advance: Callable[[float], None]
+    entry: Entry, repeats: int, seed: int, device: torch.device, budget: float, advance: Callable[[float], None]
 ) -> dict:
     modules, skipped = _build(entry, seed, device)
     generator = torch.Generator().manual_seed(seed)
@@ -74,7 +81,7 @@ def _measure_entry(
     measure(
         tasks,
         repeats=repeats,
-        budget=ENTRY_BUDGET,
+        budget=budget,
         device=device,
         on_progress=lambda fraction: advance((1 - ACCURACY_SHARE) * fraction),
     )
@@ -104,7 +111,7 @@ def _build(entry: Entry, seed: int, device: torch.device) -> tuple[dict[str, nn.
         torch.manual_seed(seed)  # the same parameters for all that share them
         try:
             modules[contender.name] = contender.build(entry).to(device)
-        except Unavailable as reason:
+        except UnavailableError as reason:
             skipped[contender.name] = str(reason)
     return modules, skipped
 

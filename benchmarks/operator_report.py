@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.contenders import CONTENDERS
-from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure
-from benchmarks.goals import floor_ratio, saved_goal, speed_up
+from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure, use_log_scale
+from benchmarks.goals import FLOOR_GOALS, SPEED_GOALS, floor_ratio, saved_goal, speed_up
 from benchmarks.tables import Table, milliseconds, verdict, written
 
 __all__ = ["draw_operator", "operator_tables"]
 
 LABELS = {contender.name: contender.label for contender in CONTENDERS}
 RIVALS = ("paper_order", "conv3", "depthwise31", "neuralop")
-STEP_GOALS = {"low-rank": {"paper_order": 3.5, "conv3": 4.0}, "equal": {"paper_order": 1.3, "conv3": 1.0}}
-FLOOR_GOALS = {"low-rank": 1.4, "equal": 1.6}
 
 
 def operator_tables(result: dict) -> list[Table]:
@@ -125,14 +123,14 @@ def draw_operator(result: dict, path: Path) -> None:
     """Three panels: speed-ups with their goals, forward over the floor, bytes saved."""
     records = result["entries"]
     names = [record["name"] for record in records]
-    figure, (step, floor, saved) = new_figure(3, 1, width=max(8.0, 1.15 * len(names) + 3.5), height=11.0)
+    figure, (step, floor, saved) = new_figure(3, 1, width=max(11.0, 1.15 * len(names) + 3.5), height=11.0)
 
     bars = {LABELS[name]: [speed_up(record, name, "train_step") for record in records] for name in RIVALS}
     draw_bars(step, names, bars, {LABELS[name]: COLOURS[name] for name in RIVALS}, baseline=1.0)
     for name in ("paper_order", "conv3"):
-        goals = [STEP_GOALS.get(record["group"], {}).get(name) for record in records]
-        _mark_goals(step, goals, COLOURS[name], f"goal for the group's mean, {LABELS[name]}")
-    step.set_yscale("log")
+        goals = [SPEED_GOALS.get(record["group"], {}).get(name) for record in records]
+        _mark_goals(step, goals, COLOURS[name], f"goal (mean), {LABELS[name]}")
+    use_log_scale(step)
     step.set_ylabel("time / Sonic's time")
     step.set_title("Forward + backward: how many times faster Sonic is (above 1: Sonic faster)")
 
@@ -143,7 +141,7 @@ def draw_operator(result: dict, path: Path) -> None:
     }
     shades = dict(zip(forward, (COLOURS["sonic"], COLOURS["sonic_cached"], COLOURS["sonic_recompute"]), strict=True))
     draw_bars(floor, names, forward, shades)
-    _mark_goals(floor, [FLOOR_GOALS.get(record["group"]) for record in records], "black", "goal for the group's mean")
+    _mark_goals(floor, [FLOOR_GOALS.get(record["group"]) for record in records], "black", "goal (mean)")
     floor.set_ylabel("Sonic's time / floor")
     floor.set_title("Forward over the floor: the bare matrix products and Fourier transforms")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shlex
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,8 +16,10 @@ import torch
 
 import torchsonic
 
-__all__ = ["describe_run", "summary_line"]
+__all__ = ["activity_warning", "describe_run", "summary_line"]
 
+BUSY_LIMIT = 0.2
+BUSY_SECONDS = 1.0
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -36,6 +40,21 @@ def _cpu_name() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
+def _busy_cores() -> float | None:
+    """How many cores do something while this process sleeps; ``None`` where the system does not tell."""
+    counts = []
+    for pause in (BUSY_SECONDS, 0.0):
+        try:
+            fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+        except OSError:
+            return None
+        numbers = [int(field) for field in fields]
+        counts.append((sum(numbers[3:5]), sum(numbers[:8])))
+        time.sleep(pause)
+    idle, total = (after - before for before, after in zip(*counts, strict=True))
+    return (os.cpu_count() or 1) * (1 - idle / max(total, 1))
+
+
 def _version(package: str) -> str | None:
     try:
         return version(package)
@@ -44,6 +63,7 @@ def _version(package: str) -> str | None:
 
 
 def describe_run(*, seed: int, device: torch.device) -> dict:
+    """To be called before the work: the cores found busy are then busy with something else."""
     # Results themselves may lie uncommitted without the code having changed.
     changes = _git("status", "--porcelain", "--", ".", ":(exclude)results")
     return {
@@ -55,6 +75,7 @@ def describe_run(*, seed: int, device: torch.device) -> dict:
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "cpu": _cpu_name(),
+        "busy_cores": _busy_cores(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "torchsonic": torchsonic.__version__,
@@ -70,4 +91,13 @@ def summary_line(run: dict) -> str:
     return (
         f"`{run['command']}` at {commit}, seed {run['seed']}, {run['date']}. "
         f"{machine}, {run['threads']} threads, torch {run['torch']}, torchsonic {run['torchsonic']}."
+        f"{activity_warning(run)}"
     )
+
+
+def activity_warning(run: dict) -> str:
+    """A sentence where other work may have spoilt the times."""
+    busy = run["busy_cores"]
+    if busy is None or busy < BUSY_LIMIT:
+        return ""
+    return f" Other work kept {busy:.1f} cores busy at the start: do not trust these times."

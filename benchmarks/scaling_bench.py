@@ -57,6 +57,7 @@ def run_scaling_bench(sweeps: Sweeps, *, repeats: int = 7, seed: int = 0, device
         ``run``, ``resolution``, ``sweeps`` and the paper's figures under ``paper``; see ``report``.
     """
     where = torch.device(device)
+    run = describe_run(seed=seed, device=where)
     torch.manual_seed(seed)
     points = sum(px**2 for px in sweeps.pixels)
     sweep_weight = points / 4
@@ -67,7 +68,7 @@ def run_scaling_bench(sweeps: Sweeps, *, repeats: int = 7, seed: int = 0, device
             varied[name] = _over(name, values, sweeps, repeats, where, part(name, sweep_weight))
     return {
         "kind": "scaling",
-        "run": describe_run(seed=seed, device=where),
+        "run": run,
         "repeats": repeats,
         "resolution": resolution,
         "sweeps": varied,

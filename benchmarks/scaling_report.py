@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.figures import COLOURS, new_figure, save_figure
+from benchmarks.figures import COLOURS, new_figure, save_figure, use_log_scale
 from benchmarks.tables import Table, milliseconds, written
 
 __all__ = ["draw_scaling", "scaling_tables"]
@@ -35,8 +35,8 @@ def _setting(result: dict) -> str:
     resolution = result["resolution"]
     return (
         f"Batch {resolution['batch']}, C = {resolution['channels']}, M = {resolution['modes']}. "
-        "Sonic and convolution: operator, GroupNorm(8), + identity, ReLU. ViT: embedding of 4x4 patches, one block of 4 heads "
-        "with MLP ratio 4. Forward + backward, best time; peak of allocated memory, parameters and input included."
+        "Sonic and convolution: operator, GroupNorm(8), + identity, ReLU. ViT: embedding of 4x4 patches, one block of "
+        "4 heads with MLP ratio 4. Forward + backward, best time; peak of allocated bytes, with parameters and input."
     )
 
 
@@ -112,7 +112,7 @@ def _draw_resolution(panel, result: dict, key: str) -> None:
         points = _own(result, block, key)
         values = [scale * value for value in points.values()]
         panel.plot(list(points), values, marker=MARKERS[block], color=COLOURS[block], label=label)
-    panel.set_yscale("log")
+    use_log_scale(panel)
     _pixel_axis(panel, result)
     panel.set_ylabel(f"{what}, {unit}")
     panel.set_title(f"{what[0].upper()}{what[1:]}")
@@ -128,7 +128,7 @@ def _draw_ratios(panel, result: dict, key: str) -> None:
             label = f"{LABELS[block]}, {source}"
             panel.plot(list(points), list(points.values()), style, marker=marker, color=COLOURS[block], label=label)
     panel.axhline(1.0, color=COLOURS["conv3"], linewidth=1.0, label="3x3 convolution")
-    panel.set_yscale("log")
+    use_log_scale(panel)
     _pixel_axis(panel, result)
     panel.set_ylabel("ratio to 3x3 convolution")
     panel.set_title(f"{what[0].upper()}{what[1:]}, ratio to convolution")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+LOG_WIDTH = 160
+
 __all__ = ["Table", "milliseconds", "print_tables", "to_markdown", "verdict", "written"]
 
 
@@ -45,6 +47,8 @@ def print_tables(tables: Sequence[Table]) -> None:
     from rich.table import Table as RichTable
 
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=LOG_WIDTH)
     for table in tables:
         shown = RichTable(title=table.title, title_justify="left")
         for index, header in enumerate(table.headers):

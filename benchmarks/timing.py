@@ -61,8 +61,8 @@ def measure(
     repeats
         Rounds.
     budget
-        Seconds that all tasks together may take, shared equally. A task that has used up its share is left out of further
-        rounds after its third sample; one whose first call alone exceeds it keeps that call as its only sample.
+        Seconds that all tasks together may take, shared equally. A task that has used up its share is left out of
+        further rounds after its third sample; one whose first call exceeds it keeps that call as its only sample.
     on_progress
         Told the fraction of the work done since the last time.
     """

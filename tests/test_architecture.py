@@ -51,9 +51,8 @@ def test_imports_point_one_way():
                 known = target in ALLOWED
                 if known and target != part and target not in ALLOWED[part]:
                     wrong.append(f"{path.relative_to(ROOT)} imports {name}")
-            elif top not in sys.stdlib_module_names and top != "torchsonic":
-                if top not in CORE | OPTIONAL_IN.get(part, set()):
-                    wrong.append(f"{path.relative_to(ROOT)} needs {top}")
+            elif top not in CORE | sys.stdlib_module_names | OPTIONAL_IN.get(part, set()) | {"torchsonic"}:
+                wrong.append(f"{path.relative_to(ROOT)} needs {top}")
     assert not wrong, "\n".join(wrong)
 
 

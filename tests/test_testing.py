@@ -60,7 +60,7 @@ def test_a_transverse_penalty_on_the_axis_is_caught():
     layer = make_layer(2)
     original = layer._physical
     layer._physical = lambda dtype: (*original(dtype)[:4], original(dtype)[4] + 0.1)  # type: ignore[method-assign]
-    with pytest.raises(AssertionError, match="exponential|relative error"):
+    with pytest.raises(AssertionError, match=r"exponential|relative error"):
         testing.assert_state_space_limit(layer)
 
 

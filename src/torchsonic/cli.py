@@ -1,7 +1,7 @@
 """The command line: one dataclass for each command, wired together here and nowhere else.
 
-A command is a frozen dataclass whose fields are its options and whose ``run`` does the work. ``COMMANDS`` is the tree of
-names: to add a command, add a leaf. Everything optional is imported when a command runs.
+A command is a frozen dataclass whose fields are its options and whose ``run`` does the work. ``COMMANDS`` is the tree
+of names: to add a command, add a leaf. Everything optional is imported when a command runs.
 """
 
 from __future__ import annotations
@@ -103,7 +103,10 @@ class BenchOperator(_Bench):
         except ValueError as error:
             raise UserError(f"--sizes: {error}") from error
         folder = self._folder(partial=self.quick or bool(self.sizes))
-        result = operator_bench.run_operator_bench(chosen, repeats=repeats, seed=self.seed, device=self.device)
+        budget = operator_bench.QUICK_BUDGET if self.quick else operator_bench.ENTRY_BUDGET
+        result = operator_bench.run_operator_bench(
+            chosen, repeats=repeats, seed=self.seed, device=self.device, budget=budget
+        )
         _report(result, folder)
 
 

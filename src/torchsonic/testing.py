@@ -1,10 +1,10 @@
 """The operator's laws as public functions, for anyone who writes a new variant.
 
-Each function takes a layer that behaves like :class:`torchsonic.SonicConv2d` and raises ``AssertionError`` naming the law,
-the error and the tolerance if the layer breaks it. Errors are relative: ``max |a - b| / max |b|``.
+Each function takes a layer that behaves like :class:`torchsonic.SonicConv2d` and raises ``AssertionError`` naming the
+law, the error and the tolerance if the layer breaks it. Errors are relative: ``max |a - b| / max |b|``.
 
-Grids have their first sample at the origin and cover ``size * spacing``. Fields are drawn with a fixed seed, so a law gives
-the same verdict every time.
+Grids have their first sample at the origin and cover ``size * spacing``. Fields are drawn with a fixed seed, so a law
+gives the same verdict every time.
 """
 
 from __future__ import annotations
@@ -267,8 +267,8 @@ def _axis_aligned(layer: SonicConvNd, axis: int, *, real_pole: bool) -> SonicCon
 def assert_state_space_limit(layer: SonicConvNd, *, tolerance: float | None = None) -> None:
     """Law 7: with directions on an axis and no transverse penalty the layer is a diagonal state-space model.
 
-    Its symbol equals ``C (i w I - A)^-1 B`` with ``A = diag(a / s)`` and ``B`` divided by ``s``, and with real poles its
-    kernel approaches the sampled exponential as the spacing shrinks.
+    Its symbol equals ``C (i w I - A)^-1 B`` with ``A = diag(a / s)`` and ``B`` divided by ``s``, and with real poles
+    its kernel approaches the sampled exponential as the spacing shrinks.
     """
     for axis in range(layer.num_axes):
         aligned = _axis_aligned(layer, axis, real_pole=False)
@@ -281,7 +281,9 @@ def assert_state_space_limit(layer: SonicConvNd, *, tolerance: float | None = No
             entry = (modes.gain / modes.scale)[:, None] * modes.mix_in
             symbols.append(modes.mix_out.to(torch.complex128) @ torch.linalg.solve(state, entry.to(torch.complex128)))
         expected = 0.5 * (symbols[0] + symbols[1].conj())
-        _require_close("state space", aligned.response(omega.to(aligned.mix_in)), expected, _tolerance(layer, tolerance))
+        _require_close(
+            "state space", aligned.response(omega.to(aligned.mix_in)), expected, _tolerance(layer, tolerance)
+        )
     _require_exponential_kernel(_axis_aligned(layer, layer.num_axes - 1, real_pole=True))
 
 

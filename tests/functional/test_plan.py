@@ -44,4 +44,4 @@ def test_bad_options_are_refused_by_name(options, words):
 def test_chunks_cover_everything_once():
     plan = make_plan(7, 4, 4, 10, (512, 512), (512, 512), mode_chunk=3)
     assert [list(range(10))[c] for c in plan.mode_chunks(10)] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9]]
-    assert sum((list(range(7))[c] for c in plan.sample_chunks(7)), []) == list(range(7))
+    assert [i for c in plan.sample_chunks(7) for i in list(range(7))[c]] == list(range(7))

@@ -10,7 +10,9 @@ from torchsonic.functional import frequency_grid, grid_gain, mode_response, refe
 def random_modes(num_modes, num_axes):
     direction = torch.nn.functional.normalize(torch.randn(num_modes, num_axes, dtype=torch.float64), dim=-1)
     scale = torch.rand(num_modes, dtype=torch.float64) + 0.5
-    pole = torch.complex(-0.05 - torch.rand(num_modes, dtype=torch.float64), torch.randn(num_modes, dtype=torch.float64))
+    pole = torch.complex(
+        -0.05 - torch.rand(num_modes, dtype=torch.float64), torch.randn(num_modes, dtype=torch.float64)
+    )
     return direction, scale, pole, torch.rand(num_modes, dtype=torch.float64)
 
 

@@ -110,8 +110,12 @@ def test_kernel_is_the_answer_to_an_impulse(num_axes, padding):
 def test_response_is_the_spectrum_of_the_kernel():
     layer = make_layer(2)
     size = (9, 7)  # odd: no bin without sign
-    omega = 2 * math.pi * torch.stack(
-        torch.meshgrid(*[torch.fft.fftfreq(n, 0.5, dtype=torch.float64) for n in size], indexing="ij"), -1
+    omega = (
+        2
+        * math.pi
+        * torch.stack(
+            torch.meshgrid(*[torch.fft.fftfreq(n, 0.5, dtype=torch.float64) for n in size], indexing="ij"), -1
+        )
     )
     expected = torch.fft.fftn(layer.kernel(size, spacing=0.5), dim=(2, 3)).permute(2, 3, 0, 1)
     assert relative_error(layer.response(omega), expected) < 1e-12
@@ -193,7 +197,11 @@ def test_memory_format_and_views_do_not_matter():
     layer = make_layer(2, dtype=torch.float32)
     x = torch.randn(2, 3, 6, 8)
     expected = layer(x)
-    for view in (x.to(memory_format=torch.channels_last), torch.randn(2, 6, 6, 8)[:, ::2].copy_(x), x.mT.contiguous().mT):
+    for view in (
+        x.to(memory_format=torch.channels_last),
+        torch.randn(2, 6, 6, 8)[:, ::2].copy_(x),
+        x.mT.contiguous().mT,
+    ):
         torch.testing.assert_close(layer(view), expected)
 
 

@@ -42,7 +42,7 @@ def test_errors_name_the_layer_and_the_remedy():
     with pytest.raises(ValueError, match="no Sonic layer in Linear"):
         torchsonic.set_spacing(nn.Linear(2, 2), 1.0)
     model = nn.Sequential(make_layer(2))
-    with pytest.raises(ValueError, match="does not fit layer '?0"):
+    with pytest.raises(ValueError, match="does not fit layer '0'"):
         torchsonic.set_spacing(model, (1.0, 2.0, 3.0))
     with pytest.raises(ValueError, match="positive"):
         torchsonic.set_spacing(model, -1.0)

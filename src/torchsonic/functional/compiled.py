@@ -97,7 +97,8 @@ def _spectral_conv_backward(
         grad_y, x, mix_in, mix_out, direction, scale, damping, oscillation, transverse, gain, spacing, parts,
         out_size, padding_mode, order, mode_chunk, symmetry, True, True,
     )  # fmt: skip
-    assert grads.x is not None and grads.bias is not None
+    assert grads.x is not None
+    assert grads.bias is not None
     return [grads.x, grads.mix_in, grads.mix_out, *grads.shape, grads.bias]
 
 

@@ -23,6 +23,7 @@ from torch import Tensor
 __all__ = ["Band", "Spacing", "as_spacing", "frequency_axes", "frequency_grid"]
 
 Spacing = float | Sequence[float] | Tensor
+ANY_BATCH = -1
 
 
 def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, device=None) -> Tensor:
@@ -35,7 +36,7 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
     num_axes
         Number of spatial axes D.
     batch
-        Number of samples a per-sample spacing must match; ``None`` refuses per-sample spacing.
+        Number of samples a per-sample spacing must match, or ``ANY_BATCH``; ``None`` refuses per-sample spacing.
 
     Returns
     -------
@@ -67,7 +68,7 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
         steps = steps[None]
     elif batch is None:
         raise ValueError(f"spacing must be the same for all samples here, got shape {tuple(steps.shape)}")
-    elif steps.shape[0] not in (1, batch):
+    elif batch != ANY_BATCH and steps.shape[0] not in (1, batch):
         raise ValueError(f"spacing has {steps.shape[0]} rows for a batch of {batch} samples; give one row per sample")
     if not torch.compiler.is_compiling() and not bool((torch.isfinite(steps) & (steps > 0)).all()):
         raise ValueError(f"spacing must be positive and finite, got {steps.squeeze(0).tolist()}")
@@ -164,9 +165,9 @@ def _multiplicity(band: Band, device, dtype) -> Tensor:
 def frequency_axes(
     size: Sequence[int], spacing: Spacing = 1.0, *, half: bool = False, dtype=torch.float32, device=None
 ) -> list[Tensor]:
-    """Angular frequency of every FFT bin, one vector per axis.
+    r"""Angular frequency of every FFT bin, one vector per axis.
 
-    .. math:: \\omega_d = 2\\pi k_d / (N_d \\Delta_d)
+    .. math:: \omega_d = 2\pi k_d / (N_d \Delta_d)
 
     Parameters
     ----------

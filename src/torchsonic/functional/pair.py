@@ -157,7 +157,13 @@ class ResponsePair:
     """
 
     def __init__(
-        self, omega: list[Tensor], shape: ModeShape, band: Band, symmetry: Symmetry = "real", *, differentiable: bool = False
+        self,
+        omega: list[Tensor],
+        shape: ModeShape,
+        band: Band,
+        symmetry: Symmetry = "real",
+        *,
+        differentiable: bool = False,
     ) -> None:
         self._omega = omega
         self._shape, self._band, self._symmetry = shape, band, symmetry

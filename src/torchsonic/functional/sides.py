@@ -1,7 +1,7 @@
 """The two sides of the operator for one chunk of samples, each in its two orders of evaluation.
 
-An *entry* turns samples ``x`` into mode coefficients ``Z = F[B x] = B F[x]``; an *exit* turns coupled coefficients ``W``
-into samples ``y = C F^-1[W] = F^-1[C W]``. Both also run backwards. "Modes" mixes outside the transform, "Channels"
+An *entry* turns samples ``x`` into mode coefficients ``Z = F[B x] = B F[x]``; an *exit* turns coupled coefficients
+``W`` into samples ``y = C F^-1[W] = F^-1[C W]``. Both also run backwards. "Modes" mixes outside the transform, "Channels"
 inside it; the loops over chunks in :mod:`kernels` do not know which they hold.
 
 Mode coefficients are ``(b, m, 2, *band)``: two real signals per mode, next to each other. What is collected slice by

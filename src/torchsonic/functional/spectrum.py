@@ -108,7 +108,9 @@ def _scatter(coefficients: Tensor, band: Band, size: tuple[int, ...]) -> Tensor:
                 coefficients = coefficients.clone()
                 coefficients.narrow(dim, reach, 1).mul_(2)
             continue  # irfftn appends the zeros
-        laid = coefficients.new_zeros([*coefficients.shape[:dim], n, *coefficients.shape[coefficients.dim() + dim + 1 :]])
+        laid = coefficients.new_zeros(
+            [*coefficients.shape[:dim], n, *coefficients.shape[coefficients.dim() + dim + 1 :]]
+        )
         laid.narrow(dim, 0, reach + 1).copy_(coefficients.narrow(dim, 0, reach + 1))
         laid.narrow(dim, n - reach, reach).add_(coefficients.narrow(dim, reach + 1, reach))
         coefficients = laid

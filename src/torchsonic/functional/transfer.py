@@ -83,9 +83,12 @@ def mode_response(omega: Tensor, direction: Tensor, scale: Tensor, pole: Tensor,
     along = torch.einsum("...d,md->m...", omega, direction)
     across = torch.zeros_like(along)
     for i, j in combinations(range(omega.shape[-1]), 2):
-        across = across + torch.einsum("m,...->m...", direction[:, j], omega[..., i]).sub(
-            torch.einsum("m,...->m...", direction[:, i], omega[..., j])
-        ).square()
+        across = (
+            across
+            + torch.einsum("m,...->m...", direction[:, j], omega[..., i])
+            .sub(torch.einsum("m,...->m...", direction[:, i], omega[..., j]))
+            .square()
+        )
     column = (slice(None), *[None] * (omega.dim() - 1))
     p = transverse[column] * across - pole.real[column]
     q = scale[column] * along - pole.imag[column]

@@ -63,9 +63,11 @@ class ResponseCache:
     def _still_valid(self, versions: tuple[Hashable, ...], parameters: list[Tensor]) -> bool:
         if versions != self._versions or len(self._parameters) != len(parameters):
             return False
-        # Writing through ``parameter.data`` leaves no trace in the version; on a CPU looking is cheap. Elsewhere it would
-        # make the host wait for the device, so there such writes need ``clear``.
-        return all(p.device.type != "cpu" or p.equal(seen) for p, seen in zip(parameters, self._parameters, strict=True))
+        # Writing through ``parameter.data`` leaves no trace in the version; on a CPU looking is cheap. Elsewhere it
+        # would make the host wait for the device, so there such writes need ``clear``.
+        return all(
+            p.device.type != "cpu" or p.equal(seen) for p, seen in zip(parameters, self._parameters, strict=True)
+        )
 
     def __deepcopy__(self, memo: dict) -> ResponseCache:
         return ResponseCache(self.max_entries, self.max_bytes)

@@ -2,59 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Literal, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchsonic.functional.frequency import Spacing, as_spacing, frequency_grid
+from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing
 from torchsonic.functional.kernels import respond_with
-from torchsonic.functional.pair import ModeShape, Responses
+from torchsonic.functional.pair import Responses
 from torchsonic.functional.plan import make_plan
 from torchsonic.functional.spectral_conv import apply_responses, spectral_conv
-from torchsonic.functional.spectrum import PaddingMode, padded_sizes
-from torchsonic.functional.transfer import Modes, grid_gain, reference_gain, response_matrix, spacing_frame
+from torchsonic.functional.spectrum import PaddingMode
+from torchsonic.nn.arguments import choice, per_axis
+from torchsonic.nn.bank import ModeBank, Variant
 from torchsonic.nn.cache import ResponseCache
-from torchsonic.nn.init import initial_directions, initial_mixing, initial_responses
 
 __all__ = ["SonicConv1d", "SonicConv2d", "SonicConv3d", "SonicConvNd"]
 
-Variant = Literal["exact", "paper"]
-
-# Keeps 1 / |Re a| and 1 / s finite when softplus underflows; far below any useful value.
-SMALLEST = 1e-6
 STANDARDISE_EPS = 1e-5
-DEFAULT_FIELD = {1: 128.0, 2: 64.0, 3: 32.0}
 
 
-def _inverse_softplus(value: Tensor) -> Tensor:
-    return value + torch.log(-torch.expm1(-value))
-
-
-def _per_axis(value: int | Sequence[int], num_axes: int, name: str) -> tuple[int, ...]:
-    if isinstance(value, bool) or not isinstance(value, (int, Sequence)):
-        raise TypeError(f"{name} must be an integer or {num_axes} of them, got {value!r}")
-    values = (value,) * num_axes if isinstance(value, int) else tuple(value)
-    if len(values) != num_axes or any(not isinstance(v, int) or isinstance(v, bool) or v < 1 for v in values):
-        raise ValueError(f"{name} must be 1 or {num_axes} positive integers, got {value!r}")
-    return values
-
-
-def _positive(value: int, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name} must be an integer, got {value!r}")
-    if value < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}")
-    return value
-
-
-class SonicConvNd(nn.Module):
+class SonicConvNd(ModeBank):
     """Common part of the three layers; see :class:`SonicConv2d`."""
-
-    num_axes: int
 
     def __init__(
         self,
@@ -76,88 +46,38 @@ class SonicConvNd(nn.Module):
         device=None,
         dtype=None,
     ) -> None:
-        super().__init__()
-        self.in_channels = _positive(in_channels, "in_channels")
-        self.out_channels = _positive(out_channels, "out_channels")
-        if num_modes is None:
-            num_modes = max(8, max(in_channels, out_channels) // 4)
-        self.num_modes = _positive(num_modes, "num_modes")
-        self.stride = _per_axis(stride, self.num_axes, "stride")
-        if padding_mode not in get_args(PaddingMode):
-            raise ValueError(f"padding_mode must be one of {', '.join(get_args(PaddingMode))}, got {padding_mode!r}")
-        if variant not in get_args(Variant):
-            raise ValueError(f"variant must be one of {', '.join(get_args(Variant))}, got {variant!r}")
+        super().__init__(
+            in_channels,
+            out_channels,
+            num_modes,
+            spacing=spacing,
+            variant=variant,
+            field=field,
+            device=device,
+            dtype=dtype,
+        )
+        self.stride = per_axis(stride, self.num_axes, "stride")
+        self.padding_mode = choice(padding_mode, get_args(PaddingMode), "padding_mode")
         if not 0.0 <= mode_dropout < 1.0:
             raise ValueError(f"mode_dropout must be in [0, 1), got {mode_dropout}")
         if input_noise < 0 or (input_noise > 0 and variant != "paper"):
             raise ValueError(f"input_noise must be >= 0 and belongs to variant='paper', got {input_noise}")
-        field = DEFAULT_FIELD[self.num_axes] if field is None else field
-        if not (math.isfinite(field) and field > 0):
-            raise ValueError(f"field must be a positive number of pixels, got {field}")
-        if dtype is not None and not dtype.is_floating_point:
-            raise TypeError(f"dtype must be a real floating-point type, got {dtype}")
-        self.padding_mode: PaddingMode = padding_mode
-        self.variant: Variant = variant
-        self.field, self.mode_dropout, self.input_noise = float(field), mode_dropout, input_noise
+        self.mode_dropout, self.input_noise = mode_dropout, input_noise
         self.order, self.mode_chunk, self.recompute = order, mode_chunk, recompute
         make_plan(  # refuses a wrong order or chunk here rather than at the first call
             1, 1, 1, self.num_modes, (2,) * self.num_axes, (2,) * self.num_axes, order=order, mode_chunk=mode_chunk
         )
-        self.reference_spacing: tuple[float, ...] = tuple(as_spacing(spacing, self.num_axes)[0].tolist())
         self.input_stride: tuple[float, ...] = (1.0,) * self.num_axes
         self._spacing: tuple[float, ...] | Tensor = self.reference_spacing
         self._cache = ResponseCache()
-
-        def parameter(*shape: int) -> nn.Parameter:
-            return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
-
-        modes, axes = self.num_modes, self.num_axes
-        self.mix_in = parameter(modes, 2, in_channels)  # Re B, Im B
-        self.mix_out = parameter(out_channels, modes, 2)  # Re C, -Im C
-        self.raw_direction = parameter(modes, axes)
-        self.raw_scale = parameter(modes)
-        self.raw_damping = parameter(modes)
-        self.raw_oscillation = parameter(modes)
-        self.raw_transverse = parameter(modes)
-        self.oscillation_limit = parameter()  # rho
-        self.bias = parameter(out_channels) if bias else None
+        self.bias = nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw all parameters anew; see :mod:`torchsonic.nn.init`."""
-        if self.mix_in.is_meta:
-            return
-        direction = initial_directions(
-            self.num_modes, self.num_axes, half_circle=self.variant == "paper", generator=generator
-        )
-        response = initial_responses(self.num_modes, self.field, generator=generator)
-        mix_in, mix_out = initial_mixing(self.in_channels, self.out_channels, self.num_modes, generator=generator)
-        # Lengths are drawn in pixels along the mode; on anisotropic grids a pixel depends on the direction.
-        steps = torch.tensor(self.reference_spacing, dtype=torch.float64)
-        along = (direction.double() * steps).norm(dim=-1)
-        across = along if self.num_axes == 1 else (steps.prod() / along) ** (1 / (self.num_axes - 1))
-        unit = self._reference_length
-        limit = 1.25 * max(1.0, float(response["oscillation"].abs().max()))
-        values = {
-            "mix_in": mix_in,
-            "mix_out": mix_out,
-            "raw_direction": direction,
-            "raw_scale": _inverse_softplus(response["scale"] * along / unit - SMALLEST),
-            "raw_damping": _inverse_softplus(response["damping"] - SMALLEST),
-            "raw_oscillation": torch.atanh(response["oscillation"] / limit),
-            "raw_transverse": _inverse_softplus(response["transverse"] * (across / unit).square()),
-            "oscillation_limit": torch.tensor(limit),
-        }
-        with torch.no_grad():
-            for name, value in values.items():
-                getattr(self, name).copy_(value)
-            if self.bias is not None:
-                self.bias.zero_()
-
-    @property
-    def _reference_length(self) -> float:
-        """The unit of the dimensionless parameters: the geometric mean of the reference spacing."""
-        return math.exp(sum(math.log(step) for step in self.reference_spacing) / self.num_axes)
+        super().reset_parameters(generator)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
     @property
     def spacing(self) -> tuple[float, ...] | Tensor:
@@ -166,9 +86,7 @@ class SonicConvNd(nn.Module):
 
     def set_spacing(self, spacing: Spacing) -> None:
         """Set the spacing of this layer's input: a number, one per axis, or ``(batch, D)``."""
-        steps = as_spacing(
-            spacing, self.num_axes, batch=len(spacing) if isinstance(spacing, Tensor) and spacing.dim() == 2 else None
-        )
+        steps = as_spacing(spacing, self.num_axes, batch=ANY_BATCH)
         self._spacing = tuple(steps[0].tolist()) if steps.shape[0] == 1 else steps
 
     def output_size(self, size: Sequence[int]) -> tuple[int, ...]:
@@ -178,97 +96,11 @@ class SonicConvNd(nn.Module):
     def output_spacing(self, size: Sequence[int], spacing: Spacing | None = None) -> Tensor:
         """Spacing of the output, ``(1, D)`` or ``(B, D)``; input and output cover the same extent."""
         given = self._spacing if spacing is None else spacing
-        rows = len(given) if isinstance(given, Tensor) and given.dim() == 2 else None
-        steps = as_spacing(given, self.num_axes, batch=rows)
+        steps = as_spacing(given, self.num_axes, batch=ANY_BATCH)
         ratio = [n / m for n, m in zip(size, self.output_size(size), strict=True)]
         return steps * torch.tensor(ratio, dtype=steps.dtype, device=steps.device)
 
-    def mode_parameters(self) -> list[Tensor]:
-        """Parameters of the responses, as stored; give them a small learning rate."""
-        return [
-            self.raw_direction,
-            self.raw_scale,
-            self.raw_damping,
-            self.raw_oscillation,
-            self.raw_transverse,
-            self.oscillation_limit,
-        ]
-
-    def _physical(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Direction, scale, damping, oscillation, transverse: the constraints of the reparameterisation."""
-        raw = [p.to(dtype) for p in self.mode_parameters()]
-        unit = self._reference_length
-        return (
-            F.normalize(raw[0], dim=-1, eps=1e-12),
-            (F.softplus(raw[1]) + SMALLEST) * unit,
-            F.softplus(raw[2]) + SMALLEST,
-            raw[5] * torch.tanh(raw[3]),
-            F.softplus(raw[4]) * unit**2,
-        )
-
-    def _shape(self, size: tuple[int, ...], out_size: tuple[int, ...], spacing: Tensor, dtype: torch.dtype) -> ModeShape:
-        """Parameters of the responses for a grid. Only the paper's variant looks at the grid."""
-        direction, scale, damping, oscillation, transverse = self._physical(dtype)
-        pole = torch.complex(-damping, oscillation)
-        if self.variant == "exact":
-            directions = direction[None]
-            gain = reference_gain(direction, scale, pole, transverse, self.reference_spacing)[None]
-        else:
-            directions = spacing_frame(direction, spacing)
-            grid = padded_sizes(size, out_size, self.padding_mode).size_in
-            gain = torch.stack(
-                [
-                    grid_gain(
-                        frequency_grid(grid, step, half=True, dtype=dtype, device=direction.device),
-                        frame,
-                        scale,
-                        pole,
-                        transverse,
-                    )
-                    for step, frame in zip(spacing, directions, strict=True)
-                ]
-            )
-        return ModeShape(directions, scale[None], damping[None], oscillation[None], transverse[None], gain)
-
-    def modes(self, size: Sequence[int] | None = None, spacing: Spacing | None = None) -> Modes:
-        """The current physical parameters, from which anyone can rebuild the operator.
-
-        Parameters
-        ----------
-        size, spacing
-            Only for ``variant="paper"``, whose gain and directions depend on the grid; by default the reference field
-            at the layer's spacing.
-        """
-        grid = _per_axis(tuple(size) if size is not None else round(self.field), self.num_axes, "size")
-        steps = as_spacing(self._spacing if spacing is None else spacing, self.num_axes, device=self.mix_in.device)
-        dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
-        shape = ModeShape(*[t[0] for t in self._shape(grid, grid, steps, dtype)])
-        return Modes(
-            direction=shape.direction,
-            scale=shape.scale,
-            pole=torch.complex(-shape.damping, shape.oscillation),
-            transverse=shape.transverse,
-            gain=shape.gain,
-            mix_in=torch.complex(self.mix_in[:, 0].to(dtype), self.mix_in[:, 1].to(dtype)),
-            mix_out=torch.complex(self.mix_out[..., 0].to(dtype), -self.mix_out[..., 1].to(dtype)),
-        )
-
-    def response(self, omega: Tensor) -> Tensor:
-        """The symbol of the operator at any frequencies: ``(..., D)`` to ``(..., K, C)``, complex.
-
-        For ``variant="paper"`` this is the symbol it uses on the half spectrum, with the gain of the reference field.
-        """
-        if omega.shape[-1:] != (self.num_axes,):
-            raise ValueError(f"omega must have {self.num_axes} components last, got shape {tuple(omega.shape)}")
-        modes = self.modes()
-        omega = omega.to(modes.scale)
-        if self.variant == "exact":
-            return response_matrix(omega, modes)
-        return response_matrix(omega, modes, hermitian=False)
-
-    def kernel(
-        self, size: int | Sequence[int], spacing: Spacing | None = None, *, centred: bool = False
-    ) -> Tensor:
+    def kernel(self, size: int | Sequence[int], spacing: Spacing | None = None, *, centred: bool = False) -> Tensor:
         """The spatial kernel on a periodic grid, ``(K, C, *size)``: the output for a unit impulse at the origin.
 
         Parameters
@@ -280,7 +112,7 @@ class SonicConvNd(nn.Module):
         centred
             Put the origin at index ``size // 2`` instead of 0.
         """
-        grid = _per_axis(size, self.num_axes, "size")
+        grid = per_axis(size, self.num_axes, "size")
         steps = as_spacing(self._spacing if spacing is None else spacing, self.num_axes, device=self.mix_in.device)
         dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
         impulses = torch.zeros(self.in_channels, self.in_channels, *grid, dtype=dtype, device=self.mix_in.device)
@@ -328,7 +160,7 @@ class SonicConvNd(nn.Module):
         if output_size is None:
             out_size = self.output_size(size)
         else:
-            out_size = _per_axis(output_size, self.num_axes, "output_size")
+            out_size = per_axis(output_size, self.num_axes, "output_size")
         given = self._spacing if spacing is None else spacing
         steps = as_spacing(given, self.num_axes, batch=x.shape[0], device=x.device)
         dtype = torch.promote_types(torch.promote_types(x.dtype, self.mix_in.dtype), torch.float32)
@@ -400,12 +232,10 @@ class SonicConvNd(nn.Module):
         key = (plan.band, tuple(steps[0].tolist()), dtype, x.device)
         responses = self._cache.get(key, self.mode_parameters(), evaluate)
         bias = None if self.bias is None else self.bias.to(dtype)
-        return apply_responses(
-            x, self.mix_in.to(dtype), self.mix_out.to(dtype), responses, bias, plan, self._symmetry
-        )
+        return apply_responses(x, self.mix_in.to(dtype), self.mix_out.to(dtype), responses, bias, plan, self._symmetry)
 
     def _standardise(self, x: Tensor) -> Tensor:
-        """The paper's note (i): each channel of each sample to mean 0 and variance 1, with a little noise in training."""
+        """The paper's note (i): each channel of a sample to mean 0 and variance 1, with a little noise in training."""
         axes = tuple(range(2, x.dim()))
         centred = x - x.mean(axes, keepdim=True)
         x = centred * (centred.square().mean(axes, keepdim=True) + STANDARDISE_EPS).rsqrt()

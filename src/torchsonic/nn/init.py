@@ -5,8 +5,8 @@ Everything is stated in pixels of the reference grid; layers turn pixels into le
 * Directions cover the whole circle or sphere: a mode looks along ``+v`` only.
 * Decay lengths ``s / |Re a|`` run log-spaced from about a pixel to the reference field, in an order that pairs every
   length with all directions and all frequencies.
-* Part of the bank oscillates, ``Im a / s`` from 0 to half the reference Nyquist frequency: without oscillation a distant
-  shape is seen by little but its area.
+* Part of the bank oscillates, ``Im a / s`` from 0 to half the reference Nyquist frequency: without oscillation a
+  distant shape is seen by little but its area.
 * ``B`` and ``C`` are scaled so that white noise of variance 1 leaves with variance 1.
 """
 
@@ -89,8 +89,8 @@ def initial_responses(num_modes: int, field: float, *, generator=None) -> dict[s
 def initial_mixing(in_channels: int, out_channels: int, num_modes: int, *, generator=None) -> tuple[Tensor, Tensor]:
     """``mix_in (M, 2, C)`` and ``mix_out (K, M, 2)`` that keep the variance of white noise.
 
-    A mode of unit mean power gives two signals whose variances add to ``sum_c |B_mc|^2``; an output channel adds 2M such
-    signals with weights of variance ``1 / M``.
+    A mode of unit mean power gives two signals whose variances add to ``sum_c |B_mc|^2``; an output channel adds 2M
+    such signals with weights of variance ``1 / M``.
     """
     mix_in = torch.randn(num_modes, 2, in_channels, generator=generator) / math.sqrt(2 * in_channels)
     mix_out = torch.randn(out_channels, num_modes, 2, generator=generator) / math.sqrt(num_modes)

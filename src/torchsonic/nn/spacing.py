@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, nn
 
-from torchsonic.functional.frequency import Spacing, as_spacing
+from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing
 from torchsonic.nn.conv import SonicConvNd
 
 __all__ = ["infer_strides", "set_spacing", "sonic_layers"]
@@ -45,13 +45,11 @@ def set_spacing(model: nn.Module, spacing: Spacing) -> nn.Module:
     if not layers:
         raise ValueError(f"set_spacing found no Sonic layer in {type(model).__name__}")
     for name, layer in layers:
-        rows = len(spacing) if isinstance(spacing, Tensor) and spacing.dim() == 2 else None
         try:
-            steps = as_spacing(spacing, layer.num_axes, batch=rows)
+            steps = as_spacing(spacing, layer.num_axes, batch=ANY_BATCH)
         except ValueError as error:
             raise ValueError(f"spacing does not fit layer {name or type(layer).__name__!r}: {error}") from error
-        steps = steps * torch.tensor(layer.input_stride, dtype=steps.dtype, device=steps.device)
-        layer.set_spacing(steps if rows else steps[0])
+        layer.set_spacing(steps * torch.tensor(layer.input_stride, dtype=steps.dtype, device=steps.device))
     return model
 
 

@@ -1,0 +1,202 @@
+"""The modes of a layer: parameters as they are stored, and what they mean."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchsonic.functional.frequency import Spacing, as_spacing, frequency_grid
+from torchsonic.functional.pair import ModeShape
+from torchsonic.functional.spectrum import PaddingMode, padded_sizes
+from torchsonic.functional.transfer import Modes, grid_gain, reference_gain, response_matrix, spacing_frame
+from torchsonic.nn.arguments import choice, per_axis, positive
+from torchsonic.nn.init import initial_directions, initial_mixing, initial_responses
+
+__all__ = ["ModeBank", "Variant"]
+
+Variant = Literal["exact", "paper"]
+
+# Keeps 1 / |Re a| and 1 / s finite when softplus underflows; far below any useful value.
+SMALLEST = 1e-6
+DEFAULT_FIELD = {1: 128.0, 2: 64.0, 3: 32.0}
+
+
+def _inverse_softplus(value: Tensor) -> Tensor:
+    return value + torch.log(-torch.expm1(-value))
+
+
+class ModeBank(nn.Module):
+    """Parameters of M modes between C and K channels, all real; see :class:`torchsonic.SonicConv2d`.
+
+    Stored are unconstrained numbers; ``s = softplus(.) d``, ``Re a = -softplus(.)``, ``Im a = rho tanh(.)``,
+    ``tau = softplus(.) d^2`` and ``v = u / |u|`` with the reference length ``d``, so that they carry no units.
+    """
+
+    num_axes: int
+    padding_mode: PaddingMode
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        num_modes: int | None,
+        *,
+        spacing: float | Sequence[float],
+        variant: Variant,
+        field: float | None,
+        device=None,
+        dtype=None,
+    ) -> None:
+        super().__init__()
+        self.in_channels = positive(in_channels, "in_channels")
+        self.out_channels = positive(out_channels, "out_channels")
+        if num_modes is None:
+            num_modes = max(8, max(in_channels, out_channels) // 4)
+        self.num_modes = positive(num_modes, "num_modes")
+        self.variant: Variant = choice(variant, ("exact", "paper"), "variant")
+        field = DEFAULT_FIELD[self.num_axes] if field is None else field
+        if not (math.isfinite(field) and field > 0):
+            raise ValueError(f"field must be a positive number of pixels, got {field}")
+        if dtype is not None and not dtype.is_floating_point:
+            raise TypeError(f"dtype must be a real floating-point type, got {dtype}")
+        self.field = float(field)
+        self.reference_spacing: tuple[float, ...] = tuple(as_spacing(spacing, self.num_axes)[0].tolist())
+
+        def parameter(*shape: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+
+        modes, axes = self.num_modes, self.num_axes
+        self.mix_in = parameter(modes, 2, in_channels)  # Re B, Im B
+        self.mix_out = parameter(out_channels, modes, 2)  # Re C, -Im C
+        self.raw_direction = parameter(modes, axes)
+        self.raw_scale = parameter(modes)
+        self.raw_damping = parameter(modes)
+        self.raw_oscillation = parameter(modes)
+        self.raw_transverse = parameter(modes)
+        self.oscillation_limit = parameter()  # rho
+
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw all parameters anew; see :mod:`torchsonic.nn.init`."""
+        if self.mix_in.is_meta:
+            return
+        direction = initial_directions(
+            self.num_modes, self.num_axes, half_circle=self.variant == "paper", generator=generator
+        )
+        response = initial_responses(self.num_modes, self.field, generator=generator)
+        mix_in, mix_out = initial_mixing(self.in_channels, self.out_channels, self.num_modes, generator=generator)
+        # Lengths are drawn in pixels along the mode; on anisotropic grids a pixel depends on the direction.
+        steps = torch.tensor(self.reference_spacing, dtype=torch.float64)
+        along = (direction.double() * steps).norm(dim=-1)
+        across = along if self.num_axes == 1 else (steps.prod() / along) ** (1 / (self.num_axes - 1))
+        unit = self._reference_length
+        limit = 1.25 * max(1.0, float(response["oscillation"].abs().max()))
+        values = {
+            "mix_in": mix_in,
+            "mix_out": mix_out,
+            "raw_direction": direction,
+            "raw_scale": _inverse_softplus(response["scale"] * along / unit - SMALLEST),
+            "raw_damping": _inverse_softplus(response["damping"] - SMALLEST),
+            "raw_oscillation": torch.atanh(response["oscillation"] / limit),
+            "raw_transverse": _inverse_softplus(response["transverse"] * (across / unit).square()),
+            "oscillation_limit": torch.tensor(limit),
+        }
+        with torch.no_grad():
+            for name, value in values.items():
+                getattr(self, name).copy_(value)
+
+    @property
+    def _reference_length(self) -> float:
+        """The unit of the dimensionless parameters: the geometric mean of the reference spacing."""
+        return math.exp(sum(math.log(step) for step in self.reference_spacing) / self.num_axes)
+
+    def mode_parameters(self) -> list[Tensor]:
+        """Parameters of the responses, as stored; give them a small learning rate."""
+        return [
+            self.raw_direction,
+            self.raw_scale,
+            self.raw_damping,
+            self.raw_oscillation,
+            self.raw_transverse,
+            self.oscillation_limit,
+        ]
+
+    def _physical(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Direction, scale, damping, oscillation, transverse: the constraints of the reparameterisation."""
+        raw = [p.to(dtype) for p in self.mode_parameters()]
+        unit = self._reference_length
+        return (
+            F.normalize(raw[0], dim=-1, eps=1e-12),
+            (F.softplus(raw[1]) + SMALLEST) * unit,
+            F.softplus(raw[2]) + SMALLEST,
+            raw[5] * torch.tanh(raw[3]),
+            F.softplus(raw[4]) * unit**2,
+        )
+
+    def _shape(
+        self, size: tuple[int, ...], out_size: tuple[int, ...], spacing: Tensor, dtype: torch.dtype
+    ) -> ModeShape:
+        """Parameters of the responses for a grid. Only the paper's variant looks at the grid."""
+        direction, scale, damping, oscillation, transverse = self._physical(dtype)
+        pole = torch.complex(-damping, oscillation)
+        if self.variant == "exact":
+            directions = direction[None]
+            gain = reference_gain(direction, scale, pole, transverse, self.reference_spacing)[None]
+        else:
+            directions = spacing_frame(direction, spacing)
+            grid = padded_sizes(size, out_size, self.padding_mode).size_in
+            gain = torch.stack(
+                [
+                    grid_gain(
+                        frequency_grid(grid, step, half=True, dtype=dtype, device=direction.device),
+                        frame,
+                        scale,
+                        pole,
+                        transverse,
+                    )
+                    for step, frame in zip(spacing, directions, strict=True)
+                ]
+            )
+        return ModeShape(directions, scale[None], damping[None], oscillation[None], transverse[None], gain)
+
+    def modes(self, size: Sequence[int] | None = None, spacing: Spacing | None = None) -> Modes:
+        """The current physical parameters, from which anyone can rebuild the operator.
+
+        Parameters
+        ----------
+        size, spacing
+            Only for ``variant="paper"``, whose gain and directions depend on the grid; by default the reference field
+            at the reference spacing.
+        """
+        grid = per_axis(tuple(size) if size is not None else round(self.field), self.num_axes, "size")
+        steps = as_spacing(
+            self.reference_spacing if spacing is None else spacing, self.num_axes, device=self.mix_in.device
+        )
+        dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
+        shape = ModeShape(*[t[0] for t in self._shape(grid, grid, steps, dtype)])
+        return Modes(
+            direction=shape.direction,
+            scale=shape.scale,
+            pole=torch.complex(-shape.damping, shape.oscillation),
+            transverse=shape.transverse,
+            gain=shape.gain,
+            mix_in=torch.complex(self.mix_in[:, 0].to(dtype), self.mix_in[:, 1].to(dtype)),
+            mix_out=torch.complex(self.mix_out[..., 0].to(dtype), -self.mix_out[..., 1].to(dtype)),
+        )
+
+    def response(self, omega: Tensor) -> Tensor:
+        """The symbol of the operator at any frequencies: ``(..., D)`` to ``(..., K, C)``, complex.
+
+        For ``variant="paper"`` this is the symbol it uses on the half spectrum, with the gain of the reference field.
+        """
+        if omega.shape[-1:] != (self.num_axes,):
+            raise ValueError(f"omega must have {self.num_axes} components last, got shape {tuple(omega.shape)}")
+        modes = self.modes()
+        omega = omega.to(modes.scale)
+        if self.variant == "exact":
+            return response_matrix(omega, modes)
+        return response_matrix(omega, modes, hermitian=False)
