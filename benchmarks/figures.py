@@ -54,19 +54,19 @@ def draw_bars(
         heights = [value for _, value in found]
         panel.bar(positions, heights, width, label=label, color=colours[label], edgecolor="black", linewidth=0.4)
     if baseline is not None:
-        panel.axhline(baseline, color="black", linewidth=1.0)
+        panel.axhline(baseline, color="0.3", linewidth=1.0, zorder=0.5)
     panel.set_xticks(range(len(names)), names)
     panel.set_xlim(-0.6, len(names) - 0.4)
 
 
 def use_log_scale(panel: Axes) -> None:
     """A logarithmic vertical axis labelled in plain numbers."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+    from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
     panel.set_yscale("log")
     panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    panel.yaxis.set_minor_formatter(NullFormatter())
+    panel.yaxis.set_minor_locator(NullLocator())
 
 
 def save_figure(figure: Figure, path: Path, run: dict) -> None:

@@ -99,9 +99,10 @@ def draw_scaling(result: dict, path: Path) -> None:
     save_figure(figure, path, result["run"])
 
 
-def _pixel_axis(panel, result: dict) -> None:
+def _pixel_axis(panel) -> None:
     panel.set_xscale("log", base=2)
-    ticks = [px for px in (64, 128, 256, 512) if px in _own(result, "sonic", "best_s")]
+    ticks = (64, 128, 256, 512)
+    panel.set_xlim(58, 565)
     panel.set_xticks(ticks, [str(px) for px in ticks])
     panel.set_xlabel("image size, pixels a side")
 
@@ -113,7 +114,7 @@ def _draw_resolution(panel, result: dict, key: str) -> None:
         values = [scale * value for value in points.values()]
         panel.plot(list(points), values, marker=MARKERS[block], color=COLOURS[block], label=label)
     use_log_scale(panel)
-    _pixel_axis(panel, result)
+    _pixel_axis(panel)
     panel.set_ylabel(f"{what}, {unit}")
     panel.set_title(f"{what[0].upper()}{what[1:]}")
     panel.legend(frameon=False)
@@ -128,11 +129,14 @@ def _draw_ratios(panel, result: dict, key: str) -> None:
             label = f"{LABELS[block]}, {source}"
             panel.plot(list(points), list(points.values()), style, marker=marker, color=COLOURS[block], label=label)
     panel.axhline(1.0, color=COLOURS["conv3"], linewidth=1.0, label="3x3 convolution")
-    use_log_scale(panel)
-    _pixel_axis(panel, result)
+    if key == "best_s":
+        use_log_scale(panel)
+        panel.legend(frameon=False, fontsize="small")
+    else:  # the same lines as beside it
+        panel.set_ylim(0, None)
+    _pixel_axis(panel)
     panel.set_ylabel("ratio to 3x3 convolution")
     panel.set_title(f"{what[0].upper()}{what[1:]}, ratio to convolution")
-    panel.legend(frameon=False, fontsize="small")
 
 
 def _draw_fit(panel, sweep: dict, name: str, key: str) -> None:
@@ -142,11 +146,11 @@ def _draw_fit(panel, sweep: dict, name: str, key: str) -> None:
     line = [scale * (fit["intercept"] + fit["slope"] * value) for value in values]
     slope = f"{scale * fit['slope']:.3g} {unit} per {name.removesuffix('s')}, R² = {fit['r2']:.3f}"
     panel.plot(values, line, color="black", linewidth=1.0, label=slope)
-    panel.set_ylim(bottom=0)
+    panel.set_ylim(0, 1.08 * scale * max(sweep[key]))
     panel.set_xlabel(AXES[name])
     panel.set_ylabel(f"{what}, {unit}")
     fixed = ", ".join(
         f"{value} {key}" if key == "pixels" else f"{key} {value}" for key, value in sweep["fixed"].items()
     )
     panel.set_title(f"Sonic block, {fixed}", fontsize="medium")
-    panel.legend(frameon=False, loc="upper left")
+    panel.legend(frameon=False, loc="lower right")

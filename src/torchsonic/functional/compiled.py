@@ -6,51 +6,39 @@ pass needs travels as whole tensors, at most three, whatever the chunks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
+from torchsonic.functional.call import Operands, Options, plan_of, run_backward, run_forward
 from torchsonic.functional.kernels import kept_slots
-from torchsonic.functional.pair import ModeShape
-from torchsonic.functional.plan import Plan
-from torchsonic.functional.spectral_conv import plan_for, run_backward, run_forward
 from torchsonic.functional.spectrum import padded_sizes
 
 __all__: list[str] = []
 
-ROLES = ("spectrum", "coefficients", "signals")
 
-
-def _kept_shapes(batch, in_channels, num_modes, size, out_size, padding_mode: str, order: str) -> dict[str, tuple]:
-    """Shapes of the kept tensors by role; sizes may be symbols."""
-    band = padded_sizes(size, out_size, padding_mode).shape  # type: ignore[arg-type]
-    shapes = {"coefficients": (batch, num_modes, 2, *band)}
+def _empty_kept(operands: Operands, options: Options) -> dict[str, Tensor]:
+    """Kept tensors by role, not filled; sizes may be symbols."""
+    x, num_modes, order = operands.x, operands.mix_in.shape[0], options.order
+    band = padded_sizes(tuple(x.shape[2:]), tuple(options.out_size), options.padding_mode).shape
+    shapes: dict[str, tuple] = {}
     if order.startswith("channels"):
-        shapes["spectrum"] = (batch, in_channels, *band)
+        shapes["spectrum"] = (x.shape[0], x.shape[1], *band)
+    shapes["coefficients"] = (x.shape[0], num_modes, 2, *band)
     if order.endswith("modes"):
-        shapes["signals"] = (batch, num_modes, 2, *out_size)
-    return {role: shapes[role] for role in ROLES if role in shapes}
+        shapes["signals"] = (x.shape[0], num_modes, 2, *options.out_size)
+    dtypes = {"signals": x.dtype}
+    spectral = torch.complex128 if x.dtype == torch.float64 else torch.complex64
+    return {role: x.new_empty(shape, dtype=dtypes.get(role, spectral)) for role, shape in shapes.items()}
 
 
-def _complex_of(dtype: torch.dtype) -> torch.dtype:
-    return torch.complex128 if dtype == torch.float64 else torch.complex64
+def _slots(operands: Operands, options: Options) -> Iterator[tuple[str, slice, slice]]:
+    x, num_modes = operands.x, operands.mix_in.shape[0]
+    return kept_slots(plan_of(operands, options), x.shape[0], num_modes, x.device.type == "cpu")
 
 
-def _empty_kept(x: Tensor, mix_in: Tensor, out_size, padding_mode: str, order: str) -> dict[str, Tensor]:
-    shapes = _kept_shapes(
-        x.shape[0], x.shape[1], mix_in.shape[0], tuple(x.shape[2:]), tuple(out_size), padding_mode, order
-    )
-    return {
-        role: x.new_empty(shape, dtype=x.dtype if role == "signals" else _complex_of(x.dtype))
-        for role, shape in shapes.items()
-    }
-
-
-def _slots(plan: Plan, x: Tensor, mix_in: Tensor):
-    return kept_slots(plan, x.shape[0], mix_in.shape[0], x.device.type == "cpu")
-
-
+# The schema of an operator is read from plain annotations, so its arguments cannot be grouped.
 @torch.library.custom_op("torchsonic::spectral_conv", mutates_args=())
 def _spectral_conv(
     x: Tensor, mix_in: Tensor, mix_out: Tensor,
@@ -58,69 +46,62 @@ def _spectral_conv(
     bias: Tensor | None, spacing: Tensor,
     out_size: Sequence[int], padding_mode: str, order: str, mode_chunk: int, symmetry: str, keep: bool,
 ) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
-    y, parts = run_forward(
-        x, mix_in, mix_out, direction, scale, damping, oscillation, transverse, gain, bias, spacing,
-        out_size, padding_mode, order, mode_chunk, symmetry, keep,
+    operands = Operands(
+        x, mix_in, mix_out, direction, scale, damping, oscillation, transverse, gain, bias, spacing
     )  # fmt: skip
+    options = Options(tuple(out_size), padding_mode, order, mode_chunk, symmetry)  # type: ignore[arg-type]
+    y, parts = run_forward(operands, options, keep=keep)
     if not keep:
         return y, []
-    whole = _empty_kept(x, mix_in, out_size, padding_mode, order)
-    plan = plan_for(x, mix_in, mix_out, out_size, padding_mode, order, mode_chunk)
-    for part, (role, samples, modes) in zip(parts, _slots(plan, x, mix_in), strict=True):
+    whole = _empty_kept(operands, options)
+    for part, (role, samples, modes) in zip(parts, _slots(operands, options), strict=True):
         whole[role][samples, modes] = part
     return y, list(whole.values())
 
 
 @_spectral_conv.register_fake
-def _(
-    x, mix_in, mix_out, direction, scale, damping, oscillation, transverse, gain, bias, spacing,
-    out_size, padding_mode, order, mode_chunk, symmetry, keep,
-):  # fmt: skip
-    y = x.new_empty(x.shape[0], mix_out.shape[0], *out_size)
-    return y, list(_empty_kept(x, mix_in, out_size, padding_mode, order).values()) if keep else []
+def _(*arguments):
+    operands, options, keep = Operands(*arguments[:11]), Options(*arguments[11:16]), arguments[16]
+    y = operands.x.new_empty(operands.x.shape[0], operands.mix_out.shape[0], *options.out_size)
+    return y, list(_empty_kept(operands, options).values()) if keep else []
 
 
 @torch.library.custom_op("torchsonic::spectral_conv_backward", mutates_args=())
 def _spectral_conv_backward(
-    grad_y: Tensor, x: Tensor, mix_in: Tensor, mix_out: Tensor,
+    grad_y: Tensor, kept: Sequence[Tensor],
+    x: Tensor, mix_in: Tensor, mix_out: Tensor,
     direction: Tensor, scale: Tensor, damping: Tensor, oscillation: Tensor, transverse: Tensor, gain: Tensor,
-    spacing: Tensor, kept: Sequence[Tensor],
+    bias: Tensor | None, spacing: Tensor,
     out_size: Sequence[int], padding_mode: str, order: str, mode_chunk: int, symmetry: str,
 ) -> list[Tensor]:  # fmt: skip
+    operands = Operands(
+        x, mix_in, mix_out, direction, scale, damping, oscillation, transverse, gain, bias, spacing
+    )  # fmt: skip
+    options = Options(tuple(out_size), padding_mode, order, mode_chunk, symmetry)  # type: ignore[arg-type]
     parts: list[Tensor] = []
     if kept:
-        roles = _kept_shapes(1, 1, 1, tuple(x.shape[2:]), tuple(out_size), padding_mode, order)
+        roles = _empty_kept(operands._replace(x=x[:0]), options)
         whole = dict(zip(roles, kept, strict=True))
-        plan = plan_for(x, mix_in, mix_out, out_size, padding_mode, order, mode_chunk)
-        parts = [whole[role][samples, modes] for role, samples, modes in _slots(plan, x, mix_in)]
-    grads = run_backward(
-        grad_y, x, mix_in, mix_out, direction, scale, damping, oscillation, transverse, gain, spacing, parts,
-        out_size, padding_mode, order, mode_chunk, symmetry, True, True,
-    )  # fmt: skip
-    assert grads.x is not None
-    assert grads.bias is not None
-    return [grads.x, grads.mix_in, grads.mix_out, *grads.shape, grads.bias]
+        parts = [whole[role][samples, modes] for role, samples, modes in _slots(operands, options)]
+    grads = run_backward(grad_y, operands, options, parts)
+    return [g for g in grads if g is not None]
 
 
 @_spectral_conv_backward.register_fake
-def _(
-    grad_y, x, mix_in, mix_out, direction, scale, damping, oscillation, transverse, gain, spacing, kept,
-    out_size, padding_mode, order, mode_chunk, symmetry,
-):  # fmt: skip
-    inputs = (x, mix_in, mix_out, *ModeShape(direction, scale, damping, oscillation, transverse, gain))
-    return [t.new_empty(t.shape) for t in inputs] + [grad_y.new_empty(grad_y.shape[1])]
+def _(grad_y, kept, *arguments):
+    operands = Operands(*arguments[:11])
+    return [t.new_empty(t.shape) for t in operands[:9] if t is not None] + [grad_y.new_empty(grad_y.shape[1])]
 
 
 def _setup_context(ctx, inputs, output) -> None:
-    tensors, spacing = inputs[:9], inputs[10]
-    ctx.save_for_backward(*tensors, spacing, *output[1])
-    ctx.options, ctx.has_bias = inputs[11:16], inputs[9] is not None
+    ctx.save_for_backward(*inputs[:11], *output[1])
+    ctx.options = inputs[11:16]
 
 
 def _backward(ctx, grad_y, _grad_kept):
-    tensors = ctx.saved_tensors
-    grads = torch.ops.torchsonic.spectral_conv_backward(grad_y, *tensors[:10], list(tensors[10:]), *ctx.options)
-    bias = grads[9] if ctx.has_bias else None
+    operands, kept = ctx.saved_tensors[:11], list(ctx.saved_tensors[11:])
+    grads = torch.ops.torchsonic.spectral_conv_backward(grad_y, kept, *operands, *ctx.options)
+    bias = None if operands[9] is None else grads[9]
     return *grads[:9], bias, None, *[None] * 6
 
 

@@ -54,7 +54,7 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
         steps = torch.tensor(float(spacing), dtype=dtype, device=device)
     else:
         try:
-            steps = torch.tensor([float(step) for step in spacing], dtype=dtype, device=device)
+            steps = torch.tensor([float(step) for step in spacing], dtype=dtype, device=device)  # type: ignore[union-attr]
         except (TypeError, ValueError) as error:
             raise TypeError(f"spacing must be a number, {num_axes} numbers or a tensor, got {spacing!r}") from error
     if steps.dim() == 0:

@@ -32,6 +32,7 @@ CPU_SPECTRUM_BYTES = 2 << 20
 Entry = ModeEntry | ChannelEntry
 Exit = ModeExit | ChannelExit
 Respond = Callable[[slice, slice], Responses | ResponsePair]
+RespondDifferentiably = Callable[[slice, slice], ResponsePair]
 
 
 class Gradients(NamedTuple):
@@ -89,7 +90,7 @@ def _is_shared(shape: ModeShape, omega: Sequence[Tensor]) -> bool:
 
 def respond_with(
     shape: ModeShape, omega: list[Tensor], plan: Plan, symmetry: Symmetry, *, differentiable: bool = False
-) -> Respond:
+) -> RespondDifferentiably:
     """Evaluate responses when asked; those shared by the batch are kept for the chunk of modes in hand."""
     shared = _is_shared(shape, omega)
     last: tuple[slice, ResponsePair] | None = None
@@ -197,17 +198,15 @@ def backward(
 
     The adjoint of a response is its conjugate; gradients of the mode parameters are per-mode sums over the band.
     """
-    band, on_cpu, shared = plan.band, grad_y.device.type == "cpu", _is_shared(shape, omega)
-    per_sample = 1 / math.prod(band.size_in)
-    multiplicity = band.multiplicity(device=grad_y.device, dtype=grad_y.dtype)
+    shared = _is_shared(shape, omega)
+    multiplicity = plan.band.multiplicity(device=grad_y.device, dtype=grad_y.dtype)
     respond = respond_with(shape, omega, plan, symmetry, differentiable=True)
     grad_x = grad_y.new_empty(grad_y.shape[0], mix_in.shape[2], *plan.size) if need_x else None
     grad_in, grad_out = torch.zeros_like(mix_in), torch.zeros_like(mix_out)
     grad_shape = ModeShape(*[torch.zeros_like(t) for t in shape])
-    samples_of = plan.sample_chunks(grad_y.shape[0])
     open_sides: dict[int, tuple[Entry, Exit]] = {}
-    chunks = plan.mode_chunks(mix_in.shape[0])
-    queue, recompute = iter(kept), not kept
+    samples_of, chunks = plan.sample_chunks(grad_y.shape[0]), plan.mode_chunks(mix_in.shape[0])
+    queue = iter(kept) if kept else None
     for modes in chunks:
         w_in, w_out = mix_in[modes].flatten(0, 1), mix_out[:, modes].flatten(1)
         num_modes = modes.stop - modes.start
@@ -219,39 +218,56 @@ def backward(
             else:
                 entry, exit_ = _sides(plan, x[samples], None if grad_x is None else grad_x[samples])
             pair = respond(samples, modes)
-            if recompute:
+            if queue is None:
                 entry.open(w_in)
             elif first:
                 entry.restore(queue)
             entry.open_backward(w_in)
             exit_.open(num_modes)
             exit_.open_backward(grad_y[samples], w_out)
-            grads_of_parts = []
-            for part in _slices(plan, num_modes, samples.stop - samples.start, on_cpu):
-                t1, t2 = pair.t1[:, part], pair.t2[:, part]
-                z = entry.coefficients(part) if recompute else next(queue)
-                if recompute or exit_.needs_coupled:
-                    exit_.collect(part, zero_imaginary(couple(z, t1, t2), band, symmetry))
-                g = zero_imaginary(exit_.coefficients_backward(part), band, symmetry)
-                entry.collect_backward(part, couple(g, t1.conj() * per_sample, t2.conj() * -per_sample))
-                grads_of_parts.append(_couple_gradient(g.conj_physical_(), z, shared=shared))
-            if not recompute:
+            grads = _backward_slices(entry, exit_, pair, plan, symmetry, queue, shared=shared)
+            if queue is not None:
                 exit_.restore(queue)
             grad_out[:, modes] += exit_.close_backward().unflatten(1, (num_modes, 2))
             grad_in[modes] += entry.close_backward(first=first, last=last).unflatten(0, (num_modes, 2))
-            whole = [torch.cat(g, 1) if len(g) > 1 else g[0] for g in zip(*grads_of_parts, strict=True)]
             if not shared:
-                _add(grad_shape, pair.backward(*[g.mul_(multiplicity) for g in whole]), samples, modes)
+                _add(grad_shape, pair.backward(*[g.mul_(multiplicity) for g in grads]), samples, modes)
             elif grad_t is None:
-                grad_t = whole
+                grad_t = grads
             else:
-                grad_t = [total.add_(g) for total, g in zip(grad_t, whole, strict=True)]
+                grad_t = [total.add_(g) for total, g in zip(grad_t, grads, strict=True)]
             if not last:
                 open_sides[index] = entry, exit_
         if grad_t is not None:
+            pair = respond(slice(0, 1), modes)
             _add(grad_shape, pair.backward(*[g.mul_(multiplicity) for g in grad_t]), slice(None), modes)
-    grad_bias = grad_y.sum(tuple(d for d in range(grad_y.dim()) if d != 1)) if need_bias else None
+    grad_bias = grad_y.sum([d for d in range(grad_y.dim()) if d != 1]) if need_bias else None
     return Gradients(grad_x, grad_in, grad_out, grad_bias, grad_shape)
+
+
+def _backward_slices(
+    entry: Entry,
+    exit_: Exit,
+    pair: ResponsePair,
+    plan: Plan,
+    symmetry: Symmetry,
+    queue: Iterator[Tensor] | None,
+    *,
+    shared: bool,
+) -> list[Tensor]:
+    """Take a chunk's gradient through the coupling; returns the conjugate gradients of ``T1`` and ``T2``."""
+    band, (num_modes, samples) = plan.band, exit_.backward_extent()
+    per_sample = 1 / math.prod(band.size_in)
+    parts: list[tuple[Tensor, Tensor]] = []
+    for part in _slices(plan, num_modes, samples, pair.t1.device.type == "cpu"):
+        t1, t2 = pair.t1[:, part], pair.t2[:, part]
+        z = entry.coefficients(part) if queue is None else next(queue)
+        if queue is None or exit_.needs_coupled:
+            exit_.collect(part, zero_imaginary(couple(z, t1, t2), band, symmetry))
+        g = zero_imaginary(exit_.coefficients_backward(part), band, symmetry)
+        entry.collect_backward(part, couple(g, t1.conj() * per_sample, t2.conj() * -per_sample))
+        parts.append(_couple_gradient(g.conj_physical_(), z, shared=shared))
+    return [torch.cat([p[i] for p in parts], 1) if len(parts) > 1 else parts[0][i] for i in (0, 1)]
 
 
 def _add(total: ModeShape, part: ModeShape, samples: slice, modes: slice) -> None:

@@ -1,8 +1,8 @@
 """The two sides of the operator for one chunk of samples, each in its two orders of evaluation.
 
 An *entry* turns samples ``x`` into mode coefficients ``Z = F[B x] = B F[x]``; an *exit* turns coupled coefficients
-``W`` into samples ``y = C F^-1[W] = F^-1[C W]``. Both also run backwards. "Modes" mixes outside the transform, "Channels"
-inside it; the loops over chunks in :mod:`kernels` do not know which they hold.
+``W`` into samples ``y = C F^-1[W] = F^-1[C W]``. Both also run backwards. "Modes" mixes outside the transform,
+"Channels" inside it; the loops over chunks in :mod:`kernels` do not know which they hold.
 
 Mode coefficients are ``(b, m, 2, *band)``: two real signals per mode, next to each other. What is collected slice by
 slice (``part``, a slice of the chunk's modes) is used whole at the end of the chunk. Gradients of coefficients reach an
@@ -187,6 +187,10 @@ class ModeExit:
         self._grad_y = grad_y.flatten(2)
         self._back = mix(w_out.mT, self._grad_y).unflatten(1, (-1, 2)).unflatten(-1, self._plan.out_size)
 
+    def backward_extent(self) -> tuple[int, int]:
+        """Modes and samples in hand."""
+        return self._back.shape[1], self._back.shape[0]
+
     def coefficients_backward(self, part: slice) -> Tensor:
         return synthesise_adjoint(self._back[:, part], self._plan.band)
 
@@ -228,6 +232,10 @@ class ChannelExit:
         if self._grad_spectrum is None:
             self._grad_spectrum = synthesise_adjoint(grad_y, self._plan.band)
         self._back = mix_spectrum(w_out.mT, self._grad_spectrum).unflatten(1, (-1, 2))
+
+    def backward_extent(self) -> tuple[int, int]:
+        """Modes and samples in hand."""
+        return self._back.shape[1], self._back.shape[0]
 
     def coefficients_backward(self, part: slice) -> Tensor:
         return self._back[:, part]

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor
 
 from torchsonic.functional import kernels
+from torchsonic.functional.call import Operands, Options, run_backward, run_forward, run_plain
 from torchsonic.functional.frequency import Spacing, as_spacing
-from torchsonic.functional.pair import ModeShape, Responses, Symmetry, plain_pair
-from torchsonic.functional.plan import Plan, make_plan, order_by_channels
-from torchsonic.functional.spectrum import PaddingMode, analyse, synthesise
+from torchsonic.functional.pair import ModeShape, Responses, Symmetry
+from torchsonic.functional.plan import Plan, order_by_channels
+from torchsonic.functional.spectrum import PaddingMode
 from torchsonic.functional.transfer import Modes
 
-__all__ = ["sonic_conv", "spectral_conv"]
+__all__ = ["apply_responses", "sonic_conv", "spectral_conv"]
 
 
 def sonic_conv(
@@ -129,25 +130,24 @@ def spectral_conv(
         ``(B, K, *output_size)``.
     """
     out_size = tuple(x.shape[2:]) if output_size is None else tuple(output_size)
-    tensors = (x, mix_in, mix_out, *shape, bias, spacing)
-    needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    operands = Operands(x, mix_in, mix_out, *shape, bias, spacing)
+    options = Options(out_size, padding_mode, order, mode_chunk or 0, symmetry)
+    needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in operands)
     keep = needs_grad and not recompute
     if torch.compiler.is_compiling():
         if order == "auto":  # sizes may be symbols here
-            order = order_by_channels(x.shape[1], mix_out.shape[0], mix_in.shape[0])
-        options = (list(out_size), padding_mode, order, mode_chunk or 0, symmetry)
-        return torch.ops.torchsonic.spectral_conv(*tensors, *options, keep)[0]
-    options = (out_size, padding_mode, order, mode_chunk or 0, symmetry)
+            options = options._replace(order=order_by_channels(x.shape[1], mix_out.shape[0], mix_in.shape[0]))
+        return torch.ops.torchsonic.spectral_conv(*operands, list(out_size), *options[1:], keep)[0]
     if _inside_function_transform():
-        return spectral_conv_plain(*tensors, *options)
+        return run_plain(operands, options)
     if needs_grad:
-        return _SpectralConv.apply(*tensors, *options, keep)
-    return run_forward(*tensors, *options, False)[0]
+        return _SpectralConv.apply(options, keep, *operands)
+    return run_forward(operands, options)[0]
 
 
 def _inside_function_transform() -> bool:
     """Whether ``torch.func`` (grad, vmap, jvp) is tracing; it needs operations that it knows."""
-    return torch._C._functorch.peek_interpreter_stack() is not None
+    return torch._C._functorch.peek_interpreter_stack() is not None  # type: ignore[attr-defined]
 
 
 def apply_responses(
@@ -167,90 +167,29 @@ def apply_responses(
     return kernels.forward(x.contiguous(), mix_in, mix_out, bias, respond, plan, symmetry)[0]
 
 
-def plan_for(x: Tensor, mix_in: Tensor, mix_out: Tensor, out_size, padding_mode, order, mode_chunk) -> Plan:
-    """The plan of a call, from its tensors."""
-    return make_plan(
-        x.shape[0],
-        mix_in.shape[2],
-        mix_out.shape[0],
-        mix_in.shape[0],
-        tuple(x.shape[2:]),
-        tuple(out_size),
-        padding=padding_mode,
-        order=order,
-        mode_chunk=mode_chunk or None,
-        on_cpu=x.device.type == "cpu",
-    )
-
-
-def run_forward(
-    x, mix_in, mix_out, direction, scale, damping, oscillation, transverse, gain, bias, spacing,
-    out_size, padding_mode, order, mode_chunk, symmetry, keep,
-) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
-    """The forward kernel from flat arguments."""
-    plan = plan_for(x, mix_in, mix_out, out_size, padding_mode, order, mode_chunk)
-    shape = ModeShape(direction, scale, damping, oscillation, transverse, gain)
-    omega = plan.band.omega(spacing, dtype=x.dtype, both_signs=symmetry == "real")
-    respond = kernels.respond_with(shape, omega, plan, symmetry)
-    return kernels.forward(x.contiguous(), mix_in, mix_out, bias, respond, plan, symmetry, keep=keep)
-
-
-def run_backward(
-    grad_y, x, mix_in, mix_out, direction, scale, damping, oscillation, transverse, gain, spacing, kept,
-    out_size, padding_mode, order, mode_chunk, symmetry, need_x, need_bias,
-) -> kernels.Gradients:  # fmt: skip
-    """The backward kernel from flat arguments."""
-    plan = plan_for(x, mix_in, mix_out, out_size, padding_mode, order, mode_chunk)
-    shape = ModeShape(direction, scale, damping, oscillation, transverse, gain)
-    omega = plan.band.omega(spacing, dtype=x.dtype, both_signs=symmetry == "real")
-    return kernels.backward(
-        grad_y.contiguous(), x.contiguous(), mix_in, mix_out, shape, omega, plan, symmetry, kept,
-        need_x=need_x, need_bias=need_bias,
-    )  # fmt: skip
-
-
-def spectral_conv_plain(
-    x, mix_in, mix_out, direction, scale, damping, oscillation, transverse, gain, bias, spacing,
-    out_size, padding_mode, order, mode_chunk, symmetry,
-) -> Tensor:  # fmt: skip
-    """The operator from ordinary differentiable operations: for higher derivatives and function transforms."""
-    plan = plan_for(x, mix_in, mix_out, out_size, padding_mode, "modes-modes", mode_chunk)
-    shape = ModeShape(direction, scale, damping, oscillation, transverse, gain)
-    omega = plan.band.omega(spacing, dtype=x.dtype, both_signs=symmetry == "real")
-    t1, t2 = plain_pair(omega, shape, plan.band, symmetry)
-    z = analyse(torch.einsum("mrc,bc...->bmr...", mix_in, x), plan.band, padding_mode)
-    p, q = z.unbind(2)
-    w = torch.stack([t1 * p - t2 * q, t1 * q + t2 * p], dim=2)
-    w = kernels.zero_imaginary(w, plan.band, symmetry)
-    y = torch.einsum("kmr,bmr...->bk...", mix_out, synthesise(w, plan.band, plan.out_size))
-    return y if bias is None else y + bias.reshape(-1, *[1] * (y.dim() - 2))
-
-
 class _SpectralConv(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, *inputs):
-        y, kept = run_forward(*inputs)
-        tensors, bias, spacing = inputs[:9], inputs[9], inputs[10]
-        ctx.save_for_backward(*tensors, bias, spacing, *kept)
-        ctx.options = inputs[11:16]
+    def forward(ctx, options: Options, keep: bool, *tensors):  # type: ignore[override]
+        y, kept = run_forward(Operands(*tensors), options, keep=keep)
+        ctx.save_for_backward(*tensors, *kept)
+        ctx.options = options
         return y
 
     @staticmethod
-    def backward(ctx, grad_y):
-        x, *rest = ctx.saved_tensors
-        parameters, bias, spacing, kept = rest[:8], rest[8], rest[9], rest[10:]
+    def backward(ctx, grad_y):  # type: ignore[override]
+        num_operands = len(Operands._fields)
+        operands, kept = Operands(*ctx.saved_tensors[:num_operands]), list(ctx.saved_tensors[num_operands:])
+        needs = ctx.needs_input_grad[2:]
         if torch.is_grad_enabled():  # create_graph=True
-            return *_plain_backward(ctx, grad_y, [x, *parameters, bias], spacing), None, *[None] * 6
-        grads = run_backward(
-            grad_y, x, *parameters, spacing, kept, *ctx.options, ctx.needs_input_grad[0], ctx.needs_input_grad[9]
-        )
-        return grads.x, grads.mix_in, grads.mix_out, *grads.shape, grads.bias, None, *[None] * 6
+            grads = _differentiable_gradients(grad_y, operands, ctx.options, needs)
+        else:
+            grads = run_backward(grad_y, operands, ctx.options, kept, need_x=needs[0], need_bias=needs[9])
+        return None, None, *grads, None
 
 
-def _plain_backward(ctx, grad_y: Tensor, inputs: list[Tensor], spacing: Tensor) -> list[Tensor | None]:
-    """Gradients that can be differentiated again."""
-    wanted = [i for i in range(10) if ctx.needs_input_grad[i]]
-    y = spectral_conv_plain(*inputs, spacing, *ctx.options)
-    grads = torch.autograd.grad(y, [inputs[i] for i in wanted], grad_y, create_graph=True, allow_unused=True)
+def _differentiable_gradients(grad_y: Tensor, operands: Operands, options: Options, needs) -> list[Tensor | None]:
+    wanted = [i for i, needed in enumerate(needs) if needed]
+    inputs = [t for t, needed in zip(operands, needs, strict=True) if needed and t is not None]
+    grads = torch.autograd.grad(run_plain(operands, options), inputs, grad_y, create_graph=True, allow_unused=True)
     found = dict(zip(wanted, grads, strict=True))
-    return [found.get(i) for i in range(10)]
+    return [found.get(i) for i in range(len(operands) - 1)]
