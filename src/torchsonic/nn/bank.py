@@ -80,14 +80,14 @@ class ModeBank(nn.Module):
         self.raw_transverse = parameter(modes)
         self.oscillation_limit = parameter()  # rho
 
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw all parameters anew; see :mod:`torchsonic.nn.init`."""
+    def reset_parameters(self, generator: torch.Generator | None = None, **bank: float) -> None:
+        """Draw all parameters anew; ``bank`` goes to :func:`torchsonic.nn.init.initial_responses`."""
         if self.mix_in.is_meta:
             return
         direction = initial_directions(
             self.num_modes, self.num_axes, half_circle=self.variant == "paper", generator=generator
         )
-        response = initial_responses(self.num_modes, self.field, generator=generator)
+        response = initial_responses(self.num_modes, self.field, generator=generator, **bank)
         mix_in, mix_out = initial_mixing(self.in_channels, self.out_channels, self.num_modes, generator=generator)
         # Lengths are drawn in pixels along the mode; on anisotropic grids a pixel depends on the direction.
         steps = torch.tensor(self.reference_spacing, dtype=torch.float64)

@@ -73,9 +73,9 @@ class SonicConvNd(ModeBank):
         self.bias = nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
 
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw all parameters anew; see :mod:`torchsonic.nn.init`."""
-        super().reset_parameters(generator)
+    def reset_parameters(self, generator: torch.Generator | None = None, **bank: float) -> None:
+        """Draw all parameters anew; ``bank`` goes to :func:`torchsonic.nn.init.initial_responses`."""
+        super().reset_parameters(generator, **bank)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 

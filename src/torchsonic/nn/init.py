@@ -64,7 +64,15 @@ def _spread(num_modes: int, step: float, generator) -> Tensor:
     return (torch.rand(1, generator=generator) + step * torch.arange(num_modes)) % 1.0
 
 
-def initial_responses(num_modes: int, field: float, *, generator=None) -> dict[str, Tensor]:
+def initial_responses(
+    num_modes: int,
+    field: float,
+    *,
+    shortest_decay: float = SHORTEST_DECAY,
+    highest_frequency: float = HIGHEST_FREQUENCY,
+    width_to_length: float = WIDTH_TO_LENGTH,
+    generator=None,
+) -> dict[str, Tensor]:
     """Scale, damping, oscillation and transverse penalty in pixels, each ``(M,)``.
 
     The scale starts at one pixel for all modes and the damping sets the length, so that every parameter is of order one
@@ -74,15 +82,18 @@ def initial_responses(num_modes: int, field: float, *, generator=None) -> dict[s
     ----------
     field
         Extent of the reference field in pixels; the longest decay length.
+    shortest_decay, highest_frequency, width_to_length
+        Shortest decay length in pixels, highest ``Im a / s`` in radians per pixel, and width across a mode relative to
+        its length.
     """
     # Different irrational steps keep length, frequency and direction independent of each other.
     position = _spread(num_modes, GOLDEN, generator)
-    decay = SHORTEST_DECAY * (max(field, 2.0) / SHORTEST_DECAY) ** position
+    decay = shortest_decay * (max(field, 2 * shortest_decay) / shortest_decay) ** position
     frequency_position = _spread(num_modes, math.sqrt(2) - 1, generator)
-    frequency = HIGHEST_FREQUENCY * ((frequency_position - STILL_FRACTION) / (1 - STILL_FRACTION)).clamp_min(0)
+    frequency = highest_frequency * ((frequency_position - STILL_FRACTION) / (1 - STILL_FRACTION)).clamp_min(0)
     frequency = frequency * torch.where(torch.arange(num_modes) % 4 < 2, 1.0, -1.0)
     damping = decay.reciprocal()
-    transverse = damping * (WIDTH_TO_LENGTH * decay).square().clamp_min(NARROWEST_WIDTH**2)
+    transverse = damping * (width_to_length * decay).square().clamp_min(NARROWEST_WIDTH**2)
     return {"scale": torch.ones(num_modes), "damping": damping, "oscillation": frequency, "transverse": transverse}
 
 
