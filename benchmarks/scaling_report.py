@@ -131,9 +131,9 @@ def _draw_ratios(panel, result: dict, key: str) -> None:
     panel.axhline(1.0, color=COLOURS["conv3"], linewidth=1.0, label="3x3 convolution")
     if key == "best_s":
         use_log_scale(panel)
-        panel.legend(frameon=False, fontsize="small")
-    else:  # the same lines as beside it
+    else:  # the legend serves the panel beside it as well, which has no room
         panel.set_ylim(0, None)
+        panel.legend(frameon=False, fontsize="small", loc="lower left")
     _pixel_axis(panel)
     panel.set_ylabel("ratio to 3x3 convolution")
     panel.set_title(f"{what[0].upper()}{what[1:]}, ratio to convolution")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, Union
 
 import torchsonic
+from torchsonic.demo import DemoConfig, run_demo
 
 __all__ = ["main"]
 
@@ -42,6 +43,14 @@ def _find_benchmarks() -> None:
                 sys.path.insert(0, str(root))
             return
     raise UserError("the benchmarks need a checkout of the torchsonic repository; run this command inside one")
+
+
+def _make_folder(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out: cannot create {path}: {error.strerror}") from error
+    return path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +88,7 @@ class _Bench:
 
     def _folder(self, *, partial: bool) -> Path:
         """Where results go: a trial must not overwrite the reference results unless told to."""
-        path = self.out or (TRIAL_RESULTS if partial else REFERENCE_RESULTS)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UserError(f"--out: cannot create {path}: {error.strerror}") from error
-        return path
+        return _make_folder(self.out or (TRIAL_RESULTS if partial else REFERENCE_RESULTS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +142,7 @@ class BenchReport:
 
         found = [path for kind in report.KINDS if (path := self.out / f"{kind}.json").is_file()]
         if not found:
-            raise UserError(f"--out: no operator.json or scaling.json in {self.out}")
+            raise UserError(f"--out: no benchmark results in {self.out}")
         for path in found:
             try:
                 result = report.read_result(path)
@@ -155,6 +159,19 @@ def _report(result: dict, folder: Path) -> None:
     print("written:", ", ".join(str(path) for path in paths))
 
 
+@dataclass(frozen=True)
+class Demo(DemoConfig):
+    """Train a small Sonic network at one resolution and draw what it finds at others: about a minute."""
+
+    def run(self) -> None:
+        _require("rich", "cli")
+        _require("matplotlib", "viz")
+        if self.steps < 1 or self.batch < 1:
+            raise UserError(f"--steps and --batch must be at least 1, got {self.steps} and {self.batch}")
+        _make_folder(self.out)
+        run_demo(self)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Version:
     """Print the versions of torchsonic, PyTorch and Python."""
@@ -167,9 +184,35 @@ class Version:
         print(f"torchsonic {torchsonic.__version__}, torch {torch.__version__}, Python {platform.python_version()}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class BenchInit:
+    """Rank initial banks of modes without training: what a frozen layer lets a small network read, far and near."""
+
+    modes: tuple[int, ...] = (16, 64)
+    """Numbers of modes."""
+    seeds: int = 2
+    """Draws of each bank."""
+    out: Path = REFERENCE_RESULTS
+    """Folder of the results."""
+
+    def run(self) -> None:
+        if self.seeds < 1 or not self.modes or min(self.modes) < 1:
+            raise UserError(f"--modes and --seeds must be at least 1, got {self.modes} and {self.seeds}")
+        _require("rich", "cli")
+        _require("matplotlib", "viz")
+        _find_benchmarks()
+        from benchmarks import init_bench
+
+        _report(init_bench.run_init_bench(self.modes, self.seeds), _make_folder(self.out))
+
+
 # Leaves are commands; a group is its one-line help and its members.
 COMMANDS: dict[str, Any] = {
-    "bench": ("Measure speed and memory.", {"operator": BenchOperator, "scaling": BenchScaling, "report": BenchReport}),
+    "demo": Demo,
+    "bench": (
+        "Measure speed and memory.",
+        {"operator": BenchOperator, "scaling": BenchScaling, "init": BenchInit, "report": BenchReport},
+    ),
     "version": Version,
 }
 

@@ -200,8 +200,11 @@ class ResponsePair:
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:
-    """``sum a b`` over the grid, ``(G, M)``, without a temporary."""
-    return torch.einsum("gmn,gmn->gm", a.flatten(2), b.flatten(2))
+    """``sum a b`` over the grid, ``(G, M)``.
+
+    Not by einsum: a matrix product adds all terms in one run and loses digits on large grids; ``sum`` adds pairwise.
+    """
+    return (a * b).flatten(2).sum(-1)
 
 
 def _sum_over_grid(
