@@ -85,10 +85,13 @@ def test_reset_parameters_follows_the_generator():
 
 
 def test_meta_layers_wait_for_their_device():
-    layer = SonicConv2d(3, 4, 5, device="meta")
-    layer = layer.to_empty(device="cpu")
-    layer.reset_parameters()
-    assert torch.isfinite(layer(torch.randn(1, 3, 8, 8))).all()
+    layers = [SonicConv2d(3, 4, 5, device="meta")]
+    with torch.device("meta"):
+        layers.append(SonicConv2d(3, 4, 5, spacing=(2.0, 0.5)))
+    for layer in layers:
+        layer = layer.to_empty(device="cpu")
+        layer.reset_parameters()
+        assert torch.isfinite(layer(torch.randn(1, 3, 8, 8))).all()
 
 
 @pytest.mark.parametrize("num_axes", [1, 2, 3])

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from torchsonic.functional import kernels
 from torchsonic.functional.pair import ModeShape, Symmetry, plain_pair
+from torchsonic.functional.pages import keep_pages
 from torchsonic.functional.plan import Plan, make_plan
 from torchsonic.functional.spectrum import PaddingMode, analyse, synthesise
 
@@ -70,6 +71,8 @@ def _omega(operands: Operands, options: Options, plan: Plan) -> list[Tensor]:
 def run_forward(operands: Operands, options: Options, *, keep: bool = False) -> tuple[Tensor, list[Tensor]]:
     """The output, and what :func:`run_backward` can use if it was to be kept."""
     x, mix_in, mix_out, bias = *operands[:3], operands.bias
+    if x.device.type == "cpu":
+        keep_pages()
     plan = plan_of(operands, options)
     respond = kernels.respond_with(operands.shape, _omega(operands, options, plan), plan, options.symmetry)
     return kernels.forward(x.contiguous(), mix_in, mix_out, bias, respond, plan, options.symmetry, keep=keep)

@@ -44,35 +44,60 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
         ``(1, D)`` or ``(batch, D)``, float64 (float32 where the device has no float64).
     """
     dtype = torch.float32 if device is not None and torch.device(device).type == "mps" else torch.float64
-    if isinstance(spacing, Tensor):
-        if spacing.is_complex() or spacing.dtype == torch.bool:
-            raise TypeError(f"spacing must be real numbers, got a tensor of {spacing.dtype}")
-        if spacing.requires_grad:
-            raise ValueError("spacing is a constant of the sampling and gets no gradient; pass spacing.detach()")
-        steps = spacing.to(device=device, dtype=dtype)
-    elif isinstance(spacing, (int, float)) and not isinstance(spacing, bool):
-        steps = torch.tensor(float(spacing), dtype=dtype, device=device)
-    else:
-        try:
-            steps = torch.tensor([float(step) for step in spacing], dtype=dtype, device=device)  # type: ignore[union-attr]
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"spacing must be a number, {num_axes} numbers or a tensor, got {spacing!r}") from error
+    if not isinstance(spacing, Tensor):
+        # Not the default device: callers that name none want the numbers, and there may be none on a meta device.
+        return constant(_checked_steps(spacing, num_axes), device or "cpu", dtype)
+    if spacing.is_complex() or spacing.dtype == torch.bool:
+        raise TypeError(f"spacing must be real numbers, got a tensor of {spacing.dtype}")
+    if spacing.requires_grad:
+        raise ValueError("spacing is a constant of the sampling and gets no gradient; pass spacing.detach()")
+    steps = spacing.to(device=device, dtype=dtype)
     if steps.dim() == 0:
         steps = steps.expand(num_axes)
     if steps.dim() > 2 or steps.shape[-1] != num_axes:
-        raise ValueError(
-            f"spacing needs 1 or {num_axes} values (one per spatial axis) or shape (batch, {num_axes}), "
-            f"got shape {tuple(steps.shape)}"
-        )
+        raise ValueError(_wrong_count(num_axes, f"shape {tuple(steps.shape)}"))
     if steps.dim() == 1:
         steps = steps[None]
-    elif batch is None:
+    elif batch is None and steps.shape[0] > 1:
         raise ValueError(f"spacing must be the same for all samples here, got shape {tuple(steps.shape)}")
-    elif batch != ANY_BATCH and steps.shape[0] not in (1, batch):
+    elif batch not in (None, ANY_BATCH) and steps.shape[0] not in (1, batch):
         raise ValueError(f"spacing has {steps.shape[0]} rows for a batch of {batch} samples; give one row per sample")
     if not torch.compiler.is_compiling() and not bool((torch.isfinite(steps) & (steps > 0)).all()):
-        raise ValueError(f"spacing must be positive and finite, got {steps.squeeze(0).tolist()}")
+        raise ValueError(f"spacing must be positive and finite, got {steps.tolist()}")
     return steps
+
+
+def _wrong_count(num_axes: int, given: str) -> str:
+    return f"spacing needs 1 or {num_axes} values (one per spatial axis) or shape (batch, {num_axes}), got {given}"
+
+
+def _checked_steps(spacing: float | Sequence[float], num_axes: int) -> tuple[tuple[float, ...]]:
+    """One row of positive numbers, without the cost of tensor operations."""
+    try:
+        single = isinstance(spacing, (int, float)) and not isinstance(spacing, bool)
+        steps = (float(spacing),) * num_axes if single else tuple(float(s) for s in spacing)  # type: ignore
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"spacing must be a number, {num_axes} numbers or a tensor, got {spacing!r}") from error
+    if len(steps) == 1:
+        steps = steps * num_axes
+    if len(steps) != num_axes:
+        raise ValueError(_wrong_count(num_axes, f"{len(steps)} values"))
+    if not all(math.isfinite(s) and s > 0 for s in steps):
+        raise ValueError(f"spacing must be positive and finite, got {list(steps)}")
+    return (steps,)
+
+
+def constant(values: tuple, device, dtype: torch.dtype) -> Tensor:
+    """A tensor of fixed numbers, made once; it is shared and never modified."""
+    # Compilers trace the computation and would warn of the cache; inference tensors could not be saved for backward.
+    if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
+        return torch.tensor(values, device=device, dtype=dtype)
+    return _cached_constant(values, device, dtype)
+
+
+@lru_cache(maxsize=256)
+def _cached_constant(values: tuple, device, dtype: torch.dtype) -> Tensor:
+    return torch.tensor(values, device=device, dtype=dtype)
 
 
 @dataclass(frozen=True)
@@ -130,8 +155,9 @@ class Band:
 
         With ``both_signs``, every unsigned axis gets one more entry: its Nyquist frequency with the other sign.
         """
-        # Compilers trace the computation and would warn of the cache.
-        unit_omega = _unit_omega if torch.compiler.is_compiling() else _cached_unit_omega
+        # As for `constant`.
+        traced = torch.compiler.is_compiling() or torch.is_inference_mode_enabled()
+        unit_omega = _unit_omega if traced else _cached_unit_omega
         return [
             (unit_omega(self, axis, spacing.device, spacing.dtype, both_signs) / spacing[:, axis : axis + 1]).to(dtype)
             for axis in range(self.num_axes)

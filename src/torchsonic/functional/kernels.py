@@ -27,7 +27,7 @@ from torchsonic.functional.sides import ChannelEntry, ChannelExit, ModeEntry, Mo
 __all__ = ["Gradients", "backward", "couple", "forward", "kept_slots", "respond_with"]
 
 # Bytes of mode spectra coupled at once on a CPU: the pointwise work then stays in cache.
-CPU_SPECTRUM_BYTES = 2 << 20
+CPU_SPECTRUM_BYTES = 1 << 20
 
 Entry = ModeEntry | ChannelEntry
 Exit = ModeExit | ChannelExit

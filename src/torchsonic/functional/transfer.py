@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchsonic.functional.frequency import Spacing, as_spacing
+from torchsonic.functional.frequency import Spacing, as_spacing, constant
 
 __all__ = ["Modes", "grid_gain", "mode_response", "reference_gain", "response_matrix"]
 
@@ -124,7 +124,7 @@ def response_matrix(omega: Tensor, modes: Modes, *, hermitian: bool = True) -> T
     return 0.5 * (symbol(omega) + symbol(-omega).conj()) if hermitian else symbol(omega)
 
 
-def _transverse_quadrature(num_axes: int) -> tuple[list[float], list[float]]:
+def _transverse_quadrature(num_axes: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Nodes ``rho^2`` and weights of the mean over the transverse ball of radius 1.
 
     Across a mode the integrand varies over ``sqrt(|Re a| / tau)``, which may be a small part of the radius, so the
@@ -134,7 +134,7 @@ def _transverse_quadrature(num_axes: int) -> tuple[list[float], list[float]]:
     t, weights = 0.5 * (nodes + 1), 0.5 * weights
     dimension = num_axes - 1
     density = dimension * t ** (3 * (dimension - 1)) * 3 * t**2  # d(rho^dimension)
-    return (t**6).tolist(), (weights * density).tolist()
+    return tuple((t**6).tolist()), tuple((weights * density).tolist())
 
 
 # Plain numbers, made once: compilers trace through their use.
@@ -173,7 +173,7 @@ def reference_gain(direction: Tensor, scale: Tensor, pole: Tensor, transverse: T
     if num_axes == 1:
         p, weights = damping[:, None], None
     else:
-        nodes, weights = (torch.tensor(a, device=device, dtype=dtype) for a in _QUADRATURE[num_axes])
+        nodes, weights = (constant(a, device, dtype) for a in _QUADRATURE[num_axes])
         # The cell keeps the volume of the reference Nyquist box; in 3-D its cross-section is a disc of equal area.
         step_across = (steps.prod() / step_along) ** (1 / (num_axes - 1))
         radius = torch.pi / step_across * (1 if num_axes == 2 else 2 / torch.pi**0.5)
