@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from torchsonic.functional import kernels
-from torchsonic.functional.pair import ModeShape, Symmetry, plain_pair
 from torchsonic.functional.pages import keep_pages
+from torchsonic.functional.pair import ModeShape, Symmetry, plain_pair
 from torchsonic.functional.plan import Plan, make_plan
 from torchsonic.functional.spectrum import PaddingMode, analyse, synthesise
 
