@@ -109,7 +109,7 @@ def depthwise31(entry: Entry) -> nn.Module:
 
 def neuralop(entry: Entry) -> nn.Module:
     try:
-        from neuralop.layers.spectral_convolution import SpectralConv
+        from neuralop.layers.spectral_convolution import SpectralConv  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise UnavailableError('neuraloperator is not installed: pip install "torchsonic[bench]"') from error
     half = tuple(n // 2 for n in entry.size)
