@@ -27,8 +27,8 @@ class ResidualBlock(nn.Module):
         return F.relu(self.norm(self.operator(x)) + x)
 
 
-def sonic_block(channels: int, modes: int) -> nn.Module:
-    return ResidualBlock(SonicConv2d(channels, channels, modes, bias=False), channels)
+def sonic_block(channels: int, modes: int, *, recompute: bool = False) -> nn.Module:
+    return ResidualBlock(SonicConv2d(channels, channels, modes, bias=False, recompute=recompute), channels)
 
 
 def conv_block(channels: int) -> nn.Module:

@@ -90,6 +90,7 @@ def _over_pixels(
 ) -> dict:
     blocks = {
         "sonic": sonic_block(CHANNELS, MODES).to(device),
+        "sonic_recompute": sonic_block(CHANNELS, MODES, recompute=True).to(device),
         "conv3": conv_block(CHANNELS).to(device),
         "vit": TransformerBlock(CHANNELS).to(device),
     }

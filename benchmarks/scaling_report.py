@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.figures import COLOURS, new_figure, save_figure, use_log_scale
@@ -9,13 +10,21 @@ from benchmarks.tables import Table, milliseconds, written
 
 __all__ = ["draw_scaling", "scaling_tables"]
 
-LABELS = {"sonic": "Sonic", "conv3": "3x3 convolution", "vit": "ViT"}
+LABELS = {"sonic": "Sonic", "sonic_recompute": "Sonic, recompute", "conv3": "3x3 convolution", "vit": "ViT"}
 PAPER_NAMES = {"sonic": "SONIC", "conv3": "Conv3x3", "vit": "ViT"}
-MARKERS = {"sonic": "o", "conv3": "s", "vit": "^"}
+MARKERS = {"sonic": "o", "sonic_recompute": "D", "conv3": "s", "vit": "^"}
 QUANTITIES = {"best_s": "block_runtime_ms", "peak_bytes": "block_peak_memory_mb"}
 # Of the stored value, its unit, and what the axis says.
 UNITS = {"best_s": (1e3, "ms", "time per training step"), "peak_bytes": (1e-6, "MB", "peak memory")}
 AXES = {"channels": "channels C", "modes": "modes M"}
+
+
+COMPARED = ("sonic", "sonic_recompute", "vit")
+
+
+def _sources(block: str) -> list[tuple[str, Callable[[dict, str, str], dict[int, float]]]]:
+    """Our figures, and the paper's where it measured such a block."""
+    return [("here", _own), *([("paper, GPU", _paper)] if block in PAPER_NAMES else [])]
 
 
 def _own(result: dict, block: str, key: str) -> dict[int, float]:
@@ -66,12 +75,12 @@ def _resolution_rows(result: dict) -> tuple[list[str], list[list[str]]]:
 def _ratio_table(result: dict) -> Table:
     headers, columns = ["pixels"], []
     for key, what in (("best_s", "time"), ("peak_bytes", "memory")):
-        for block in ("sonic", "vit"):
-            for source, read in (("here", _own), ("paper", _paper)):
+        for block in COMPARED:
+            for source, read in _sources(block):
                 headers.append(f"{what} {LABELS[block]} / conv, {source}")
                 columns.append(_ratio(read(result, block, key), read(result, "conv3", key)))
     rows = [[str(px), *[written(column.get(px)) for column in columns]] for px in _own(result, "sonic", "best_s")]
-    return Table("Ratios to the 3x3 convolution block", headers, rows, ["The paper measured on a GPU."])
+    return Table("Ratios to the 3x3 convolution block", headers, rows, [])
 
 
 def _fit_table(result: dict) -> Table:
@@ -122,10 +131,10 @@ def _draw_resolution(panel, result: dict, key: str) -> None:
 
 def _draw_ratios(panel, result: dict, key: str) -> None:
     _, _, what = UNITS[key]
-    for block in ("sonic", "vit"):
-        for read, style, source in ((_own, "-", "here"), (_paper, "--", "paper, GPU")):
+    for block in COMPARED:
+        for source, read in _sources(block):
             points = _ratio(read(result, block, key), read(result, "conv3", key))
-            marker = MARKERS[block] if style == "-" else None
+            style, marker = ("-", MARKERS[block]) if source == "here" else ("--", None)
             label = f"{LABELS[block]}, {source}"
             panel.plot(list(points), list(points.values()), style, marker=marker, color=COLOURS[block], label=label)
     panel.axhline(1.0, color=COLOURS["conv3"], linewidth=1.0, label="3x3 convolution")
