@@ -1,4 +1,4 @@
-.PHONY: demo test test-fast check bench format clean
+.PHONY: help demo test test-fast check bench format clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
@@ -15,7 +15,7 @@ help:
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	@echo "Installing torchsonic and its pinned requirements into $(VENV) ..."
-	$(INSTALL) "torch==2.13.0"
+	$(INSTALL) torch
 	$(INSTALL) -e ".[dev]"
 	@touch $@
 

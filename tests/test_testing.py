@@ -56,6 +56,26 @@ def test_a_broken_layer_is_caught(kind, law):
         law(broken(kind))
 
 
+class AddsCheckerboard(SonicConv2d):
+    def forward(self, x, spacing=None, output_size=None):
+        y = super().forward(x, spacing, output_size)
+        i, j = (torch.arange(n, dtype=x.dtype) for n in y.shape[2:])
+        return y + (-1) ** (i[:, None] + j)
+
+
+def test_a_pattern_that_the_input_lacks_is_caught():
+    with pytest.raises(AssertionError, match="frequencies that the input lacks"):
+        testing.assert_resolution_invariant(broken(AddsCheckerboard), [(8, 8), (16, 16)])
+
+
+def test_a_gradient_that_should_be_zero_is_caught():
+    layer = make_layer(1)
+    original = layer.forward
+    layer.forward = lambda *a, **k: original(*a, **k) + layer.raw_transverse.sum() * 1e-3  # type: ignore[method-assign]
+    with pytest.raises(AssertionError, match="gradient of raw_transverse"):
+        testing.assert_gradients_match_dense(layer, (5,))
+
+
 def test_a_transverse_penalty_on_the_axis_is_caught():
     layer = make_layer(2)
     original = layer._physical
@@ -67,7 +87,6 @@ def test_a_transverse_penalty_on_the_axis_is_caught():
 @pytest.mark.parametrize(
     ("law", "least", "most"),
     [
-        # What the paper's notes cost, as ../shared/design/operator.md measured it on another draw of modes.
         (lambda layer: testing.assert_shift_equivariant(layer, (16, 16)), 0.02, 2.0),
         (lambda layer: testing.assert_permutes_with_axes(layer, (16, 16)), 0.2, 5.0),
         (lambda layer: testing.assert_resolution_invariant(layer, [(16, 16), (32, 32)]), 0.1, 5.0),

@@ -34,7 +34,8 @@ def test_resized_band_keeps_both_signs_of_the_smaller_nyquist_frequency():
 
 
 @pytest.mark.parametrize(
-    "given", [2.0, (2.0, 2.0), [2, 2], np.array([2.0, 2.0]), torch.tensor([2.0, 2.0]), torch.tensor(2)]
+    "given",
+    [2.0, (2.0, 2.0), [2, 2], (2,), np.float32(2), np.array([2.0, 2.0]), torch.tensor([2.0, 2.0]), torch.tensor([2])],
 )
 def test_spacing_takes_numbers_sequences_and_tensors(given):
     assert as_spacing(given, 2).tolist() == [[2.0, 2.0]]

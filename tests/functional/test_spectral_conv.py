@@ -2,9 +2,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.func import functional_call, grad, jvp, vmap
+from torch.func import functional_call, grad, jvp, stack_module_state, vmap
+from torch.utils.checkpoint import checkpoint
 
 from tests.layers import make_layer
+from torchsonic import SonicConv2d
 from torchsonic.functional import ORDERS, sonic_conv
 from torchsonic.testing import relative_error
 
@@ -97,7 +99,7 @@ def test_per_sample_gradients_and_forward_mode_work():
 
 def test_custom_operator_passes_opcheck():
     layer = make_layer(2, (2, 3), 2, dtype=torch.float64)
-    shape = layer._shape((4, 5), (4, 5), torch.ones(1, 2, dtype=torch.float64), torch.float64)
+    shape = layer._shape((4, 5), torch.ones(1, 2, dtype=torch.float64), torch.float64)
     x = torch.randn(2, 2, 4, 5, dtype=torch.float64, requires_grad=True)
     for order in ORDERS:
         for keep in (False, True):
@@ -128,11 +130,91 @@ def test_empty_batch_gives_empty_output_and_zero_gradients():
     assert all(p.grad is not None and not p.grad.any() for p in layer.parameters())
 
 
-def test_only_wanted_gradients_are_computed():
+def test_frozen_modes_leave_the_other_gradients_as_they_are(monkeypatch):
     layer = make_layer(2)
+    x = torch.randn(1, 3, 4, 4, dtype=torch.float64, requires_grad=True)
+    expected = gradients(layer(x), [x, layer.mix_in, layer.mix_out])
     for p in layer.mode_parameters():
         p.requires_grad_(False)
-    x = torch.randn(1, 3, 4, 4, dtype=torch.float64)
-    layer(x).sum().backward()
-    assert layer.raw_scale.grad is None
-    assert layer.mix_in.grad is not None
+    # Their gradients are not even computed.
+    monkeypatch.delattr("torchsonic.functional.pair.ResponsePair.backward")
+    for a, b in zip(gradients(layer(x), [x, layer.mix_in, layer.mix_out]), expected, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_tracing_with_fake_tensors_leaves_no_trace():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        SonicConv2d(3, 4, 5, spacing=0.123)(torch.randn(2, 3, 10, 14))
+    assert torch.isfinite(SonicConv2d(3, 4, 5, spacing=0.123)(torch.randn(2, 3, 10, 14))).all()
+
+
+def test_a_meta_layer_knows_its_output_shape():
+    layer = SonicConv2d(3, 4, 5, stride=2, device="meta")
+    assert layer(torch.randn(2, 3, 9, 8, device="meta")).shape == (2, 4, 5, 4)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointing_gives_the_same_gradients(reentrant):
+    layer = make_layer(2)
+    x = torch.randn(2, 3, 5, 6, dtype=torch.float64, requires_grad=True)
+    inputs = [x, *layer.parameters()]
+    expected = torch.autograd.grad(layer(x).square().sum(), inputs)
+    checkpoint(layer, x, use_reentrant=reentrant).square().sum().backward()
+    for tensor, wanted in zip(inputs, expected, strict=True):
+        assert tensor.grad is not None
+        torch.testing.assert_close(tensor.grad, wanted)
+
+
+def test_an_ensemble_evaluates_under_vmap():
+    models = [make_layer(2, seed=seed).eval() for seed in range(3)]
+    parameters, buffers = stack_module_state(models)
+    x = torch.randn(2, 3, 5, 6, dtype=torch.float64)
+    with torch.no_grad():
+        together = vmap(lambda p, b: functional_call(models[0], (p, b), (x,)))(parameters, buffers)
+        for one, model in zip(together, models, strict=True):
+            torch.testing.assert_close(one, model(x))
+
+
+def test_underflowing_penalty_has_finite_derivatives_of_every_kind():
+    layer = make_layer(2, dtype=torch.float32)
+    with torch.no_grad():
+        layer.raw_transverse.fill_(-200.0)
+    parameters = dict(layer.named_parameters())
+    x = torch.randn(1, 3, 5, 6)
+    once = grad(lambda p: functional_call(layer, p, (x,)).square().sum())(parameters)
+    assert all(torch.isfinite(g).all() for g in once.values())
+    first = torch.autograd.grad(layer(x).square().sum(), list(layer.parameters()), create_graph=True)
+    second = torch.autograd.grad(sum(g.sum() for g in first), list(layer.parameters()))  # type: ignore[arg-type]
+    assert all(torch.isfinite(g).all() for g in second)
+
+
+def test_backward_inside_autocast_is_as_exact_as_outside():
+    layer = make_layer(2, dtype=torch.float32)
+    x = torch.randn(2, 3, 9, 8)
+    expected = torch.autograd.grad(layer(x).square().sum(), list(layer.parameters()))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        actual = torch.autograd.grad(layer(x).square().sum(), list(layer.parameters()))
+    for a, b in zip(actual, expected, strict=True):
+        assert relative_error(a, b) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        ({"x": torch.zeros(1, 3, 5, 5, dtype=torch.long)}, TypeError, "real floating-point"),
+        ({"x": torch.zeros(1, 3, 5, 5, dtype=torch.bfloat16)}, TypeError, "must both be float32 or float64"),
+        ({"x": torch.zeros(1, 2, 5, 5)}, ValueError, "expects 3 channels, got 2"),
+        ({"x": torch.zeros(3, 5, 5)}, ValueError, "modes have 2 axes, spacing and x have 1"),
+        ({"output_size": (4, 0)}, ValueError, "output_size"),
+        ({"output_size": (4,)}, ValueError, "output_size"),
+        ({"mode_chunk": 0}, ValueError, "mode_chunk must be at least 1"),
+        ({"padding_mode": "wrap"}, ValueError, "padding_mode"),
+        ({"order": "best"}, ValueError, "order"),
+    ],
+)
+def test_the_function_refuses_bad_input_by_name(change, error, words):
+    arguments = {"x": torch.zeros(1, 3, 5, 5), "modes": make_layer(2, dtype=torch.float32).modes(), **change}
+    with pytest.raises(error, match=words):
+        sonic_conv(**arguments)

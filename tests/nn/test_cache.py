@@ -30,11 +30,12 @@ def test_cache_is_bounded_and_keeps_grids_apart():
     assert len(layer._cache) <= layer._cache.max_entries
 
 
-def test_large_responses_are_not_kept():
-    layer = make_layer(1).eval()
-    layer._cache.max_bytes = 10
-    evaluate(layer, torch.randn(1, 3, 8, dtype=torch.float64))
-    assert len(layer._cache) == 0
+def test_large_responses_and_those_of_chunked_layers_are_not_kept():
+    large, chunked = make_layer(1).eval(), make_layer(1, mode_chunk=2).eval()
+    large._cache.max_bytes = 10
+    for layer in (large, chunked):
+        evaluate(layer, torch.randn(1, 3, 8, dtype=torch.float64))
+        assert len(layer._cache) == 0
 
 
 def test_every_way_of_changing_parameters_is_noticed():

@@ -99,12 +99,41 @@ def test_compiled_orders_agree():
     testing.assert_orders_agree(layer, (6, 5), chunks=(None, 3), transform=compiled)
 
 
-def test_compiled_layer_takes_new_sizes_without_compiling_again():
-    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"padding_mode": "zeros"},
+        {"padding_mode": "reflect"},
+        {"stride": 2},
+        {"variant": "paper"},
+        {"recompute": True},
+    ],
+)
+def test_compiled_layer_takes_new_sizes_without_compiling_again(options):
+    counter = torch._dynamo.testing.CompileCounterWithBackend("eager")
     torch._dynamo.reset()
-    layer = make_layer(2, dtype=torch.float32)
+    layer = make_layer(2, dtype=torch.float32, **options)
     compiled = torch.compile(layer, fullgraph=True, dynamic=True, backend=counter)
     for n in (8, 9, 12, 15, 16):
-        x = torch.randn(2, 3, n, n + 2)
-        assert testing.relative_error(compiled(x), layer(x)) < 1e-5
+        x = torch.randn(2, 3, n, n + 2, requires_grad=True)
+        y, expected = compiled(x), layer(x)
+        assert testing.relative_error(y, expected) < 1e-5
+        grads = [torch.autograd.grad(t.square().sum(), [x, layer.mix_in, layer.raw_damping]) for t in (y, expected)]
+        for a, b in zip(*grads, strict=True):
+            assert testing.relative_error(a, b) < 1e-4
     assert counter.frame_count <= 2
+
+
+def test_compiled_layer_takes_any_spacing():
+    torch._dynamo.reset()
+    layer = make_layer(2, dtype=torch.float32)
+    compiled = torch.compile(layer, fullgraph=True, backend="eager")
+    x = torch.randn(2, 3, 8, 9)
+    for spacing in (0.5, 0.6, 0.7, (0.5, 2.0), (0.6, 1.0)):
+        assert testing.relative_error(compiled(x, spacing=spacing), layer(x, spacing=spacing)) < 1e-5
+    torch._dynamo.reset()
+    dynamic = torch.compile(layer, fullgraph=True, dynamic=True, backend="eager")
+    for batch in (2, 3):
+        x, spacing = torch.randn(batch, 3, 8, 9), torch.rand(batch, 2) + 0.5
+        assert testing.relative_error(dynamic(x, spacing=spacing), layer(x, spacing=spacing)) < 1e-5

@@ -65,6 +65,14 @@ def test_a_lone_convolution_is_replaced_itself():
     assert not layer.training
 
 
+@pytest.mark.parametrize(
+    "conv", [nn.Conv2d(3, 4, 2), nn.Conv2d(3, 4, 4, stride=2, padding=1), nn.Conv2d(3, 4, (3, 5), padding=1)]
+)
+def test_kernels_that_change_the_size_stay(conv):
+    with pytest.raises(ValueError, match="no suitable convolution"):
+        torchsonic.replace_convs(nn.Sequential(conv))
+
+
 def test_nothing_to_replace_is_an_error():
     with pytest.raises(ValueError, match="no suitable convolution in Sequential"):
         torchsonic.replace_convs(nn.Sequential(nn.Conv2d(3, 3, 1)))

@@ -38,6 +38,30 @@ def test_a_stack_of_layers_told_the_spacing_ignores_the_sampling():
     assert relative_error(torchsonic.functional.resample(fine, coarse.shape[2:]), coarse) < 1e-11
 
 
+def test_telling_a_strided_model_its_reference_spacing_changes_nothing():
+    model = nn.Sequential(make_layer(2, stride=2), make_layer(2, (4, 3), seed=1))
+    x = torch.randn(1, 3, 16, 16, dtype=torch.float64)
+    expected = model(x)
+    for _ in range(2):  # finding strides again changes nothing either
+        torchsonic.infer_strides(model, x)
+        torch.testing.assert_close(model(x), expected)
+        torch.testing.assert_close(torchsonic.set_spacing(model, 1.0)(x), expected)
+
+
+def test_forgotten_strides_are_warned_of():
+    model = nn.Sequential(make_layer(2, stride=2), make_layer(2, (4, 3), seed=1))
+    with pytest.warns(UserWarning, match="call infer_strides"):
+        torchsonic.set_spacing(model, 2.0)
+
+
+def test_a_layer_at_two_strides_is_refused():
+    layer = make_layer(2, (3, 3))
+    model = nn.Sequential(layer, nn.AvgPool2d(2), layer)
+    with pytest.raises(ValueError, match="used at strides"):
+        torchsonic.infer_strides(model, torch.zeros(1, 3, 8, 8, dtype=torch.float64))
+    assert layer.input_stride == (1.0, 1.0)
+
+
 def test_errors_name_the_layer_and_the_remedy():
     with pytest.raises(ValueError, match="no Sonic layer in Linear"):
         torchsonic.set_spacing(nn.Linear(2, 2), 1.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -9,11 +11,20 @@ from torch import Tensor
 
 from torchsonic.functional import kernels
 from torchsonic.functional.pages import keep_pages
-from torchsonic.functional.pair import ModeShape, Symmetry, plain_pair
+from torchsonic.functional.pair import ModeShape, Responses, Symmetry, grid_omega, plain_pair
 from torchsonic.functional.plan import Plan, make_plan
 from torchsonic.functional.spectrum import PaddingMode, analyse, synthesise
 
-__all__ = ["Operands", "Options", "plan_of", "run_backward", "run_forward", "run_plain"]
+__all__ = [
+    "Operands",
+    "Options",
+    "plan_of",
+    "run_backward",
+    "run_evaluated",
+    "run_forward",
+    "run_plain",
+    "without_autocast",
+]
 
 
 class Operands(NamedTuple):
@@ -46,9 +57,8 @@ class Options(NamedTuple):
     symmetry: Symmetry
 
 
-def plan_of(operands: Operands, options: Options) -> Plan:
+def plan_of(x: Tensor, mix_in: Tensor, mix_out: Tensor, options: Options) -> Plan:
     """The plan of a call."""
-    x, mix_in, mix_out = operands[:3]
     return make_plan(
         x.shape[0],
         mix_in.shape[2],
@@ -64,50 +74,70 @@ def plan_of(operands: Operands, options: Options) -> Plan:
 
 
 def _omega(operands: Operands, options: Options, plan: Plan) -> list[Tensor]:
-    both_signs = options.symmetry == "real"
-    return plan.band.omega(operands.spacing, dtype=operands.x.dtype, both_signs=both_signs)
+    return grid_omega(operands.spacing, plan.band, options.symmetry, operands.x.dtype)
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager:
+    """Transforms need float32 whatever the context; some devices know no autocast at all."""
+    if torch.amp.is_autocast_available(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
 
 
 def run_forward(operands: Operands, options: Options, *, keep: bool = False) -> tuple[Tensor, list[Tensor]]:
     """The output, and what :func:`run_backward` can use if it was to be kept."""
-    x, mix_in, mix_out, bias = *operands[:3], operands.bias
+    x, mix_in, mix_out = operands[:3]
+    plan = plan_of(x, mix_in, mix_out, options)
+    respond = kernels.respond_with(operands.shape, _omega(operands, options, plan), plan, options.symmetry)
     if x.device.type == "cpu":
         keep_pages()
-    plan = plan_of(operands, options)
-    respond = kernels.respond_with(operands.shape, _omega(operands, options, plan), plan, options.symmetry)
-    return kernels.forward(x.contiguous(), mix_in, mix_out, bias, respond, plan, options.symmetry, keep=keep)
+    with without_autocast(x.device):
+        return kernels.forward(
+            x.contiguous(), mix_in, mix_out, operands.bias, respond, plan, options.symmetry, keep=keep
+        )
+
+
+def run_evaluated(
+    x: Tensor, mix_in: Tensor, mix_out: Tensor, bias: Tensor | None, responses: Responses, options: Options
+) -> Tensor:
+    """The output from responses ``(1, M, *band)`` that were evaluated before; no gradient."""
+    plan = plan_of(x, mix_in, mix_out, options)
+    respond = kernels.respond_from(responses)
+    with without_autocast(x.device):
+        return kernels.forward(x.contiguous(), mix_in, mix_out, bias, respond, plan, options.symmetry)[0]
 
 
 def run_backward(
-    grad_y: Tensor,
-    operands: Operands,
-    options: Options,
-    kept: list[Tensor],
-    *,
-    need_x: bool = True,
-    need_bias: bool = True,
+    grad_y: Tensor, operands: Operands, options: Options, kept: list[Tensor], needs: Sequence[bool]
 ) -> list[Tensor | None]:
-    """Gradients of all operands but the spacing, in their order."""
-    plan = plan_of(operands, options)
-    grads = kernels.backward(
-        grad_y.contiguous(),
-        operands.x.contiguous(),
-        operands.mix_in,
-        operands.mix_out,
-        operands.shape,
-        _omega(operands, options, plan),
-        plan,
-        options.symmetry,
-        kept,
-        need_x=need_x,
-        need_bias=need_bias,
-    )
+    """Gradients of all operands but the spacing, in their order; ``needs`` says which are wanted."""
+    plan = plan_of(*operands[:3], options)
+    with without_autocast(grad_y.device):
+        grads = kernels.backward(
+            grad_y.contiguous(),
+            operands.x.contiguous(),
+            operands.mix_in,
+            operands.mix_out,
+            operands.shape,
+            _omega(operands, options, plan),
+            plan,
+            options.symmetry,
+            kept,
+            need_x=needs[0],
+            need_shape=any(needs[3:9]),
+            need_bias=needs[9],
+        )
     return [grads.x, grads.mix_in, grads.mix_out, *grads.shape, grads.bias]
 
 
 def run_plain(operands: Operands, options: Options) -> Tensor:
     """The operator from ordinary differentiable operations: for higher derivatives and function transforms."""
-    plan = plan_of(operands, options._replace(order="modes-modes"))
+    plan = plan_of(*operands[:3], options._replace(order="modes-modes"))
+    with without_autocast(operands.x.device):
+        return _run_plain(operands, options, plan)
+
+
+def _run_plain(operands: Operands, options: Options, plan: Plan) -> Tensor:
     t1, t2 = plain_pair(_omega(operands, options, plan), operands.shape, plan.band, options.symmetry)
     z = analyse(torch.einsum("mrc,bc...->bmr...", operands.mix_in, operands.x), plan.band, plan.padding)
     p, q = z.unbind(2)

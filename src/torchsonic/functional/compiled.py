@@ -35,7 +35,7 @@ def _empty_kept(operands: Operands, options: Options) -> dict[str, Tensor]:
 
 def _slots(operands: Operands, options: Options) -> Iterator[tuple[str, slice, slice]]:
     x, num_modes = operands.x, operands.mix_in.shape[0]
-    return kept_slots(plan_of(operands, options), x.shape[0], num_modes, x.device.type == "cpu")
+    return kept_slots(plan_of(*operands[:3], options), x.shape[0], num_modes, x.device.type == "cpu")
 
 
 # The schema of an operator is read from plain annotations, so its arguments cannot be grouped.
@@ -72,7 +72,7 @@ def _spectral_conv_backward(
     x: Tensor, mix_in: Tensor, mix_out: Tensor,
     direction: Tensor, scale: Tensor, damping: Tensor, oscillation: Tensor, transverse: Tensor, gain: Tensor,
     bias: Tensor | None, spacing: Tensor,
-    out_size: Sequence[int], padding_mode: str, order: str, mode_chunk: int, symmetry: str,
+    out_size: Sequence[int], padding_mode: str, order: str, mode_chunk: int, symmetry: str, needs: Sequence[bool],
 ) -> list[Tensor]:  # fmt: skip
     operands = Operands(
         x, mix_in, mix_out, direction, scale, damping, oscillation, transverse, gain, bias, spacing
@@ -83,14 +83,17 @@ def _spectral_conv_backward(
         roles = _empty_kept(operands._replace(x=x[:0]), options)
         whole = dict(zip(roles, kept, strict=True))
         parts = [whole[role][samples, modes] for role, samples, modes in _slots(operands, options)]
-    grads = run_backward(grad_y, operands, options, parts)
-    return [g for g in grads if g is not None]
+    grads = run_backward(grad_y, operands, options, parts, needs)
+    return [grad_y.new_empty(0) if g is None else g for g in grads]
 
 
 @_spectral_conv_backward.register_fake
 def _(grad_y, kept, *arguments):
-    operands = Operands(*arguments[:11])
-    return [t.new_empty(t.shape) for t in operands[:9] if t is not None] + [grad_y.new_empty(grad_y.shape[1])]
+    operands, needs = Operands(*arguments[:11]), arguments[16]
+    grads = [t.new_empty(t.shape) for t in operands[:9] if t is not None] + [grad_y.new_empty(grad_y.shape[1])]
+    for index in (0, 9):  # x and bias
+        grads[index] = grads[index] if needs[index] else grad_y.new_empty(0)
+    return grads
 
 
 def _setup_context(ctx, inputs, output) -> None:
@@ -99,10 +102,11 @@ def _setup_context(ctx, inputs, output) -> None:
 
 
 def _backward(ctx, grad_y, _grad_kept):
-    operands, kept = ctx.saved_tensors[:11], list(ctx.saved_tensors[11:])
-    grads = torch.ops.torchsonic.spectral_conv_backward(grad_y, kept, *operands, *ctx.options)
-    bias = None if operands[9] is None else grads[9]
-    return *grads[:9], bias, None, *[None] * 6
+    saved = ctx.saved_tensors
+    operands, kept = saved[:11], list(saved[11:])
+    needs = list(ctx.needs_input_grad[:10])
+    grads = torch.ops.torchsonic.spectral_conv_backward(grad_y, kept, *operands, *ctx.options, needs)
+    return *[g if needed else None for g, needed in zip(grads, needs, strict=True)], None, *[None] * 6
 
 
 _spectral_conv.register_autograd(_backward, setup_context=_setup_context)

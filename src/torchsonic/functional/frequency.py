@@ -13,14 +13,27 @@ Conventions of the whole package:
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-__all__ = ["Band", "Spacing", "as_spacing", "frequency_axes", "frequency_grid"]
+__all__ = [
+    "ANY_BATCH",
+    "Band",
+    "Spacing",
+    "as_spacing",
+    "constant",
+    "frequency_axes",
+    "frequency_grid",
+    "inside_function_transform",
+    "spacing_values",
+]
 
 Spacing = float | Sequence[float] | Tensor
 ANY_BATCH = -1
@@ -43,16 +56,19 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
     Tensor
         ``(1, D)`` or ``(batch, D)``, float64 (float32 where the device has no float64).
     """
-    dtype = torch.float32 if device is not None and torch.device(device).type == "mps" else torch.float64
+    if isinstance(spacing, np.ndarray) and spacing.ndim == 2:
+        spacing = torch.as_tensor(spacing)
+    # Not the default device: callers that name none want the numbers, and there are none on a meta device.
+    device = torch.device(device or (spacing.device if isinstance(spacing, Tensor) else "cpu"))
+    dtype = torch.float32 if device.type == "mps" else torch.float64
     if not isinstance(spacing, Tensor):
-        # Not the default device: callers that name none want the numbers, and there may be none on a meta device.
-        return constant(_checked_steps(spacing, num_axes), device or "cpu", dtype)
+        return constant((spacing_values(spacing, num_axes),), device, dtype)
     if spacing.is_complex() or spacing.dtype == torch.bool:
         raise TypeError(f"spacing must be real numbers, got a tensor of {spacing.dtype}")
     if spacing.requires_grad:
         raise ValueError("spacing is a constant of the sampling and gets no gradient; pass spacing.detach()")
     steps = spacing.to(device=device, dtype=dtype)
-    if steps.dim() == 0:
+    if steps.dim() < 2 and steps.numel() == 1:
         steps = steps.expand(num_axes)
     if steps.dim() > 2 or steps.shape[-1] != num_axes:
         raise ValueError(_wrong_count(num_axes, f"shape {tuple(steps.shape)}"))
@@ -60,7 +76,7 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
         steps = steps[None]
     elif batch is None and steps.shape[0] > 1:
         raise ValueError(f"spacing must be the same for all samples here, got shape {tuple(steps.shape)}")
-    elif batch not in (None, ANY_BATCH) and steps.shape[0] not in (1, batch):
+    elif batch is not None and batch != ANY_BATCH and steps.shape[0] != 1 and steps.shape[0] != batch:
         raise ValueError(f"spacing has {steps.shape[0]} rows for a batch of {batch} samples; give one row per sample")
     if not torch.compiler.is_compiling() and not bool((torch.isfinite(steps) & (steps > 0)).all()):
         raise ValueError(f"spacing must be positive and finite, got {steps.tolist()}")
@@ -71,10 +87,12 @@ def _wrong_count(num_axes: int, given: str) -> str:
     return f"spacing needs 1 or {num_axes} values (one per spatial axis) or shape (batch, {num_axes}), got {given}"
 
 
-def _checked_steps(spacing: float | Sequence[float], num_axes: int) -> tuple[tuple[float, ...]]:
-    """One row of positive numbers, without the cost of tensor operations."""
+def spacing_values(spacing: Spacing, num_axes: int) -> tuple[float, ...]:
+    """One positive number per axis, from anything that is the same for all samples."""
+    if isinstance(spacing, Tensor):
+        return tuple(as_spacing(spacing, num_axes)[0].tolist())
     try:
-        single = isinstance(spacing, (int, float)) and not isinstance(spacing, bool)
+        single = isinstance(spacing, numbers.Real) and not isinstance(spacing, bool)
         steps = (float(spacing),) * num_axes if single else tuple(float(s) for s in spacing)  # type: ignore
     except (TypeError, ValueError) as error:
         raise TypeError(f"spacing must be a number, {num_axes} numbers or a tensor, got {spacing!r}") from error
@@ -82,22 +100,36 @@ def _checked_steps(spacing: float | Sequence[float], num_axes: int) -> tuple[tup
         steps = steps * num_axes
     if len(steps) != num_axes:
         raise ValueError(_wrong_count(num_axes, f"{len(steps)} values"))
-    if not all(math.isfinite(s) and s > 0 for s in steps):
+    if not torch.compiler.is_compiling() and not all(math.isfinite(s) and s > 0 for s in steps):
         raise ValueError(f"spacing must be positive and finite, got {list(steps)}")
-    return (steps,)
+    return steps
 
 
-def constant(values: tuple, device, dtype: torch.dtype) -> Tensor:
-    """A tensor of fixed numbers, made once; it is shared and never modified."""
-    # Compilers trace the computation and would warn of the cache; inference tensors could not be saved for backward.
-    if torch.compiler.is_compiling() or torch.is_inference_mode_enabled():
-        return torch.tensor(values, device=device, dtype=dtype)
-    return _cached_constant(values, device, dtype)
+def inside_function_transform() -> bool:
+    """Whether ``torch.func`` (grad, vmap, jvp) is at work; it needs operations that it knows."""
+    return torch._C._functorch.peek_interpreter_stack() is not None  # type: ignore[attr-defined]
 
 
-@lru_cache(maxsize=256)
-def _cached_constant(values: tuple, device, dtype: torch.dtype) -> Tensor:
+def _may_share_tensors() -> bool:
+    """Whether a tensor made now may be kept for later calls: not one that a tracer, a mode or a transform made."""
+    return not (
+        torch.compiler.is_compiling()
+        or torch.is_inference_mode_enabled()
+        or inside_function_transform()
+        or _get_current_dispatch_mode() is not None
+    )
+
+
+def constant(values: tuple, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """A tensor of fixed numbers; never modified, so that it can be made once and shared."""
+    return (_cached_constant if _may_share_tensors() else _constant)(values, device, dtype)
+
+
+def _constant(values: tuple, device: torch.device, dtype: torch.dtype) -> Tensor:
     return torch.tensor(values, device=device, dtype=dtype)
+
+
+_cached_constant = lru_cache(maxsize=256)(_constant)
 
 
 @dataclass(frozen=True)
@@ -155,9 +187,7 @@ class Band:
 
         With ``both_signs``, every unsigned axis gets one more entry: its Nyquist frequency with the other sign.
         """
-        # As for `constant`.
-        traced = torch.compiler.is_compiling() or torch.is_inference_mode_enabled()
-        unit_omega = _unit_omega if traced else _cached_unit_omega
+        unit_omega = _cached_unit_omega if _may_share_tensors() else _unit_omega
         return [
             (unit_omega(self, axis, spacing.device, spacing.dtype, both_signs) / spacing[:, axis : axis + 1]).to(dtype)
             for axis in range(self.num_axes)
@@ -165,7 +195,7 @@ class Band:
 
     def multiplicity(self, *, device=None, dtype=torch.float32) -> Tensor:
         """How many frequencies of the full spectrum each last-axis bin stands for, ``(shape[-1],)``: 1 or 2."""
-        return _multiplicity(self, device, dtype)
+        return (_cached_multiplicity if _may_share_tensors() else _multiplicity)(self, device, dtype)
 
 
 def _unit_omega(band: Band, axis: int, device, dtype, both_signs: bool) -> Tensor:
@@ -179,13 +209,15 @@ def _unit_omega(band: Band, axis: int, device, dtype, both_signs: bool) -> Tenso
 _cached_unit_omega = lru_cache(maxsize=256)(_unit_omega)
 
 
-@lru_cache(maxsize=64)
 def _multiplicity(band: Band, device, dtype) -> Tensor:
     count = torch.full((band.shape[-1],), 2.0, device=device, dtype=dtype)
     count[0] = 1.0
     if band.num_axes - 1 in band.unsigned_axes:
         count[band.reach[-1]] = 1.0
     return count
+
+
+_cached_multiplicity = lru_cache(maxsize=64)(_multiplicity)
 
 
 def frequency_axes(

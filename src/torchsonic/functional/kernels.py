@@ -24,7 +24,7 @@ from torchsonic.functional.pair import ModeShape, ResponsePair, Responses, Symme
 from torchsonic.functional.plan import Plan
 from torchsonic.functional.sides import ChannelEntry, ChannelExit, ModeEntry, ModeExit
 
-__all__ = ["Gradients", "backward", "couple", "forward", "kept_slots", "respond_with"]
+__all__ = ["Gradients", "backward", "forward", "kept_slots", "respond_from", "respond_with", "zero_imaginary"]
 
 # Bytes of mode spectra coupled at once on a CPU: the pointwise work then stays in cache.
 CPU_SPECTRUM_BYTES = 1 << 20
@@ -105,6 +105,11 @@ def respond_with(
         return pair
 
     return respond
+
+
+def respond_from(responses: Responses) -> Respond:
+    """Hand out responses ``(1, M, *band)`` that were evaluated before."""
+    return lambda samples, modes: Responses(responses.t1[:, modes], responses.t2[:, modes])
 
 
 def kept_slots(plan: Plan, batch: int, num_modes: int, on_cpu: bool) -> Iterator[tuple[str, slice, slice]]:
@@ -192,6 +197,7 @@ def backward(
     kept: list[Tensor],
     *,
     need_x: bool = True,
+    need_shape: bool = True,
     need_bias: bool = True,
 ) -> Gradients:
     """Gradients of everything, from ``grad_y`` and either ``kept`` tensors or ``x`` alone.
@@ -225,17 +231,15 @@ def backward(
             entry.open_backward(w_in)
             exit_.open(num_modes)
             exit_.open_backward(grad_y[samples], w_out)
-            grads = _backward_slices(entry, exit_, pair, plan, symmetry, queue, shared=shared)
+            grads = _backward_slices(entry, exit_, pair, plan, symmetry, queue, shared=shared, need_shape=need_shape)
             if queue is not None:
                 exit_.restore(queue)
             grad_out[:, modes] += exit_.close_backward().unflatten(1, (num_modes, 2))
             grad_in[modes] += entry.close_backward(first=first, last=last).unflatten(0, (num_modes, 2))
-            if not shared:
+            if need_shape and not shared:
                 _add(grad_shape, pair.backward(*[g.mul_(multiplicity) for g in grads]), samples, modes)
-            elif grad_t is None:
-                grad_t = grads
-            else:
-                grad_t = [total.add_(g) for total, g in zip(grad_t, grads, strict=True)]
+            elif need_shape:
+                grad_t = grads if grad_t is None else [t.add_(g) for t, g in zip(grad_t, grads, strict=True)]
             if not last:
                 open_sides[index] = entry, exit_
         if grad_t is not None:
@@ -254,8 +258,9 @@ def _backward_slices(
     queue: Iterator[Tensor] | None,
     *,
     shared: bool,
+    need_shape: bool,
 ) -> list[Tensor]:
-    """Take a chunk's gradient through the coupling; returns the conjugate gradients of ``T1`` and ``T2``."""
+    """Take a chunk's gradient through the coupling; returns the conjugate gradients of ``T1`` and ``T2`` if needed."""
     band, (num_modes, samples) = plan.band, exit_.backward_extent()
     per_sample = 1 / math.prod(band.size_in)
     parts: list[tuple[Tensor, Tensor]] = []
@@ -266,8 +271,9 @@ def _backward_slices(
             exit_.collect(part, zero_imaginary(couple(z, t1, t2), band, symmetry))
         g = zero_imaginary(exit_.coefficients_backward(part), band, symmetry)
         entry.collect_backward(part, couple(g, t1.conj() * per_sample, t2.conj() * -per_sample))
-        parts.append(_couple_gradient(g.conj_physical_(), z, shared=shared))
-    return [torch.cat([p[i] for p in parts], 1) if len(parts) > 1 else parts[0][i] for i in (0, 1)]
+        if need_shape:
+            parts.append(_couple_gradient(g.conj_physical_(), z, shared=shared))
+    return [torch.cat([p[i] for p in parts], 1) if len(parts) > 1 else parts[0][i] for i in (0, 1) if parts]
 
 
 def _add(total: ModeShape, part: ModeShape, samples: slice, modes: slice) -> None:

@@ -26,7 +26,15 @@ from torch import Tensor
 
 from torchsonic.functional.frequency import Band
 
-__all__ = ["ModeShape", "ResponsePair", "Responses", "Symmetry", "plain_pair"]
+__all__ = [
+    "ModeShape",
+    "ResponsePair",
+    "Responses",
+    "Symmetry",
+    "evaluate_responses",
+    "grid_omega",
+    "plain_pair",
+]
 
 Symmetry = Literal["real", "half"]
 
@@ -78,25 +86,35 @@ def _outer_sum(pieces: list[Tensor], axes: tuple[int, ...], num_axes: int) -> Te
 
 def _across(omega: list[Tensor], direction: Tensor, i: int, j: int) -> Tensor:
     """``w_i v_j - w_j v_i`` on axes i and j, with length 1 on the others."""
-    first = (direction[..., j : j + 1] * omega[i][:, None]).clamp_(-FREQUENCY_LIMIT, FREQUENCY_LIMIT)
-    second = (direction[..., i : i + 1] * -omega[j][:, None]).clamp_(-FREQUENCY_LIMIT, FREQUENCY_LIMIT)
+    first = (direction[..., j : j + 1] * omega[i][:, None]).clamp(-FREQUENCY_LIMIT, FREQUENCY_LIMIT)
+    second = (direction[..., i : i + 1] * -omega[j][:, None]).clamp(-FREQUENCY_LIMIT, FREQUENCY_LIMIT)
     return _outer_sum([first, second], (i, j), len(omega))
 
 
-def _denominator(omega: list[Tensor], shape: ModeShape) -> Tensor:
+def _denominator(omega: list[Tensor], shape: ModeShape, *, split_root: bool = True) -> Tensor:
     """``E = p + i s (w.v)`` on the grid, ``(G, M, n_1 .. n_D)``."""
     num_axes = len(omega)
     slope = shape.scale[..., None] * shape.direction
     pieces = [
-        (slope[..., d : d + 1] * w[:, None]).clamp_(-FREQUENCY_LIMIT, FREQUENCY_LIMIT) for d, w in enumerate(omega)
+        (slope[..., d : d + 1] * w[:, None]).clamp(-FREQUENCY_LIMIT, FREQUENCY_LIMIT) for d, w in enumerate(omega)
     ]
     along = _outer_sum(pieces, tuple(range(num_axes)), num_axes)
+    return torch.complex(_damping(omega, shape, split_root=split_root).expand_as(along), along)
+
+
+def _damping(omega: list[Tensor], shape: ModeShape, *, split_root: bool) -> Tensor:
+    """``p = -Re a + tau |w_perp|^2``.
+
+    Giving each factor of a square its root of ``tau`` keeps huge values in range, but a root has no derivative at zero.
+    """
+    num_axes = len(omega)
     p = _column(shape.damping, num_axes)
-    spread = shape.direction * shape.transverse.sqrt()[..., None]
+    spread = shape.direction * shape.transverse.sqrt()[..., None] if split_root else shape.direction
     for i, j in _axis_pairs(num_axes):
         component = _across(omega, spread, i, j)
-        p = torch.addcmul(p, component, component)
-    return torch.complex(p.expand_as(along), along)
+        other = component if split_root else component * _column(shape.transverse, num_axes)
+        p = torch.addcmul(p, component, other)
+    return p
 
 
 def _raw_pair(omega: list[Tensor], shape: ModeShape, symmetry: Symmetry) -> tuple[Tensor, Tensor]:
@@ -106,19 +124,20 @@ def _raw_pair(omega: list[Tensor], shape: ModeShape, symmetry: Symmetry) -> tupl
     if symmetry == "half":
         t1 = e.sub_(1j * b).reciprocal_().mul_(gain)
         return t1, t1 * -1j
-    r = e.square().add_(b.square()).reciprocal_().mul_(gain)
+    # E^2 + b^2 by its factors: near a resonance the squares would cancel digits that u - b keeps.
+    r = torch.complex(e.real, e.imag + b).mul_(torch.complex(e.real, e.imag - b)).reciprocal_().mul_(gain)
     return e.mul_(r), r.mul_(b)
 
 
 def plain_pair(omega: list[Tensor], shape: ModeShape, band: Band, symmetry: Symmetry) -> Responses:
     """``T1`` and ``T2`` by operations that autograd can follow, any number of times."""
     num_axes = len(omega)
-    e = _denominator(omega, shape)
+    e = _denominator(omega, shape, split_root=False)
     gain, b = _column(shape.gain, num_axes), _column(shape.oscillation, num_axes)
     if symmetry == "half":
         t1 = gain / (e - 1j * b)
         return Responses(t1, -1j * t1)
-    r = gain / (e.square() + b.square())
+    r = gain / ((e + 1j * b) * (e - 1j * b))
     return Responses(_average_signs(e * r, band), _average_signs(r * b, band))
 
 
@@ -140,13 +159,24 @@ def _average_signs_backward(grad: Tensor, band: Band) -> Tensor:
     return grad
 
 
+def grid_omega(spacing: Tensor, band: Band, symmetry: Symmetry, dtype: torch.dtype) -> list[Tensor]:
+    """The frequencies at which a response is evaluated; exact ones take unsigned Nyquist bins with both signs."""
+    return band.omega(spacing, dtype=dtype, both_signs=symmetry == "real")
+
+
+def evaluate_responses(shape: ModeShape, spacing: Tensor, band: Band, symmetry: Symmetry) -> Responses:
+    """``T1`` and ``T2`` of all modes on a band."""
+    pair = ResponsePair(grid_omega(spacing, band, symmetry, shape.scale.dtype), shape, band, symmetry)
+    return Responses(pair.t1, pair.t2)
+
+
 class ResponsePair:
     """``T1`` and ``T2`` (gain included) of some modes on a band, and their derivative.
 
     Parameters
     ----------
     omega
-        ``band.omega(spacing, both_signs=(symmetry == "real"))``.
+        From :func:`grid_omega`.
     shape
         Parameters of the modes.
 

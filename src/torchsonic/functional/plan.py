@@ -19,7 +19,7 @@ from typing import get_args
 from torchsonic.functional.frequency import Band
 from torchsonic.functional.spectrum import PaddingMode, padded_sizes
 
-__all__ = ["ORDERS", "Plan", "make_plan", "order_costs"]
+__all__ = ["ORDERS", "Plan", "make_plan", "order_by_channels", "order_costs"]
 
 ORDERS = ("modes-modes", "modes-channels", "channels-modes", "channels-channels")
 

@@ -153,7 +153,7 @@ class ChannelEntry:
         plan, grads = self._plan, self._grads.take()
         if self._grad_x is not None:
             mixed = mix_spectrum(self._w_in.mT, grads)
-            self._grad_spectrum = mixed if first or self._grad_spectrum is None else self._grad_spectrum.add_(mixed)
+            self._grad_spectrum = mixed if self._grad_spectrum is None else self._grad_spectrum.add_(mixed)
             if last:
                 self._grad_x.copy_(analyse_adjoint(self._grad_spectrum, plan.band, plan.size, plan.padding))
         return correlate_spectra(grads, self._channels(), plan.band).mul_(math.prod(plan.band.size_in))
@@ -216,7 +216,7 @@ class ChannelExit:
 
     def close(self, y: Tensor, w_out: Tensor, bias: Tensor | None, *, first: bool, last: bool) -> None:
         mixed = mix_spectrum(w_out, self._modes.take())
-        self._spectrum = mixed if first or self._spectrum is None else self._spectrum.add_(mixed)
+        self._spectrum = mixed if self._spectrum is None else self._spectrum.add_(mixed)
         if last:
             if bias is not None:
                 self._spectrum[(..., *[0] * self._plan.band.num_axes)] += bias

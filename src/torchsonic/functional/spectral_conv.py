@@ -9,19 +9,26 @@ One set of kernels serves eager mode (an autograd function, whose overhead is sm
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 import torch
 from torch import Tensor
 
-from torchsonic.functional import kernels
-from torchsonic.functional.call import Operands, Options, run_backward, run_forward, run_plain
-from torchsonic.functional.frequency import Spacing, as_spacing
-from torchsonic.functional.pair import ModeShape, Responses, Symmetry
-from torchsonic.functional.plan import Plan, order_by_channels
+from torchsonic.functional.arguments import check_samples, choice, per_axis, positive
+from torchsonic.functional.call import (
+    Operands,
+    Options,
+    run_backward,
+    run_forward,
+    run_plain,
+)
+from torchsonic.functional.frequency import Spacing, as_spacing, inside_function_transform
+from torchsonic.functional.pair import ModeShape, Symmetry
+from torchsonic.functional.plan import order_by_channels
 from torchsonic.functional.spectrum import PaddingMode
 from torchsonic.functional.transfer import Modes
 
-__all__ = ["apply_responses", "sonic_conv", "spectral_conv"]
+__all__ = ["sonic_conv", "spectral_conv"]
 
 
 def sonic_conv(
@@ -109,18 +116,25 @@ def spectral_conv(
     recompute: bool = False,
     symmetry: Symmetry = "real",
 ) -> Tensor:
-    """The operator on real parameters, as layers store them.
+    r"""The operator on real parameters, as layers store them.
+
+    .. math:: y = \operatorname{Re}(C)\, \mathcal F^{-1}[T_1 P - T_2 Q] - \operatorname{Im}(C)\,
+              \mathcal F^{-1}[T_1 Q + T_2 P] + \text{bias}, \qquad P + iQ = \mathcal F[B x]
 
     Parameters
     ----------
     x
-        ``(B, C, *size)``, float32 or float64.
+        ``(B, C, *size)``, float32 or float64 like all tensors here.
     mix_in, mix_out
         ``(M, 2, C)`` with ``Re B, Im B`` and ``(K, M, 2)`` with ``Re C, -Im C``.
     shape
         Responses' parameters, shared (G = 1) or one set per sample.
+    bias
+        ``(K,)`` or ``None``.
     spacing
         ``(1, D)`` or ``(B, D)``.
+    output_size, padding_mode, order, mode_chunk, recompute
+        As for :func:`sonic_conv`.
     symmetry
         ``"real"`` is the exact operator, ``"half"`` the paper's use of the half spectrum.
 
@@ -128,8 +142,26 @@ def spectral_conv(
     -------
     Tensor
         ``(B, K, *output_size)``.
+
+    Examples
+    --------
+    >>> mix_in, mix_out, ones = torch.randn(4, 2, 3), torch.randn(5, 4, 2), torch.ones(1, 4)
+    >>> direction = torch.tensor([1.0, 0.0]).expand(1, 4, 2)
+    >>> shape = torchsonic.functional.ModeShape(direction, ones, ones, ones, ones, ones)
+    >>> spectral_conv(torch.randn(2, 3, 8, 9), mix_in, mix_out, shape, spacing=torch.ones(1, 2)).shape
+    torch.Size([2, 5, 8, 9])
     """
-    out_size = tuple(x.shape[2:]) if output_size is None else tuple(output_size)
+    num_axes = shape.direction.shape[-1]
+    if spacing.shape[-1] != num_axes:
+        raise ValueError(f"modes have {num_axes} axes, spacing and x have {spacing.shape[-1]}")
+    check_samples(x, num_axes, mix_in.shape[-1], "spectral_conv")
+    if x.dtype not in (torch.float32, torch.float64) or mix_in.dtype != x.dtype:
+        raise TypeError(f"x and mix_in must both be float32 or float64, got {x.dtype} and {mix_in.dtype}")
+    size = tuple(x.shape[2:])
+    out_size = size if output_size is None else per_axis(output_size, num_axes, "output_size")
+    if mode_chunk is not None:
+        positive(mode_chunk, "mode_chunk")
+    choice(symmetry, get_args(Symmetry), "symmetry")
     operands = Operands(x, mix_in, mix_out, *shape, bias, spacing)
     options = Options(out_size, padding_mode, order, mode_chunk or 0, symmetry)
     needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in operands)
@@ -137,34 +169,14 @@ def spectral_conv(
     if torch.compiler.is_compiling():
         if order == "auto":  # sizes may be symbols here
             options = options._replace(order=order_by_channels(x.shape[1], mix_out.shape[0], mix_in.shape[0]))
+        # Zero padding rounds up to a fast size, which no symbol expresses; kept tensors would tie the graph to it.
+        keep = keep and padding_mode != "zeros"
         return torch.ops.torchsonic.spectral_conv(*operands, list(out_size), *options[1:], keep)[0]
-    if _inside_function_transform():
+    if inside_function_transform():
         return run_plain(operands, options)
     if needs_grad:
         return _SpectralConv.apply(options, keep, *operands)
     return run_forward(operands, options)[0]
-
-
-def _inside_function_transform() -> bool:
-    """Whether ``torch.func`` (grad, vmap, jvp) is tracing; it needs operations that it knows."""
-    return torch._C._functorch.peek_interpreter_stack() is not None  # type: ignore[attr-defined]
-
-
-def apply_responses(
-    x: Tensor,
-    mix_in: Tensor,
-    mix_out: Tensor,
-    responses: Responses,
-    bias: Tensor | None,
-    plan: Plan,
-    symmetry: Symmetry = "real",
-) -> Tensor:
-    """The operator with responses ``(G, M, *band)`` computed before; no gradient."""
-
-    def respond(samples: slice, modes: slice) -> Responses:
-        return Responses(*[t[:, modes] if t.shape[0] == 1 else t[samples, modes] for t in responses])
-
-    return kernels.forward(x.contiguous(), mix_in, mix_out, bias, respond, plan, symmetry)[0]
 
 
 class _SpectralConv(torch.autograd.Function):
@@ -178,12 +190,13 @@ class _SpectralConv(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_y):  # type: ignore[override]
         num_operands = len(Operands._fields)
-        operands, kept = Operands(*ctx.saved_tensors[:num_operands]), list(ctx.saved_tensors[num_operands:])
+        saved = ctx.saved_tensors  # once: checkpointing recomputes them at the first look and refuses a second
+        operands, kept = Operands(*saved[:num_operands]), list(saved[num_operands:])
         needs = ctx.needs_input_grad[2:]
         if torch.is_grad_enabled():  # create_graph=True
             grads = _differentiable_gradients(grad_y, operands, ctx.options, needs)
         else:
-            grads = run_backward(grad_y, operands, ctx.options, kept, need_x=needs[0], need_bias=needs[9])
+            grads = run_backward(grad_y, operands, ctx.options, kept, needs)
         return None, None, *grads, None
 
 

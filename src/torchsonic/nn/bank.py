@@ -10,14 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchsonic.functional.frequency import Spacing, as_spacing, frequency_grid
+from torchsonic.functional.arguments import choice, per_axis, positive
+from torchsonic.functional.frequency import Spacing, as_spacing, frequency_grid, spacing_values
 from torchsonic.functional.pair import ModeShape
-from torchsonic.functional.spectrum import PaddingMode, padded_sizes
 from torchsonic.functional.transfer import Modes, grid_gain, reference_gain, response_matrix, spacing_frame
-from torchsonic.nn.arguments import choice, per_axis, positive
-from torchsonic.nn.init import initial_directions, initial_mixing, initial_responses
+from torchsonic.nn.init import HIGHEST_FREQUENCY, initial_directions, initial_mixing, initial_responses
 
-__all__ = ["ModeBank", "Variant"]
+__all__ = ["DEFAULT_FIELD", "ModeBank", "Variant"]
 
 Variant = Literal["exact", "paper"]
 
@@ -38,7 +37,6 @@ class ModeBank(nn.Module):
     """
 
     num_axes: int
-    padding_mode: PaddingMode
 
     def __init__(
         self,
@@ -65,7 +63,7 @@ class ModeBank(nn.Module):
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"dtype must be a real floating-point type, got {dtype}")
         self.field = float(field)
-        self.reference_spacing: tuple[float, ...] = tuple(as_spacing(spacing, self.num_axes)[0].tolist())
+        self.reference_spacing: tuple[float, ...] = spacing_values(spacing, self.num_axes)
 
         def parameter(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
@@ -84,17 +82,21 @@ class ModeBank(nn.Module):
         """Draw all parameters anew; ``bank`` goes to :func:`torchsonic.nn.init.initial_responses`."""
         if self.mix_in.is_meta:
             return
-        direction = initial_directions(
-            self.num_modes, self.num_axes, half_circle=self.variant == "paper", generator=generator
-        )
-        response = initial_responses(self.num_modes, self.field, generator=generator, **bank)
-        mix_in, mix_out = initial_mixing(self.in_channels, self.out_channels, self.num_modes, generator=generator)
+        # Drawn on the CPU (or the generator's device), so that a seed means the same everywhere.
+        with torch.device("cpu" if generator is None else generator.device):
+            direction = initial_directions(
+                self.num_modes, self.num_axes, half_circle=self.variant == "paper", generator=generator
+            )
+            response = initial_responses(self.num_modes, self.field, generator=generator, **bank)
+            mix_in, mix_out = initial_mixing(self.in_channels, self.out_channels, self.num_modes, generator=generator)
+        direction, response = direction.cpu(), {name: value.cpu() for name, value in response.items()}
         # Lengths are drawn in pixels along the mode; on anisotropic grids a pixel depends on the direction.
-        steps = torch.tensor(self.reference_spacing, dtype=torch.float64)
+        steps = torch.tensor(self.reference_spacing, dtype=torch.float64, device="cpu")
         along = (direction.double() * steps).norm(dim=-1)
         across = along if self.num_axes == 1 else (steps.prod() / along) ** (1 / (self.num_axes - 1))
         unit = self._reference_length
-        limit = 1.25 * max(1.0, float(response["oscillation"].abs().max()))
+        # Leaves room to learn faster oscillations; tanh is still steep at the fastest initial one.
+        limit = 1.25 * max(1.0, bank.get("highest_frequency", HIGHEST_FREQUENCY))
         values = {
             "mix_in": mix_in,
             "mix_out": mix_out,
@@ -103,11 +105,15 @@ class ModeBank(nn.Module):
             "raw_damping": _inverse_softplus(response["damping"] - SMALLEST),
             "raw_oscillation": torch.atanh(response["oscillation"] / limit),
             "raw_transverse": _inverse_softplus(response["transverse"] * (across / unit).square()),
-            "oscillation_limit": torch.tensor(limit),
+            "oscillation_limit": torch.tensor(limit, device="cpu"),
         }
         with torch.no_grad():
             for name, value in values.items():
                 getattr(self, name).copy_(value)
+
+    @property
+    def _device(self) -> torch.device:
+        return self.mix_in.device
 
     @property
     def _reference_length(self) -> float:
@@ -137,10 +143,8 @@ class ModeBank(nn.Module):
             F.softplus(raw[4]) * unit**2,
         )
 
-    def _shape(
-        self, size: tuple[int, ...], out_size: tuple[int, ...], spacing: Tensor, dtype: torch.dtype
-    ) -> ModeShape:
-        """Parameters of the responses for a grid. Only the paper's variant looks at the grid."""
+    def _shape(self, grid: tuple[int, ...], spacing: Tensor, dtype: torch.dtype) -> ModeShape:
+        """Parameters of the responses. Only the paper's variant looks at the grid and its spacing ``(G, D)``."""
         direction, scale, damping, oscillation, transverse = self._physical(dtype)
         pole = torch.complex(-damping, oscillation)
         if self.variant == "exact":
@@ -148,19 +152,11 @@ class ModeBank(nn.Module):
             gain = reference_gain(direction, scale, pole, transverse, self.reference_spacing)[None]
         else:
             directions = spacing_frame(direction, spacing)
-            grid = padded_sizes(size, out_size, self.padding_mode).size_in
-            gain = torch.stack(
-                [
-                    grid_gain(
-                        frequency_grid(grid, step, half=True, dtype=dtype, device=direction.device),
-                        frame,
-                        scale,
-                        pole,
-                        transverse,
-                    )
-                    for step, frame in zip(spacing, directions, strict=True)
-                ]
-            )
+            gains = []
+            for step, frame in zip(spacing, directions, strict=True):
+                omega = frequency_grid(grid, step, half=True, dtype=dtype, device=direction.device)
+                gains.append(grid_gain(omega, frame, scale, pole, transverse))
+            gain = torch.stack(gains)
         return ModeShape(directions, scale[None], damping[None], oscillation[None], transverse[None], gain)
 
     def modes(self, size: Sequence[int] | None = None, spacing: Spacing | None = None) -> Modes:
@@ -172,12 +168,12 @@ class ModeBank(nn.Module):
             Only for ``variant="paper"``, whose gain and directions depend on the grid; by default the reference field
             at the reference spacing.
         """
+        if self.variant == "exact" and not (size is None and spacing is None):
+            raise ValueError("size and spacing do not change the modes of variant='exact'; leave them out")
         grid = per_axis(tuple(size) if size is not None else round(self.field), self.num_axes, "size")
-        steps = as_spacing(
-            self.reference_spacing if spacing is None else spacing, self.num_axes, device=self.mix_in.device
-        )
+        steps = as_spacing(self.reference_spacing if spacing is None else spacing, self.num_axes, device=self._device)
         dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
-        shape = ModeShape(*[t[0] for t in self._shape(grid, grid, steps, dtype)])
+        shape = ModeShape(*[t[0] for t in self._shape(grid, steps, dtype)])
         return Modes(
             direction=shape.direction,
             scale=shape.scale,

@@ -21,7 +21,7 @@ class ResponseCache:
     max_entries
         Grids to remember; the least recently used one is dropped.
     max_bytes
-        Responses larger than this are not kept.
+        Largest responses worth keeping; the layer evaluates larger ones as it goes.
     """
 
     def __init__(self, max_entries: int = 4, max_bytes: int = 256 << 20) -> None:
@@ -52,12 +52,11 @@ class ResponseCache:
                 self._entries.move_to_end(key)
                 return found
         responses = evaluate()
-        if sum(t.numel() * t.element_size() for t in responses) <= self.max_bytes:
-            with self._lock:
-                if self._versions == versions:
-                    self._entries[key] = responses
-                    while len(self._entries) > self.max_entries:
-                        self._entries.popitem(last=False)
+        with self._lock:
+            if self._versions == versions:
+                self._entries[key] = responses
+                while len(self._entries) > self.max_entries:
+                    self._entries.popitem(last=False)
         return responses
 
     def _still_valid(self, versions: tuple[Hashable, ...], parameters: list[Tensor]) -> bool:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing
-from torchsonic.functional.kernels import respond_with
-from torchsonic.functional.pair import Responses
-from torchsonic.functional.plan import make_plan
-from torchsonic.functional.spectral_conv import apply_responses, spectral_conv
-from torchsonic.functional.spectrum import PaddingMode
-from torchsonic.nn.arguments import choice, per_axis
-from torchsonic.nn.bank import ModeBank, Variant
+from torchsonic.functional.arguments import check_samples, choice, per_axis, positive
+from torchsonic.functional.call import Options, run_evaluated, without_autocast
+from torchsonic.functional.frequency import (
+    ANY_BATCH,
+    Spacing,
+    as_spacing,
+    inside_function_transform,
+    spacing_values,
+)
+from torchsonic.functional.pair import ModeShape, evaluate_responses
+from torchsonic.functional.plan import ORDERS
+from torchsonic.functional.spectral_conv import spectral_conv
+from torchsonic.functional.spectrum import PaddingMode, padded_sizes
+from torchsonic.nn.bank import DEFAULT_FIELD, ModeBank, Variant
 from torchsonic.nn.cache import ResponseCache
 
 __all__ = ["SonicConv1d", "SonicConv2d", "SonicConv3d", "SonicConvNd"]
@@ -57,16 +64,17 @@ class SonicConvNd(ModeBank):
             dtype=dtype,
         )
         self.stride = per_axis(stride, self.num_axes, "stride")
-        self.padding_mode = choice(padding_mode, get_args(PaddingMode), "padding_mode")
+        self.padding_mode: PaddingMode = padding_mode
+        choice(padding_mode, get_args(PaddingMode), "padding_mode")
         if not 0.0 <= mode_dropout < 1.0:
             raise ValueError(f"mode_dropout must be in [0, 1), got {mode_dropout}")
         if input_noise < 0 or (input_noise > 0 and variant != "paper"):
             raise ValueError(f"input_noise must be >= 0 and belongs to variant='paper', got {input_noise}")
         self.mode_dropout, self.input_noise = mode_dropout, input_noise
         self.order, self.mode_chunk, self.recompute = order, mode_chunk, recompute
-        make_plan(  # refuses a wrong order or chunk here rather than at the first call
-            1, 1, 1, self.num_modes, (2,) * self.num_axes, (2,) * self.num_axes, order=order, mode_chunk=mode_chunk
-        )
+        choice(order, ("auto", *ORDERS), "order")
+        if mode_chunk is not None:
+            positive(mode_chunk, "mode_chunk")
         self.input_stride: tuple[float, ...] = (1.0,) * self.num_axes
         self._spacing: tuple[float, ...] | Tensor = self.reference_spacing
         self._cache = ResponseCache()
@@ -89,9 +97,18 @@ class SonicConvNd(ModeBank):
         steps = as_spacing(spacing, self.num_axes, batch=ANY_BATCH)
         self._spacing = tuple(steps[0].tolist()) if steps.shape[0] == 1 else steps
 
+    def set_input_stride(self, stride: Sequence[float]) -> None:
+        """Place the layer behind a cumulative stride: it then lives on a coarser reference grid, in the same pixels."""
+        change = [new / old for new, old in zip(stride, self.input_stride, strict=True)]
+        told = self._spacing != self.reference_spacing if isinstance(self._spacing, tuple) else True
+        self.input_stride = tuple(float(s) for s in stride)
+        self.reference_spacing = tuple(d * c for d, c in zip(self.reference_spacing, change, strict=True))
+        if not told:
+            self._spacing = self.reference_spacing
+
     def output_size(self, size: Sequence[int]) -> tuple[int, ...]:
         """Samples of the output for an input of the given size: ``ceil(size / stride)``."""
-        return tuple(-(-int(n) // s) for n, s in zip(size, self.stride, strict=True))
+        return tuple(-(-n // s) for n, s in zip(size, self.stride, strict=True))
 
     def output_spacing(self, size: Sequence[int], spacing: Spacing | None = None) -> Tensor:
         """Spacing of the output, ``(1, D)`` or ``(B, D)``; input and output cover the same extent."""
@@ -122,7 +139,7 @@ class SonicConvNd(ModeBank):
             impulses,
             self.mix_in.to(dtype),
             self.mix_out.to(dtype),
-            self._shape(grid, grid, steps, dtype),
+            self._shape(grid, steps, dtype),
             spacing=steps,
             symmetry=self._symmetry,
         ).transpose(0, 1)
@@ -153,7 +170,7 @@ class SonicConvNd(ModeBank):
         Tensor
             ``(B, K, *output_size)`` or ``(K, *output_size)``, dtype of ``x``.
         """
-        self._check_input(x)
+        check_samples(x, self.num_axes, self.in_channels, type(self).__name__, unbatched=True)
         if x.dim() == self.num_axes + 1:
             return self.forward(x[None], spacing, output_size)[0]
         size = tuple(x.shape[2:])
@@ -164,7 +181,7 @@ class SonicConvNd(ModeBank):
         given = self._spacing if spacing is None else spacing
         steps = as_spacing(given, self.num_axes, batch=x.shape[0], device=x.device)
         dtype = torch.promote_types(torch.promote_types(x.dtype, self.mix_in.dtype), torch.float32)
-        with torch.autocast(x.device.type, enabled=False):
+        with without_autocast(x.device):
             y = self._convolve(x.to(dtype), size, out_size, given, steps)
         return y.to(x.dtype)
 
@@ -174,19 +191,24 @@ class SonicConvNd(ModeBank):
         dtype = x.dtype
         if self.variant == "paper":
             x = self._standardise(x)
-        mix_in, mix_out = self.mix_in.to(dtype), self.mix_out.to(dtype)
+        mixing = (self.mix_in.to(dtype), self.mix_out.to(dtype))
         bias = None if self.bias is None else self.bias.to(dtype)
         if self._may_cache(given):
-            return self._convolve_cached(x, size, out_size, given, steps)
-        shape = self._shape(size, out_size, steps, dtype)
-        if self.training and self.mode_dropout > 0:
-            kept = torch.rand(self.num_modes, device=x.device) >= self.mode_dropout
-            shape = shape._replace(gain=shape.gain * kept / (1 - self.mode_dropout))
+            band = padded_sizes(size, out_size, self.padding_mode)
+            if 4 * x.element_size() * self.num_modes * math.prod(band.shape) <= self._cache.max_bytes:
+                responses = self._cache.get(
+                    (band, spacing_values(given, self.num_axes), dtype, x.device),
+                    self.mode_parameters(),
+                    lambda: evaluate_responses(self._shape(band.size_in, steps, dtype), steps, band, self._symmetry),
+                )
+                options = Options(out_size, self.padding_mode, self.order, 0, self._symmetry)
+                return run_evaluated(x, *mixing, bias, responses, options)
+        # The exact variant does not look at the grid, whose padded size need not be known to a compiler.
+        grid = size if self.variant == "exact" else padded_sizes(size, out_size, self.padding_mode).size_in
         return spectral_conv(
             x,
-            mix_in,
-            mix_out,
-            shape,
+            *mixing,
+            self._dropped(self._shape(grid, steps, dtype)),
             bias,
             spacing=steps,
             output_size=out_size,
@@ -197,42 +219,27 @@ class SonicConvNd(ModeBank):
             symmetry=self._symmetry,
         )
 
+    def _dropped(self, shape: ModeShape) -> ModeShape:
+        """Leave out modes at random, in training."""
+        if not (self.training and self.mode_dropout > 0):
+            return shape
+        kept = torch.rand(self.num_modes, device=shape.gain.device) >= self.mode_dropout
+        return shape._replace(gain=shape.gain * kept / (1 - self.mode_dropout))
+
     def _may_cache(self, given: Spacing) -> bool:
         return not (
             self.training
+            or self.mode_chunk is not None  # memory matters more than time
             or torch.is_grad_enabled()
             or torch.compiler.is_compiling()
+            or inside_function_transform()
             or isinstance(given, Tensor)
             or any(p.is_inference() for p in self.mode_parameters())
         )
 
-    def _convolve_cached(
-        self, x: Tensor, size: tuple[int, ...], out_size: tuple[int, ...], given: Spacing, steps: Tensor
-    ) -> Tensor:
-        dtype = x.dtype
-        plan = make_plan(
-            x.shape[0],
-            self.in_channels,
-            self.out_channels,
-            self.num_modes,
-            size,
-            out_size,
-            padding=self.padding_mode,
-            order=self.order,
-            mode_chunk=self.mode_chunk,
-            on_cpu=x.device.type == "cpu",
-        )
-
-        def evaluate() -> Responses:
-            shape = self._shape(size, out_size, steps, dtype)
-            omega = plan.band.omega(steps, dtype=dtype, both_signs=self._symmetry == "real")
-            pair = respond_with(shape, omega, plan, self._symmetry)(slice(0, 1), slice(None))
-            return Responses(pair.t1, pair.t2)
-
-        key = (plan.band, tuple(steps[0].tolist()), dtype, x.device)
-        responses = self._cache.get(key, self.mode_parameters(), evaluate)
-        bias = None if self.bias is None else self.bias.to(dtype)
-        return apply_responses(x, self.mix_in.to(dtype), self.mix_out.to(dtype), responses, bias, plan, self._symmetry)
+    def clear_cache(self) -> None:
+        """Forget responses kept in evaluation; needed only after writing to ``parameter.data`` on an accelerator."""
+        self._cache.clear()
 
     def _standardise(self, x: Tensor) -> Tensor:
         """The paper's note (i): each channel of a sample to mean 0 and variance 1, with a little noise in training."""
@@ -242,23 +249,6 @@ class SonicConvNd(ModeBank):
         if self.training and self.input_noise > 0:
             x = x + self.input_noise * torch.randn_like(x)
         return x
-
-    def _check_input(self, x: Tensor) -> None:
-        name = type(self).__name__
-        if not isinstance(x, Tensor):
-            raise TypeError(f"{name} expects a tensor, got {type(x).__name__}")
-        if not x.is_floating_point():
-            raise TypeError(f"{name} expects real floating-point input, got {x.dtype}; convert it with x.float()")
-        if x.dim() not in (self.num_axes + 1, self.num_axes + 2):
-            raise ValueError(
-                f"{name} expects (batch, channel, {self.num_axes} axes) or (channel, {self.num_axes} axes), "
-                f"got shape {tuple(x.shape)}"
-            )
-        channels = x.shape[-self.num_axes - 1]
-        if channels != self.in_channels:
-            raise ValueError(f"{name} expects {self.in_channels} channels, got {channels} in shape {tuple(x.shape)}")
-        if min(x.shape[-self.num_axes :]) < 1:
-            raise ValueError(f"{name} got an empty axis: shape {tuple(x.shape)}")
 
     def train(self, mode: bool = True):
         self._cache.clear()
@@ -274,7 +264,17 @@ class SonicConvNd(ModeBank):
 
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, num_modes={self.num_modes}"
-        defaults = {"stride": (1,) * self.num_axes, "padding_mode": "circular", "variant": "exact", "mode_dropout": 0.0}
+        defaults = {
+            "stride": (1,) * self.num_axes,
+            "padding_mode": "circular",
+            "variant": "exact",
+            "field": DEFAULT_FIELD[self.num_axes],
+            "mode_dropout": 0.0,
+            "input_noise": 0.0,
+            "order": "auto",
+            "mode_chunk": None,
+            "recompute": False,
+        }
         for name, default in defaults.items():
             if getattr(self, name) != default:
                 text += f", {name}={getattr(self, name)!r}"
@@ -309,7 +309,8 @@ class SonicConv2d(SonicConvNd):
         Reference spacing, in which the layer is initialised and which it assumes when not told another: a number or
         one per axis, in array-axis order.
     padding_mode
-        ``"circular"`` wraps; ``"zeros"`` is the linear convolution; ``"reflect"`` mirrors without repeating the edge.
+        ``"circular"`` wraps; ``"zeros"`` surrounds the image with zeros and ``"reflect"`` with its mirror image, edge
+        not repeated, both up to twice its extent, round which only tails of modes longer than the image still reach.
     variant
         ``"exact"`` keeps shifts, axes and resolution exactly; ``"paper"`` follows the paper's implementation notes.
     field

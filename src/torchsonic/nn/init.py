@@ -17,7 +17,7 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["initial_directions", "initial_mixing", "initial_responses"]
+__all__ = ["HIGHEST_FREQUENCY", "initial_directions", "initial_mixing", "initial_responses"]
 
 SHORTEST_DECAY = 1.0
 WIDTH_TO_LENGTH = 1 / 3
@@ -35,10 +35,13 @@ def initial_directions(num_modes: int, num_axes: int, *, half_circle: bool = Fal
     Parameters
     ----------
     half_circle
-        The paper's choice, angles uniform on ``(0, pi)``; meant for its half-spectrum variant.
+        The paper's choice: one half of all directions, where the last axis is positive (2-D: angles uniform on
+        ``(0, pi)``); meant for its half-spectrum variant.
     """
     if num_axes == 1:
-        return torch.tensor([1.0, -1.0]).repeat((num_modes + 1) // 2)[:num_modes, None].clone()
+        signs = torch.ones(num_modes, 1)
+        signs[1::2] = 1.0 if half_circle else -1.0
+        return signs
     if num_axes == 2:
         if half_circle:
             angles = math.pi * torch.rand(num_modes, generator=generator)
@@ -55,7 +58,7 @@ def initial_directions(num_modes: int, num_axes: int, *, half_circle: bool = Fal
     turn, _ = torch.linalg.qr(torch.randn(3, 3, generator=generator))
     points = points @ turn
     if half_circle:
-        points[:, 0] = points[:, 0].abs()
+        points[:, -1] = points[:, -1].abs()
     return torch.nn.functional.normalize(points, dim=-1)
 
 

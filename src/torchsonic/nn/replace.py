@@ -24,8 +24,9 @@ def _is_suitable(conv: nn.Module, padding_mode: PaddingMode | None) -> bool:
     if type(conv) not in _LAYERS:
         return False
     assert isinstance(conv, (nn.Conv1d, nn.Conv2d, nn.Conv3d))
-    same = conv.padding == "same" or conv.padding == tuple(
-        d * (k - 1) // 2 for d, k in zip(conv.dilation, conv.kernel_size, strict=True)
+    same = conv.padding == "same" or all(
+        2 * p == d * (k - 1)
+        for p, d, k in zip(conv.padding, conv.dilation, conv.kernel_size, strict=True)  # type: ignore
     )
     known = padding_mode is not None or conv.padding_mode in get_args(PaddingMode)
     return max(conv.kernel_size) > 1 and conv.groups == 1 and same and known

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 
 import torch
@@ -24,7 +25,7 @@ def set_spacing(model: nn.Module, spacing: Spacing) -> nn.Module:
     """Tell every Sonic layer of a model the spacing of the model's *input*.
 
     For containers that pass only ``x``. A layer behind strides sees the spacing times its ``input_stride``, which
-    network builders set and :func:`infer_strides` finds for any other model.
+    network builders set and :func:`infer_strides` finds for any other model: call that first for a model with strides.
 
     Parameters
     ----------
@@ -44,6 +45,11 @@ def set_spacing(model: nn.Module, spacing: Spacing) -> nn.Module:
     layers = list(sonic_layers(model))
     if not layers:
         raise ValueError(f"set_spacing found no Sonic layer in {type(model).__name__}")
+    if len(layers) > 1 and _has_strides(model) and all(set(layer.input_stride) == {1.0} for _, layer in layers):
+        warnings.warn(
+            "the model has strides but its Sonic layers know none; call infer_strides(model, example) first",
+            stacklevel=2,
+        )
     for name, layer in layers:
         try:
             steps = as_spacing(spacing, layer.num_axes, batch=ANY_BATCH)
@@ -53,8 +59,15 @@ def set_spacing(model: nn.Module, spacing: Spacing) -> nn.Module:
     return model
 
 
+def _has_strides(model: nn.Module) -> bool:
+    strides = [getattr(module, "stride", 1) for module in model.modules()]
+    return any((max(s) if isinstance(s, tuple) else s) != 1 for s in strides if isinstance(s, (int, tuple)))
+
+
 def infer_strides(model: nn.Module, example: Tensor) -> nn.Module:
     """Find every Sonic layer's cumulative stride by running the model once on an example.
+
+    A layer's reference spacing moves along, so that telling the model its reference spacing changes nothing.
 
     Parameters
     ----------
@@ -66,15 +79,16 @@ def infer_strides(model: nn.Module, example: Tensor) -> nn.Module:
     nn.Module
         The model, its Sonic layers' ``input_stride`` set.
     """
-    handles = []
+    seen: dict[SonicConvNd, tuple[float, ...]] = {}
 
     def record(layer: SonicConvNd, args: tuple, kwargs: dict) -> None:
         x = args[0] if args else kwargs["x"]
         axes = layer.num_axes
-        layer.input_stride = tuple(n / m for n, m in zip(example.shape[-axes:], x.shape[-axes:], strict=True))
+        stride = tuple(n / m for n, m in zip(example.shape[-axes:], x.shape[-axes:], strict=True))
+        if seen.setdefault(layer, stride) != stride:
+            raise ValueError(f"a layer is used at strides {seen[layer]} and {stride}; pass spacing to it explicitly")
 
-    for _, layer in sonic_layers(model):
-        handles.append(layer.register_forward_pre_hook(record, with_kwargs=True))
+    handles = [layer.register_forward_pre_hook(record, with_kwargs=True) for _, layer in sonic_layers(model)]
     training = {module: module.training for module in model.modules()}
     try:
         with torch.no_grad():
@@ -84,4 +98,6 @@ def infer_strides(model: nn.Module, example: Tensor) -> nn.Module:
             handle.remove()
         for module, mode in training.items():
             module.training = mode
+    for layer, stride in seen.items():
+        layer.set_input_stride(stride)
     return model
