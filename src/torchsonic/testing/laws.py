@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import copy
 import itertools
-import math
 from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
-from torchsonic.functional import ORDERS, Modes
+from torchsonic.functional import ORDERS
 from torchsonic.nn import SonicConvNd
+from torchsonic.testing.reference import along_axes, band_limited_field, dense_conv, relative_error, waves
 
 __all__ = [
     "TOLERANCE",
@@ -31,21 +31,9 @@ __all__ = [
     "assert_state_space_limit",
     "assert_turns_with_image",
     "assert_unit_free",
-    "band_limited_field",
-    "dense_conv",
-    "relative_error",
 ]
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}
-
-
-def relative_error(actual: Tensor, expected: Tensor) -> float:
-    """``max |actual - expected| / max |expected|``, in float64."""
-    wide = torch.complex128 if expected.is_complex() or actual.is_complex() else torch.float64
-    actual, expected = actual.detach().cpu().to(wide), expected.detach().cpu().to(wide)
-    scale = expected.abs().max().item() if expected.numel() else 0.0
-    difference = (actual - expected).abs().max().item() if expected.numel() else 0.0
-    return difference / scale if scale > 0 else difference
 
 
 def _require_close(law: str, actual: Tensor, expected: Tensor, tolerance: float) -> None:
@@ -64,66 +52,6 @@ def _random_input(layer: SonicConvNd, size: Sequence[int], batch: int = 2) -> Te
     generator = torch.Generator().manual_seed(sum(size))
     x = torch.randn(batch, layer.in_channels, *size, generator=generator, dtype=torch.float64)
     return x.to(layer.mix_in)
-
-
-def _dft(size: int) -> Tensor:
-    n = torch.arange(size, dtype=torch.float64)
-    return torch.exp(-2j * math.pi * torch.outer(n, n) / size)
-
-
-def _signed_frequencies(size: Sequence[int], spacing: Sequence[float]) -> list[Tensor]:
-    """Frequency grids ``(N, D)`` over all ways to sign the Nyquist bins of even axes."""
-    grids = []
-    for signs in itertools.product(*[(1, -1) if n % 2 == 0 else (1,) for n in size]):
-        axes = []
-        for n, step, sign in zip(size, spacing, signs, strict=True):
-            k = torch.arange(n, dtype=torch.float64)
-            k = torch.where(2 * k > n, k - n, k)
-            if n % 2 == 0:
-                k[n // 2] = sign * (n // 2)
-            axes.append(2 * math.pi * k / (n * step))
-        grids.append(torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).reshape(-1, len(size)))
-    return grids
-
-
-def dense_conv(x: Tensor, modes: Modes, bias: Tensor | None = None, *, spacing: Sequence[float]) -> Tensor:
-    r"""The exact operator by dense matrices in float64, straight from its definition. Slow, differentiable.
-
-    .. math:: y = \operatorname{Re}\{C\, F^{-1} \operatorname{diag}(g_m T_m) F\, B x\} + \text{bias},
-       \qquad T_m = \frac{1}{i s (\omega\cdot v) - a + \tau|\omega - (\omega\cdot v)v|^2}
-
-    Parameters
-    ----------
-    x
-        ``(B, C, N_1 .. N_D)``.
-    modes
-        For example ``layer.modes()``.
-
-    Returns
-    -------
-    Tensor
-        ``(B, K, N_1 .. N_D)``, float64.
-    """
-    size, x = tuple(x.shape[2:]), x.cpu()
-    modes, bias = Modes(*[t.cpu() for t in modes]), None if bias is None else bias.cpu()
-    direction, scale, transverse, gain = (
-        t.double() for t in (modes.direction, modes.scale, modes.transverse, modes.gain)
-    )
-    pole, mix_in, mix_out = (t.to(torch.complex128) for t in (modes.pole, modes.mix_in, modes.mix_out))
-    responses = []
-    for omega in _signed_frequencies(size, spacing):
-        along = omega @ direction.T
-        across = (omega[:, None] - along[..., None] * direction).square().sum(-1)
-        responses.append(1 / (1j * scale * along - pole + transverse * across))
-    response = gain * torch.stack(responses).mean(0)
-    transform = torch.ones(1, 1, dtype=torch.complex128)
-    for n in size:
-        transform = torch.kron(transform, _dft(n))
-    inverse = transform.conj() / math.prod(size)
-    matrices = torch.einsum("in,nm,nj->mij", inverse, response, transform)
-    z = torch.einsum("mc,bcj->bmj", mix_in, x.to(torch.complex128).flatten(2))
-    y = torch.einsum("km,mij,bmj->bki", mix_out, matrices, z).real.reshape(x.shape[0], -1, *size)
-    return y if bias is None else y + bias.double().reshape(-1, *[1] * len(size))
 
 
 def _as_steps(spacing: float | Sequence[float], num_axes: int) -> tuple[float, ...]:
@@ -188,35 +116,6 @@ def assert_turns_with_image(layer: SonicConvNd, size: int, *, tolerance: float |
     _require_close("quarter turn", turned(turn(x)), turn(layer(x)), _tolerance(layer, tolerance))
 
 
-def band_limited_field(
-    size: Sequence[int], max_wavenumber: int, channels: int, *, batch: int = 1, seed: int = 0, dtype=torch.float64
-) -> Tensor:
-    """Sample one fixed, random, band-limited field on a grid of any size over the unit extent.
-
-    Returns
-    -------
-    Tensor
-        ``(batch, channels, *size)``; grids that resolve ``max_wavenumber`` sample the same field.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    shape = (batch, channels, *[2 * max_wavenumber + 1] * len(size), 2)
-    coefficients = torch.view_as_complex(torch.randn(shape, generator=generator, dtype=torch.float64))
-    return _along_axes(coefficients, [_waves(n, max_wavenumber) for n in size]).real.to(dtype)
-
-
-def _waves(size: int, max_wavenumber: int) -> Tensor:
-    """``exp(2 pi i k n / size)``, ``(size, 2 max_wavenumber + 1)``."""
-    k = torch.arange(-max_wavenumber, max_wavenumber + 1, dtype=torch.float64)
-    return torch.exp(2j * math.pi * torch.outer(torch.arange(size, dtype=torch.float64), k) / size)
-
-
-def _along_axes(field: Tensor, matrices: Sequence[Tensor]) -> Tensor:
-    """Multiply each spatial axis by its matrix."""
-    for axis, matrix in enumerate(matrices, start=2):
-        field = torch.movedim(torch.movedim(field, axis, -1) @ matrix.T, -1, axis)
-    return field
-
-
 def assert_resolution_invariant(
     layer: SonicConvNd,
     sizes: Sequence[Sequence[int]],
@@ -242,10 +141,10 @@ def assert_resolution_invariant(
         x = band_limited_field(size, max_wavenumber, layer.in_channels, dtype=layer.mix_in.dtype)
         steps = [length / n for length, n in zip(extents, size, strict=True)]
         y = layer(x.to(layer.mix_in.device), spacing=steps).detach().double().cpu()
-        waves = [_waves(n, max_wavenumber) for n in size]
-        coefficients = _along_axes(y.to(torch.complex128), [w.conj().T / len(w) for w in waves])
+        bases = [waves(n, max_wavenumber) for n in size]
+        coefficients = along_axes(y.to(torch.complex128), [w.conj().T / len(w) for w in bases])
         name, bound = f"resolution {tuple(size)}", _tolerance(layer, tolerance)
-        _require_close(f"{name}: frequencies that the input lacks", y, _along_axes(coefficients, waves).real, bound)
+        _require_close(f"{name}: frequencies that the input lacks", y, along_axes(coefficients, bases).real, bound)
         fields.append(coefficients)
         _require_close(name, coefficients, fields[0], bound)
 

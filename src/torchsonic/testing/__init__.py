@@ -1,0 +1,31 @@
+"""The operator's laws as public functions, for anyone who writes a new variant."""
+
+from torchsonic.testing.laws import (
+    TOLERANCE,
+    assert_gradients_match_dense,
+    assert_matches_dense,
+    assert_orders_agree,
+    assert_permutes_with_axes,
+    assert_resolution_invariant,
+    assert_shift_equivariant,
+    assert_state_space_limit,
+    assert_turns_with_image,
+    assert_unit_free,
+)
+from torchsonic.testing.reference import band_limited_field, dense_conv, relative_error
+
+__all__ = [
+    "TOLERANCE",
+    "assert_gradients_match_dense",
+    "assert_matches_dense",
+    "assert_orders_agree",
+    "assert_permutes_with_axes",
+    "assert_resolution_invariant",
+    "assert_shift_equivariant",
+    "assert_state_space_limit",
+    "assert_turns_with_image",
+    "assert_unit_free",
+    "band_limited_field",
+    "dense_conv",
+    "relative_error",
+]
