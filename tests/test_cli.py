@@ -1,8 +1,10 @@
 """The command line as a user meets it."""
 
 import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -60,7 +62,21 @@ def test_operator_benchmark_writes_its_results(tmp_path):
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "operator.json").read_text())
     assert {p.name for p in tmp_path.iterdir()} == {"operator.json", "operator.md", "operator.png"}
-    assert "commit" in json.dumps(result)
+    assert result["run"]["seed"] == 0
+    assert "commit" in result["run"]
+    (entry,) = result["entries"]
+    assert {"sonic", "sonic_recompute", "paper_order", "conv3", "floor"} <= set(entry["times"])
+
+
+def test_reference_results_can_be_drawn_again(tmp_path):
+    stored = Path(__file__).parents[1] / "results" / "bench"
+    for kind in ("operator", "scaling", "init"):
+        shutil.copy(stored / f"{kind}.json", tmp_path)
+    done = run("bench", "report", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    for kind in ("operator", "scaling", "init"):
+        assert (tmp_path / f"{kind}.md").read_text() == (stored / f"{kind}.md").read_text()
+        assert (tmp_path / f"{kind}.png").stat().st_size > 10_000
 
 
 def test_demo_trains_and_draws(tmp_path):

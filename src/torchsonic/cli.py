@@ -192,8 +192,8 @@ class BenchInit:
     """Numbers of modes."""
     seeds: int = 2
     """Draws of each bank."""
-    out: Path = REFERENCE_RESULTS
-    """Folder of the results."""
+    out: Path | None = None
+    """Folder for the results; results/bench by default, runs/bench for other modes or seeds."""
 
     def run(self) -> None:
         if self.seeds < 1 or not self.modes or min(self.modes) < 1:
@@ -203,7 +203,9 @@ class BenchInit:
         _find_benchmarks()
         from benchmarks import init_bench
 
-        _report(init_bench.run_init_bench(self.modes, self.seeds), _make_folder(self.out))
+        partial = (self.modes, self.seeds) != (BenchInit.modes, BenchInit.seeds)
+        folder = _make_folder(self.out or (TRIAL_RESULTS if partial else REFERENCE_RESULTS))
+        _report(init_bench.run_init_bench(self.modes, self.seeds), folder)
 
 
 # Leaves are commands; a group is its one-line help and its members.
