@@ -178,11 +178,11 @@ def _draw(path: Path, losses: list[float], results: dict[str, dict], model: nn.S
     axes[0, -1].set(title="loss", xlabel="step", yscale="log")
     block = model[1]
     assert isinstance(block, _Block)
-    for row, mode in ((1, 0), (2, 1)):
-        kernel = block.sonic.kernel(TRAIN_SIZE, 1 / TRAIN_SIZE[0], centred=True).detach()[mode, mode]
+    for row, channel in ((1, 0), (2, 1)):
+        kernel = block.sonic.kernel(TRAIN_SIZE, 1 / TRAIN_SIZE[0], centred=True).detach()[channel, channel]
         bound = kernel.abs().max()
         axes[row, -1].imshow(kernel, cmap="RdBu_r", vmin=-bound, vmax=bound)
-        axes[row, -1].set(xticks=[], yticks=[], title=f"learnt kernel {mode}, {mode}")
+        axes[row, -1].set(xticks=[], yticks=[], title=f"kernel, channel {channel} to {channel}")
     figure.savefig(path, dpi=130)
     plt.close(figure)
 
