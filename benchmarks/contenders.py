@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from benchmarks.entries import Entry
 from torchsonic import SonicConv2d, SonicConv3d
 from torchsonic.functional import frequency_grid, make_plan, mode_response
+from torchsonic.functional.sides import mix, mix_spectrum
 from torchsonic.nn.conv import SonicConvNd
 
 __all__ = ["CONTENDERS", "PASSES", "Contender", "PaperOrder", "UnavailableError", "entry_order", "sonic_layer"]
@@ -141,27 +142,18 @@ class Floor(nn.Module):
         for samples in plan.sample_chunks(x.shape[0]):
             if plan.channels_in:
                 spectrum = torch.fft.rfftn(x[samples], dim=axes, norm="forward")
-                spectrum = _mix_spectrum(self.mix_in, spectrum)
+                spectrum = mix_spectrum(self.mix_in, spectrum)
             else:
-                signals = _mix(self.mix_in, x[samples].flatten(2)).unflatten(-1, size)
+                signals = mix(self.mix_in, x[samples].flatten(2)).unflatten(-1, size)
                 spectrum = torch.fft.rfftn(signals, dim=axes, norm="forward")
             if plan.channels_out:
-                spectrum = _mix_spectrum(self.mix_out, spectrum)
+                spectrum = mix_spectrum(self.mix_out, spectrum)
                 y[samples] = torch.fft.irfftn(spectrum, s=size, dim=axes, norm="forward")
             else:
                 signals = torch.fft.irfftn(spectrum, s=size, dim=axes, norm="forward").flatten(2)
                 weights = self.mix_out.expand(signals.shape[0], -1, -1)
                 torch.bmm(weights, signals, out=y[samples].flatten(2))
         return y
-
-
-def _mix(matrix: Tensor, signals: Tensor) -> Tensor:
-    return torch.bmm(matrix.expand(signals.shape[0], -1, -1), signals)
-
-
-def _mix_spectrum(matrix: Tensor, spectrum: Tensor) -> Tensor:
-    mixed = _mix(matrix, torch.view_as_real(spectrum).flatten(2))
-    return torch.view_as_complex(mixed.unflatten(-1, (*spectrum.shape[2:], 2)))
 
 
 CONTENDERS = (

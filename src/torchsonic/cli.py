@@ -35,6 +35,11 @@ def _require(package: str, extra: str) -> None:
         raise UserError(f'{package} is not installed; run: pip install "torchsonic[{extra}]"')
 
 
+def _require_console_and_figures() -> None:
+    _require("rich", "cli")
+    _require("matplotlib", "viz")
+
+
 def _find_benchmarks() -> None:
     """Make the package ``benchmarks`` importable; it lives beside the sources and is in no wheel."""
     for root in (Path(torchsonic.__file__).resolve().parents[2], Path.cwd()):
@@ -51,6 +56,11 @@ def _make_folder(path: Path) -> Path:
     except OSError as error:
         raise UserError(f"--out: cannot create {path}: {error.strerror}") from error
     return path
+
+
+def _result_folder(out: Path | None, *, partial: bool) -> Path:
+    """Where results go: a trial must not overwrite the reference results unless told to."""
+    return _make_folder(out or (TRIAL_RESULTS if partial else REFERENCE_RESULTS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +82,7 @@ class _Bench:
         """Refuse what would fail after minutes of work; set the threads; return the number of rounds."""
         import torch
 
-        _require("rich", "cli")
-        _require("matplotlib", "viz")
+        _require_console_and_figures()
         _find_benchmarks()
         repeats = self.repeats if self.repeats is not None else 3 if self.quick else 7
         if repeats < 1:
@@ -85,10 +94,6 @@ class _Bench:
         if self.device == "cuda" and not torch.cuda.is_available():
             raise UserError("--device cuda: PyTorch finds no CUDA device")
         return repeats
-
-    def _folder(self, *, partial: bool) -> Path:
-        """Where results go: a trial must not overwrite the reference results unless told to."""
-        return _make_folder(self.out or (TRIAL_RESULTS if partial else REFERENCE_RESULTS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +111,7 @@ class BenchOperator(_Bench):
             chosen = entries.select_entries(self.sizes or (entries.QUICK if self.quick else ()))
         except ValueError as error:
             raise UserError(f"--sizes: {error}") from error
-        folder = self._folder(partial=self.quick or bool(self.sizes))
+        folder = _result_folder(self.out, partial=self.quick or bool(self.sizes))
         budget = operator_bench.QUICK_BUDGET if self.quick else operator_bench.ENTRY_BUDGET
         result = operator_bench.run_operator_bench(
             chosen, repeats=repeats, seed=self.seed, device=self.device, budget=budget
@@ -119,7 +124,7 @@ class BenchScaling(_Bench):
     """Time and memory of blocks over image size, channels and modes: the paper's figure."""
 
     def run(self) -> None:
-        repeats, folder = self._prepare(), self._folder(partial=self.quick)
+        repeats, folder = self._prepare(), _result_folder(self.out, partial=self.quick)
         from benchmarks import scaling_bench
 
         sweeps = scaling_bench.QUICK if self.quick else scaling_bench.FULL
@@ -135,8 +140,7 @@ class BenchReport:
     """Folder of the results."""
 
     def run(self) -> None:
-        _require("rich", "cli")
-        _require("matplotlib", "viz")
+        _require_console_and_figures()
         _find_benchmarks()
         from benchmarks import report
 
@@ -164,8 +168,7 @@ class Demo(DemoConfig):
     """Train a small Sonic network at one resolution and draw what it finds at others: about a minute."""
 
     def run(self) -> None:
-        _require("rich", "cli")
-        _require("matplotlib", "viz")
+        _require_console_and_figures()
         if self.steps < 1 or self.batch < 1:
             raise UserError(f"--steps and --batch must be at least 1, got {self.steps} and {self.batch}")
         _make_folder(self.out)
@@ -198,13 +201,12 @@ class BenchInit:
     def run(self) -> None:
         if self.seeds < 1 or not self.modes or min(self.modes) < 1:
             raise UserError(f"--modes and --seeds must be at least 1, got {self.modes} and {self.seeds}")
-        _require("rich", "cli")
-        _require("matplotlib", "viz")
+        _require_console_and_figures()
         _find_benchmarks()
         from benchmarks import init_bench
 
         partial = (self.modes, self.seeds) != (BenchInit.modes, BenchInit.seeds)
-        folder = _make_folder(self.out or (TRIAL_RESULTS if partial else REFERENCE_RESULTS))
+        folder = _result_folder(self.out, partial=partial)
         _report(init_bench.run_init_bench(self.modes, self.seeds), folder)
 
 

@@ -86,15 +86,9 @@ def without_autocast(device: torch.device) -> AbstractContextManager:
 
 def run_forward(operands: Operands, options: Options, *, keep: bool = False) -> tuple[Tensor, list[Tensor]]:
     """The output, and what :func:`run_backward` can use if it was to be kept."""
-    x, mix_in, mix_out = operands[:3]
-    plan = plan_of(x, mix_in, mix_out, options)
+    plan = plan_of(*operands[:3], options)
     respond = kernels.respond_with(operands.shape, _omega(operands, options, plan), plan, options.symmetry)
-    if x.device.type == "cpu":
-        keep_pages()
-    with without_autocast(x.device):
-        return kernels.forward(
-            x.contiguous(), mix_in, mix_out, operands.bias, respond, plan, options.symmetry, keep=keep
-        )
+    return _run(*operands[:3], operands.bias, respond, plan, options.symmetry, keep=keep)
 
 
 def run_evaluated(
@@ -102,9 +96,15 @@ def run_evaluated(
 ) -> Tensor:
     """The output from responses ``(1, M, *band)`` that were evaluated before; no gradient."""
     plan = plan_of(x, mix_in, mix_out, options)
-    respond = kernels.respond_from(responses)
+    return _run(x, mix_in, mix_out, bias, kernels.respond_from(responses), plan, options.symmetry)[0]
+
+
+def _run(x: Tensor, *arguments, keep: bool = False) -> tuple[Tensor, list[Tensor]]:
+    """The forward kernel in the surroundings it needs."""
+    if x.device.type == "cpu":
+        keep_pages()
     with without_autocast(x.device):
-        return kernels.forward(x.contiguous(), mix_in, mix_out, bias, respond, plan, options.symmetry)[0]
+        return kernels.forward(x.contiguous(), *arguments, keep=keep)
 
 
 def run_backward(

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 
 import numpy as np
 import torch
@@ -120,16 +120,21 @@ def _may_share_tensors() -> bool:
     )
 
 
+def _made_once(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Share what a function of hashable arguments returns, where that is safe. Nobody modifies such tensors."""
+    cached = lru_cache(maxsize=256)(make)
+
+    @wraps(make)
+    def get(*arguments) -> Tensor:
+        return (cached if _may_share_tensors() else make)(*arguments)
+
+    return get
+
+
+@_made_once
 def constant(values: tuple, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """A tensor of fixed numbers; never modified, so that it can be made once and shared."""
-    return (_cached_constant if _may_share_tensors() else _constant)(values, device, dtype)
-
-
-def _constant(values: tuple, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """A tensor of fixed numbers."""
     return torch.tensor(values, device=device, dtype=dtype)
-
-
-_cached_constant = lru_cache(maxsize=256)(_constant)
 
 
 @dataclass(frozen=True)
@@ -187,37 +192,32 @@ class Band:
 
         With ``both_signs``, every unsigned axis gets one more entry: its Nyquist frequency with the other sign.
         """
-        unit_omega = _cached_unit_omega if _may_share_tensors() else _unit_omega
         return [
-            (unit_omega(self, axis, spacing.device, spacing.dtype, both_signs) / spacing[:, axis : axis + 1]).to(dtype)
+            (_unit_omega(self, axis, spacing.device, spacing.dtype, both_signs) / spacing[:, axis : axis + 1]).to(dtype)
             for axis in range(self.num_axes)
         ]
 
     def multiplicity(self, *, device=None, dtype=torch.float32) -> Tensor:
         """How many frequencies of the full spectrum each last-axis bin stands for, ``(shape[-1],)``: 1 or 2."""
-        return (_cached_multiplicity if _may_share_tensors() else _multiplicity)(self, device, dtype)
+        return _multiplicity(self, device, dtype)
 
 
+@_made_once
 def _unit_omega(band: Band, axis: int, device, dtype, both_signs: bool) -> Tensor:
-    """Angular frequencies of one axis at unit spacing; cached ones are shared and never modified."""
+    """Angular frequencies of one axis at unit spacing."""
     omega = band.wavenumbers(axis, device=device, dtype=dtype) * (2 * math.pi / band.size_in[axis])
     if both_signs and axis in band.unsigned_axes:
         omega = torch.cat([omega, -omega[band.reach[axis], None]])
     return omega
 
 
-_cached_unit_omega = lru_cache(maxsize=256)(_unit_omega)
-
-
+@_made_once
 def _multiplicity(band: Band, device, dtype) -> Tensor:
     count = torch.full((band.shape[-1],), 2.0, device=device, dtype=dtype)
     count[0] = 1.0
     if band.num_axes - 1 in band.unsigned_axes:
         count[band.reach[-1]] = 1.0
     return count
-
-
-_cached_multiplicity = lru_cache(maxsize=64)(_multiplicity)
 
 
 def frequency_axes(

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from torchsonic.functional.frequency import Band
 from torchsonic.functional.pair import ModeShape, ResponsePair, Responses, Symmetry
-from torchsonic.functional.plan import Plan
+from torchsonic.functional.plan import Plan, split
 from torchsonic.functional.sides import ChannelEntry, ChannelExit, ModeEntry, ModeExit
 
 __all__ = ["Gradients", "backward", "forward", "kept_slots", "respond_from", "respond_with", "zero_imaginary"]
@@ -81,7 +81,7 @@ def _slices(plan: Plan, num_modes: int, samples: int, on_cpu: bool) -> list[slic
     step = num_modes
     if on_cpu and not (plan.channels_in and plan.channels_out):
         step = max(1, min(num_modes, CPU_SPECTRUM_BYTES // (16 * samples * math.prod(plan.band.shape))))
-    return [slice(i, min(i + step, num_modes)) for i in range(0, num_modes, step)]
+    return split(num_modes, step)
 
 
 def _is_shared(shape: ModeShape, omega: Sequence[Tensor]) -> bool:

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import get_args
 
+from torchsonic.functional.arguments import choice, positive
 from torchsonic.functional.frequency import Band
 from torchsonic.functional.spectrum import PaddingMode, padded_sizes
 
-__all__ = ["ORDERS", "Plan", "make_plan", "order_by_channels", "order_costs"]
+__all__ = ["ORDERS", "Plan", "make_plan", "order_by_channels", "order_costs", "split"]
 
 ORDERS = ("modes-modes", "modes-channels", "channels-modes", "channels-channels")
 
@@ -29,6 +30,11 @@ FFT_FLOP_COST = 4.0
 # Bytes of real signals a CPU call takes through the transform at once: small enough for the allocator to hand the same
 # warm pages out again (fresh pages cost more than the transform that fills them), large enough to feed the threads.
 CPU_SIGNAL_BYTES = 4 << 20
+
+
+def split(total: int, step: int) -> list[slice]:
+    """Consecutive slices of at most ``step`` that cover ``total``."""
+    return [slice(i, min(i + step, total)) for i in range(0, total, step)]
 
 
 @dataclass(frozen=True)
@@ -50,10 +56,10 @@ class Plan:
         return f"{side[self.channels_in]}-{side[self.channels_out]}"
 
     def sample_chunks(self, batch: int) -> list[slice]:
-        return [slice(i, min(i + self.sample_chunk, batch)) for i in range(0, batch, self.sample_chunk)]
+        return split(batch, self.sample_chunk)
 
     def mode_chunks(self, num_modes: int) -> list[slice]:
-        return [slice(i, min(i + self.mode_chunk, num_modes)) for i in range(0, num_modes, self.mode_chunk)]
+        return split(num_modes, self.mode_chunk)
 
 
 def order_costs(
@@ -124,10 +130,9 @@ def make_plan(
         order = min(costs, key=costs.__getitem__)
     elif order not in ORDERS:
         raise ValueError(f"order must be 'auto' or one of {', '.join(ORDERS)}, got {order!r}")
-    if padding not in get_args(PaddingMode):
-        raise ValueError(f"padding_mode must be one of {', '.join(get_args(PaddingMode))}, got {padding!r}")
-    if mode_chunk is not None and mode_chunk < 1:
-        raise ValueError(f"mode_chunk must be at least 1 or None, got {mode_chunk}")
+    choice(padding, get_args(PaddingMode), "padding_mode")
+    if mode_chunk is not None:
+        positive(mode_chunk, "mode_chunk")
     channels_in, channels_out = (side == "channels" for side in order.split("-"))
     band = padded_sizes(size, out_size, padding)
     modes = min(mode_chunk or num_modes, num_modes)

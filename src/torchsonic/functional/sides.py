@@ -21,7 +21,7 @@ from torchsonic.functional.frequency import Band
 from torchsonic.functional.plan import Plan
 from torchsonic.functional.spectrum import analyse, analyse_adjoint, synthesise, synthesise_adjoint
 
-__all__ = ["ChannelEntry", "ChannelExit", "ModeEntry", "ModeExit"]
+__all__ = ["ChannelEntry", "ChannelExit", "ModeEntry", "ModeExit", "mix", "mix_spectrum"]
 
 
 def mix(matrix: Tensor, signals: Tensor) -> Tensor:

@@ -100,10 +100,10 @@ class SonicConvNd(ModeBank):
     def set_input_stride(self, stride: Sequence[float]) -> None:
         """Place the layer behind a cumulative stride: it then lives on a coarser reference grid, in the same pixels."""
         change = [new / old for new, old in zip(stride, self.input_stride, strict=True)]
-        told = self._spacing != self.reference_spacing if isinstance(self._spacing, tuple) else True
+        untold = isinstance(self._spacing, tuple) and self._spacing == self.reference_spacing
         self.input_stride = tuple(float(s) for s in stride)
         self.reference_spacing = tuple(d * c for d, c in zip(self.reference_spacing, change, strict=True))
-        if not told:
+        if untold:
             self._spacing = self.reference_spacing
 
     def output_size(self, size: Sequence[int]) -> tuple[int, ...]:
@@ -130,9 +130,9 @@ class SonicConvNd(ModeBank):
             Put the origin at index ``size // 2`` instead of 0.
         """
         grid = per_axis(size, self.num_axes, "size")
-        steps = as_spacing(self._spacing if spacing is None else spacing, self.num_axes, device=self.mix_in.device)
+        steps = as_spacing(self._spacing if spacing is None else spacing, self.num_axes, device=self._device)
         dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
-        impulses = torch.zeros(self.in_channels, self.in_channels, *grid, dtype=dtype, device=self.mix_in.device)
+        impulses = torch.zeros(self.in_channels, self.in_channels, *grid, dtype=dtype, device=self._device)
         channel = torch.arange(self.in_channels)
         impulses[(channel, channel, *[0] * self.num_axes)] = 1.0
         kernel = spectral_conv(
