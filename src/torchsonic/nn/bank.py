@@ -11,10 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchsonic.functional.arguments import choice, per_axis, positive
-from torchsonic.functional.frequency import Spacing, as_spacing, frequency_grid, spacing_values
+from torchsonic.functional.frequency import Spacing, as_spacing, frequency_grid
 from torchsonic.functional.pair import ModeShape
 from torchsonic.functional.transfer import Modes, grid_gain, reference_gain, response_matrix, spacing_frame
 from torchsonic.nn.init import HIGHEST_FREQUENCY, initial_directions, initial_mixing, initial_responses
+from torchsonic.nn.spaced import SpacedLayer
 
 __all__ = ["DEFAULT_FIELD", "ModeBank", "Variant"]
 
@@ -29,14 +30,12 @@ def _inverse_softplus(value: Tensor) -> Tensor:
     return value + torch.log(-torch.expm1(-value))
 
 
-class ModeBank(nn.Module):
+class ModeBank(SpacedLayer):
     """Parameters of M modes between C and K channels, all real; see :class:`torchsonic.SonicConv2d`.
 
     Stored are unconstrained numbers; ``s = softplus(.) d``, ``Re a = -softplus(.)``, ``Im a = rho tanh(.)``,
     ``tau = softplus(.) d^2`` and ``v = u / |u|`` with the reference length ``d``, so that they carry no units.
     """
-
-    num_axes: int
 
     def __init__(
         self,
@@ -63,7 +62,7 @@ class ModeBank(nn.Module):
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"dtype must be a real floating-point type, got {dtype}")
         self.field = float(field)
-        self.reference_spacing: tuple[float, ...] = spacing_values(spacing, self.num_axes)
+        self._assume_spacing(spacing)
 
         def parameter(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))

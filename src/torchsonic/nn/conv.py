@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torchsonic.functional.arguments import check_samples, choice, per_axis, positive
 from torchsonic.functional.call import Options, run_evaluated, without_autocast
 from torchsonic.functional.frequency import (
-    ANY_BATCH,
     Spacing,
     as_spacing,
     inside_function_transform,
@@ -75,8 +74,6 @@ class SonicConvNd(ModeBank):
         choice(order, ("auto", *ORDERS), "order")
         if mode_chunk is not None:
             positive(mode_chunk, "mode_chunk")
-        self.input_stride: tuple[float, ...] = (1.0,) * self.num_axes
-        self._spacing: tuple[float, ...] | Tensor = self.reference_spacing
         self._cache = ResponseCache()
         self.bias = nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
@@ -86,36 +83,6 @@ class SonicConvNd(ModeBank):
         super().reset_parameters(generator, **bank)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
-
-    @property
-    def spacing(self) -> tuple[float, ...] | Tensor:
-        """Spacing of the layer's input when ``forward`` is not told one; change it with :meth:`set_spacing`."""
-        return self._spacing
-
-    def set_spacing(self, spacing: Spacing) -> None:
-        """Set the spacing of this layer's input: a number, one per axis, or ``(batch, D)``."""
-        steps = as_spacing(spacing, self.num_axes, batch=ANY_BATCH)
-        self._spacing = tuple(steps[0].tolist()) if steps.shape[0] == 1 else steps
-
-    def set_input_stride(self, stride: Sequence[float]) -> None:
-        """Place the layer behind a cumulative stride: it then lives on a coarser reference grid, in the same pixels."""
-        change = [new / old for new, old in zip(stride, self.input_stride, strict=True)]
-        untold = isinstance(self._spacing, tuple) and self._spacing == self.reference_spacing
-        self.input_stride = tuple(float(s) for s in stride)
-        self.reference_spacing = tuple(d * c for d, c in zip(self.reference_spacing, change, strict=True))
-        if untold:
-            self._spacing = self.reference_spacing
-
-    def output_size(self, size: Sequence[int]) -> tuple[int, ...]:
-        """Samples of the output for an input of the given size: ``ceil(size / stride)``."""
-        return tuple(-(-n // s) for n, s in zip(size, self.stride, strict=True))
-
-    def output_spacing(self, size: Sequence[int], spacing: Spacing | None = None) -> Tensor:
-        """Spacing of the output, ``(1, D)`` or ``(B, D)``; input and output cover the same extent."""
-        given = self._spacing if spacing is None else spacing
-        steps = as_spacing(given, self.num_axes, batch=ANY_BATCH)
-        ratio = [n / m for n, m in zip(size, self.output_size(size), strict=True)]
-        return steps * torch.tensor(ratio, dtype=steps.dtype, device=steps.device)
 
     def kernel(self, size: int | Sequence[int], spacing: Spacing | None = None, *, centred: bool = False) -> Tensor:
         """The spatial kernel on a periodic grid, ``(K, C, *size)``: the output for a unit impulse at the origin.

@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing
 from torchsonic.nn.conv import SonicConvNd
+from torchsonic.nn.spaced import SpacedLayer
 
-__all__ = ["infer_strides", "set_spacing", "sonic_layers"]
+__all__ = ["infer_strides", "place_behind", "set_spacing", "sonic_layers", "spaced_layers"]
 
 
 def sonic_layers(model: nn.Module) -> Iterator[tuple[str, SonicConvNd]]:
     """All Sonic layers of a model with their names."""
+    for name, layer in spaced_layers(model):
+        if isinstance(layer, SonicConvNd):
+            yield name, layer
+
+
+def spaced_layers(model: nn.Module) -> Iterator[tuple[str, SpacedLayer]]:
+    """All layers of a model that can be told a spacing, with their names."""
     for name, module in model.named_modules():
-        if isinstance(module, SonicConvNd):
+        if isinstance(module, SpacedLayer):
             yield name, module
 
 
+def place_behind(model: nn.Module, stride: float | Sequence[float]) -> nn.Module:
+    """Tell the layers of a part of a network that a stride comes before it; strides within the part multiply."""
+    for _, layer in spaced_layers(model):
+        factors = (stride,) * layer.num_axes if isinstance(stride, (int, float)) else stride
+        layer.set_input_stride([old * new for old, new in zip(layer.input_stride, factors, strict=True)])
+    return model
+
+
 def set_spacing(model: nn.Module, spacing: Spacing) -> nn.Module:
-    """Tell every Sonic layer of a model the spacing of the model's *input*.
+    """Tell every layer with a physical kernel the spacing of the model's *input*.
 
     For containers that pass only ``x``. A layer behind strides sees the spacing times its ``input_stride``, which
     network builders set and :func:`infer_strides` finds for any other model: call that first for a model with strides.
@@ -42,12 +58,12 @@ def set_spacing(model: nn.Module, spacing: Spacing) -> nn.Module:
     >>> model = torch.nn.Sequential(torchsonic.SonicConv2d(1, 4), torch.nn.ReLU(), torchsonic.SonicConv2d(4, 1))
     >>> y = torchsonic.set_spacing(model, (2.0, 0.5))(torch.randn(1, 1, 16, 64))
     """
-    layers = list(sonic_layers(model))
+    layers = list(spaced_layers(model))
     if not layers:
-        raise ValueError(f"set_spacing found no Sonic layer in {type(model).__name__}")
+        raise ValueError(f"set_spacing found no Sonic or other spaced layer in {type(model).__name__}")
     if len(layers) > 1 and _has_strides(model) and all(set(layer.input_stride) == {1.0} for _, layer in layers):
         warnings.warn(
-            "the model has strides but its Sonic layers know none; call infer_strides(model, example) first",
+            "the model has strides but its layers know none; call infer_strides(model, example) first",
             stacklevel=2,
         )
     for name, layer in layers:
@@ -65,7 +81,7 @@ def _has_strides(model: nn.Module) -> bool:
 
 
 def infer_strides(model: nn.Module, example: Tensor) -> nn.Module:
-    """Find every Sonic layer's cumulative stride by running the model once on an example.
+    """Find the cumulative stride of every layer with a physical kernel by running the model once on an example.
 
     A layer's reference spacing moves along, so that telling the model its reference spacing changes nothing.
 
@@ -77,18 +93,18 @@ def infer_strides(model: nn.Module, example: Tensor) -> nn.Module:
     Returns
     -------
     nn.Module
-        The model, its Sonic layers' ``input_stride`` set.
+        The model, its layers' ``input_stride`` set.
     """
-    seen: dict[SonicConvNd, tuple[float, ...]] = {}
+    seen: dict[SpacedLayer, tuple[float, ...]] = {}
 
-    def record(layer: SonicConvNd, args: tuple, kwargs: dict) -> None:
+    def record(layer: SpacedLayer, args: tuple, kwargs: dict) -> None:
         x = args[0] if args else kwargs["x"]
         axes = layer.num_axes
         stride = tuple(n / m for n, m in zip(example.shape[-axes:], x.shape[-axes:], strict=True))
         if seen.setdefault(layer, stride) != stride:
             raise ValueError(f"a layer is used at strides {seen[layer]} and {stride}; pass spacing to it explicitly")
 
-    handles = [layer.register_forward_pre_hook(record, with_kwargs=True) for _, layer in sonic_layers(model)]
+    handles = [layer.register_forward_pre_hook(record, with_kwargs=True) for _, layer in spaced_layers(model)]
     training = {module: module.training for module in model.modules()}
     try:
         with torch.no_grad():

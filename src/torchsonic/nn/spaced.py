@@ -1,0 +1,94 @@
+"""What every layer with a physical kernel knows: the spacing of its samples, and the strides before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing, spacing_values
+
+__all__ = ["SpacedLayer", "apply", "scale_spacing", "spacing_behind"]
+
+
+class SpacedLayer(nn.Module):
+    """A layer whose kernel lives in physical units.
+
+    ``reference_spacing`` is the sampling it was made for; ``spacing`` the one it assumes when ``forward`` is told none;
+    ``input_stride`` the cumulative stride between the network's input and its own. Subclasses set ``num_axes`` and
+    ``stride`` and take ``forward(x, spacing=None)``.
+    """
+
+    takes_spacing: ClassVar[bool] = True
+    num_axes: int
+    stride: tuple[int, ...]
+    reference_spacing: tuple[float, ...]
+    input_stride: tuple[float, ...]
+    _spacing: tuple[float, ...] | Tensor
+
+    def _assume_spacing(self, spacing: float | Sequence[float]) -> None:
+        """Set the reference; called once by a constructor."""
+        self.reference_spacing = spacing_values(spacing, self.num_axes)
+        self.input_stride = (1.0,) * self.num_axes
+        self._spacing = self.reference_spacing
+
+    @property
+    def spacing(self) -> tuple[float, ...] | Tensor:
+        """Spacing of the layer's input when ``forward`` is not told one; change it with :meth:`set_spacing`."""
+        return self._spacing
+
+    def set_spacing(self, spacing: Spacing) -> None:
+        """Set the spacing of this layer's input: a number, one per axis, or ``(batch, D)``."""
+        steps = as_spacing(spacing, self.num_axes, batch=ANY_BATCH)
+        self._spacing = tuple(steps[0].tolist()) if steps.shape[0] == 1 else steps
+
+    def set_input_stride(self, stride: Sequence[float]) -> None:
+        """Place the layer behind a cumulative stride: it then lives on a coarser reference grid, in the same pixels."""
+        change = [new / old for new, old in zip(stride, self.input_stride, strict=True)]
+        untold = isinstance(self._spacing, tuple) and self._spacing == self.reference_spacing
+        self.input_stride = tuple(float(s) for s in stride)
+        self.reference_spacing = tuple(d * c for d, c in zip(self.reference_spacing, change, strict=True))
+        if untold:
+            self._spacing = self.reference_spacing
+
+    def output_size(self, size: Sequence[int]) -> tuple[int, ...]:
+        """Samples of the output for an input of the given size: ``ceil(size / stride)``."""
+        return tuple(-(-n // s) for n, s in zip(size, self.stride, strict=True))
+
+    def output_spacing(self, size: Sequence[int], spacing: Spacing | None = None) -> Tensor:
+        """Spacing of the output, ``(1, D)`` or ``(B, D)``."""
+        steps = as_spacing(self._spacing if spacing is None else spacing, self.num_axes, batch=ANY_BATCH)
+        return steps * torch.tensor(self._coarsening(size), dtype=steps.dtype, device=steps.device)
+
+    def _coarsening(self, size: Sequence[int]) -> tuple[float, ...]:
+        """Output spacing over input spacing; input and output cover the same extent."""
+        return tuple(n / m for n, m in zip(size, self.output_size(size), strict=True))
+
+
+def scale_spacing(spacing: Spacing | None, factors: Sequence[float]) -> Spacing | None:
+    """Multiply a spacing axis by axis; numbers stay numbers, so that layers can cache by them, and ``None`` untold."""
+    if spacing is None:
+        return None
+    if isinstance(spacing, Tensor):
+        steps = as_spacing(spacing, len(factors), batch=ANY_BATCH)
+        return steps * torch.tensor(tuple(factors), dtype=steps.dtype, device=steps.device)
+    return tuple(d * f for d, f in zip(spacing_values(spacing, len(factors)), factors, strict=True))
+
+
+def apply(module: nn.Module, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+    """Call a layer, telling it the spacing if it can use it; pixel-bound layers such as ``nn.Conv2d`` cannot."""
+    return module(x, spacing) if getattr(module, "takes_spacing", False) else module(x)
+
+
+def spacing_behind(module: nn.Module, size: Sequence[int], spacing: Spacing | None) -> Spacing | None:
+    """Spacing of a layer's output, given the size and spacing of its input.
+
+    A spaced layer keeps the extent; a pixel-bound one with a stride keeps every stride-th sample.
+    """
+    if isinstance(module, SpacedLayer):
+        return scale_spacing(spacing, module._coarsening(size))
+    stride = getattr(module, "stride", 1)
+    factors = tuple(stride) if isinstance(stride, Sequence) else (stride,) * len(size)
+    return spacing if max(factors) == 1 else scale_spacing(spacing, factors)
