@@ -1,18 +1,33 @@
-"""Layers: parameters plus one functional call."""
+"""Layers and blocks: parameters plus one functional call."""
 
+from torchsonic.nn.block import Bottleneck, ResidualBlock, SonicBlock
+from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.conv import SonicConv1d, SonicConv2d, SonicConv3d, SonicConvNd
+from torchsonic.nn.hybrid import HybridConv, LocalConv
+from torchsonic.nn.norm import ChannelNorm
 from torchsonic.nn.parameters import parameter_groups
 from torchsonic.nn.replace import replace_convs
-from torchsonic.nn.spacing import infer_strides, set_spacing, sonic_layers
+from torchsonic.nn.spaced import SpacedLayer
+from torchsonic.nn.spacing import infer_strides, place_behind, set_spacing, sonic_layers, spaced_layers
 
 __all__ = [
+    "Bottleneck",
+    "ChannelNorm",
+    "HybridConv",
+    "LocalConv",
+    "ResidualBlock",
+    "SonicBlock",
     "SonicConv1d",
     "SonicConv2d",
     "SonicConv3d",
     "SonicConvNd",
+    "SpacedLayer",
+    "SpacedSequential",
     "infer_strides",
     "parameter_groups",
+    "place_behind",
     "replace_convs",
     "set_spacing",
     "sonic_layers",
+    "spaced_layers",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +24,7 @@ from torchsonic.functional.spectrum import PaddingMode, padded_sizes
 from torchsonic.nn.bank import DEFAULT_FIELD, ModeBank, Variant
 from torchsonic.nn.cache import ResponseCache
 
-__all__ = ["SonicConv1d", "SonicConv2d", "SonicConv3d", "SonicConvNd"]
+__all__ = ["SonicConv1d", "SonicConv2d", "SonicConv3d", "SonicConvNd", "make_sonic"]
 
 STANDARDISE_EPS = 1e-5
 
@@ -311,3 +311,14 @@ class SonicConv3d(SonicConvNd):
     """Global convolution of volumes ``(B, C, D, H, W)``; see :class:`SonicConv2d`."""
 
     num_axes = 3
+
+
+_LAYERS: dict[int, type[SonicConvNd]] = {1: SonicConv1d, 2: SonicConv2d, 3: SonicConv3d}
+
+
+def make_sonic(
+    in_channels: int, out_channels: int, num_modes: int | None = None, *, spatial_dims: int, **options: Any
+) -> SonicConvNd:
+    """Build the Sonic layer of the given number of axes."""
+    choice(spatial_dims, tuple(_LAYERS), "spatial_dims")
+    return _LAYERS[spatial_dims](in_channels, out_channels, num_modes, **options)

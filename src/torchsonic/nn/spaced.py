@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing, spacing_values
 
-__all__ = ["SpacedLayer", "apply", "scale_spacing", "spacing_behind"]
+__all__ = ["SpacedLayer", "apply", "coarsening", "scale_spacing"]
 
 
 class SpacedLayer(nn.Module):
@@ -60,9 +60,9 @@ class SpacedLayer(nn.Module):
     def output_spacing(self, size: Sequence[int], spacing: Spacing | None = None) -> Tensor:
         """Spacing of the output, ``(1, D)`` or ``(B, D)``."""
         steps = as_spacing(self._spacing if spacing is None else spacing, self.num_axes, batch=ANY_BATCH)
-        return steps * torch.tensor(self._coarsening(size), dtype=steps.dtype, device=steps.device)
+        return steps * torch.tensor(self.coarsening(size), dtype=steps.dtype, device=steps.device)
 
-    def _coarsening(self, size: Sequence[int]) -> tuple[float, ...]:
+    def coarsening(self, size: Sequence[int]) -> tuple[float, ...]:
         """Output spacing over input spacing; input and output cover the same extent."""
         return tuple(n / m for n, m in zip(size, self.output_size(size), strict=True))
 
@@ -82,13 +82,13 @@ def apply(module: nn.Module, x: Tensor, spacing: Spacing | None = None) -> Tenso
     return module(x, spacing) if getattr(module, "takes_spacing", False) else module(x)
 
 
-def spacing_behind(module: nn.Module, size: Sequence[int], spacing: Spacing | None) -> Spacing | None:
-    """Spacing of a layer's output, given the size and spacing of its input.
+def coarsening(module: nn.Module, size: Sequence[int]) -> tuple[float, ...]:
+    """Spacing of a layer's output over that of its input, which has the given size.
 
-    A spaced layer keeps the extent; a pixel-bound one with a stride keeps every stride-th sample.
+    A layer may say itself how it coarsens the grid; a pixel-bound one with a stride keeps every stride-th sample.
     """
-    if isinstance(module, SpacedLayer):
-        return scale_spacing(spacing, module._coarsening(size))
+    own = getattr(module, "coarsening", None)
+    if own is not None:
+        return own(size)
     stride = getattr(module, "stride", 1)
-    factors = tuple(stride) if isinstance(stride, Sequence) else (stride,) * len(size)
-    return spacing if max(factors) == 1 else scale_spacing(spacing, factors)
+    return tuple(map(float, stride if isinstance(stride, Sequence) else (stride,) * len(size)))

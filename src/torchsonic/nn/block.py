@@ -1,0 +1,237 @@
+"""Residual blocks round any operator; all pass the physical spacing on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor, nn
+
+from torchsonic.functional.arguments import choice, per_axis
+from torchsonic.functional.frequency import Spacing
+from torchsonic.functional.resample import resample
+from torchsonic.nn.conv import make_sonic
+from torchsonic.nn.hybrid import HybridConv
+from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
+from torchsonic.nn.spaced import apply, coarsening
+
+__all__ = ["Bottleneck", "Form", "Operator", "ResidualBlock", "Shortcut", "SonicBlock"]
+
+Form = Literal["post", "pre"]
+Operator = Callable[[int, int, int], nn.Module]
+
+
+class Shortcut(nn.Module):
+    """The path round an operator: nothing, or a 1x1 projection onto its channels and its grid.
+
+    ``smooth`` resamples without aliasing onto the grid of a spectral stride, which covers the same extent; otherwise
+    every stride-th sample is kept, as convolutions do.
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, stride: int, *, spatial_dims: int, smooth: bool, norm: Norm = "none"
+    ) -> None:
+        super().__init__()
+        self.stride = per_axis(stride, spatial_dims, "stride")
+        self.smooth = smooth and max(self.stride) > 1
+        self.project: nn.Module = nn.Identity()
+        self.norm: nn.Module = nn.Identity()
+        if in_channels != out_channels or (max(self.stride) > 1 and not smooth):
+            step = 1 if smooth else stride
+            self.project = make_conv(in_channels, out_channels, spatial_dims=spatial_dims, stride=step)
+            self.norm = make_norm(norm, out_channels, spatial_dims)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.smooth:
+            x = resample(x, [-(-n // s) for n, s in zip(x.shape[2:], self.stride, strict=True)])
+        return self.norm(self.project(x))
+
+
+class _Block(nn.Module):
+    """What blocks share: one operator, which carries the stride."""
+
+    takes_spacing: ClassVar[bool] = True
+
+    def _strided(self) -> nn.Module:
+        raise NotImplementedError
+
+    @property
+    def stride(self) -> tuple[int, ...]:
+        """Nominal stride of the block, per axis."""
+        return self._strided().stride  # type: ignore[return-value]
+
+    def coarsening(self, size: Sequence[int]) -> tuple[float, ...]:
+        """Output spacing over input spacing for an input of the given size."""
+        return coarsening(self._strided(), size)
+
+
+class ResidualBlock(_Block):
+    r"""One operator and a path round it.
+
+    .. math::
+        \text{post: } y = \phi(\mathrm{norm}(A x) + S x) \qquad
+        \text{pre: } y = A\,\phi(\mathrm{norm}(x)) + S x
+
+    Shapes: ``(B, C, *size)`` to ``(B, K, *size / stride)``; ``S`` is the identity or a 1x1 projection.
+
+    Parameters
+    ----------
+    operator
+        ``operator(C, K, stride)`` builds ``A``; any module, told the spacing if it can use it.
+    form
+        The paper's figure has the norm behind the operator, its appendix before it.
+
+    Examples
+    --------
+    >>> conv = lambda c, k, stride: torch.nn.Conv2d(c, k, 3, stride, 1)
+    >>> block = torchsonic.nn.ResidualBlock(conv, 8, 16, stride=2)
+    >>> block(torch.randn(1, 8, 9, 12)).shape
+    torch.Size([1, 16, 5, 6])
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        in_channels: int,
+        out_channels: int,
+        *,
+        spatial_dims: int = 2,
+        stride: int = 1,
+        form: Form = "post",
+        norm: Norm = "group",
+        activation: Activation | None = None,
+    ) -> None:
+        super().__init__()
+        self.form: Form = choice(form, ("post", "pre"), "form")
+        self.operator = operator(in_channels, out_channels, stride)
+        self.norm = make_norm(norm, out_channels if form == "post" else in_channels, spatial_dims)
+        self.activation = make_activation(activation or ("relu" if form == "post" else "gelu"))
+        self.shortcut = Shortcut(
+            in_channels,
+            out_channels,
+            stride,
+            spatial_dims=spatial_dims,
+            smooth=hasattr(self.operator, "coarsening"),
+        )
+
+    def _strided(self) -> nn.Module:
+        return self.operator
+
+    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+        """Apply the block to an input of the given spacing."""
+        if self.form == "post":
+            return self.activation(self.norm(apply(self.operator, x, spacing)) + self.shortcut(x))
+        return apply(self.operator, self.activation(self.norm(x)), spacing) + self.shortcut(x)
+
+
+class SonicBlock(ResidualBlock):
+    """The paper's block: Sonic, norm, + skip, activation; or norm, activation, Sonic, + skip with ``form="pre"``.
+
+    Shapes: ``(B, C, *size)`` to ``(B, K, *ceil(size / stride))``.
+
+    Parameters
+    ----------
+    form, norm, activation
+        See :class:`ResidualBlock`; ReLU behind, GELU before by default. ``norm="channel"`` normalises each pixel.
+    local_kernel
+        Taps of a local convolution beside the global one (:class:`HybridConv`); 0 for none.
+    options
+        Of the Sonic layer, for example ``spacing``, ``field``, ``padding_mode`` or ``mode_chunk``.
+
+    Examples
+    --------
+    >>> block = torchsonic.nn.SonicBlock(3, 16, num_modes=8, spatial_dims=2, form="pre", local_kernel=3)
+    >>> block(torch.randn(1, 3, 12, 10), spacing=(1.0, 0.5)).shape
+    torch.Size([1, 16, 12, 10])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        num_modes: int | None = None,
+        *,
+        spatial_dims: int = 2,
+        stride: int = 1,
+        form: Form = "post",
+        norm: Norm = "group",
+        activation: Activation | None = None,
+        local_kernel: int = 0,
+        bias: bool = False,
+        **options: Any,
+    ) -> None:
+        if local_kernel < 0:
+            raise ValueError(f"local_kernel must be 0 or an odd number of taps, got {local_kernel}")
+
+        def operator(channels_in: int, channels_out: int, step: int) -> nn.Module:
+            shared: dict[str, Any] = {"spatial_dims": spatial_dims, "stride": step, "bias": bias, **options}
+            if local_kernel:
+                return HybridConv(channels_in, channels_out, num_modes, kernel_size=local_kernel, **shared)
+            return make_sonic(channels_in, channels_out, num_modes, **shared)
+
+        super().__init__(
+            operator,
+            in_channels,
+            out_channels,
+            spatial_dims=spatial_dims,
+            stride=stride,
+            form=form,
+            norm=norm,
+            activation=activation,
+        )
+
+
+class Bottleneck(_Block):
+    r"""The residual bottleneck of ResNets round any operator.
+
+    .. math:: y = \phi(\mathrm{norm}(W_3\,\phi(\mathrm{norm}(A\,\phi(\mathrm{norm}(W_1 x))))) + S x)
+
+    ``W_1`` narrows to ``width`` channels, ``A`` looks at neighbours and carries the stride, ``W_3`` widens to
+    ``expansion * width``. Shapes: ``(B, C, *size)`` to ``(B, expansion * width, *size / stride)``. Names of the parts
+    are those of common ResNet checkpoints.
+
+    Examples
+    --------
+    >>> sonic = lambda c, k, stride: torchsonic.SonicConv2d(c, k, stride=stride, bias=False)
+    >>> block = torchsonic.nn.Bottleneck(sonic, 32, 8, stride=2)
+    >>> block(torch.randn(1, 32, 10, 12), spacing=0.5).shape
+    torch.Size([1, 32, 5, 6])
+    """
+
+    expansion: ClassVar[int] = 4
+
+    def __init__(
+        self,
+        operator: Operator,
+        in_channels: int,
+        width: int,
+        *,
+        spatial_dims: int = 2,
+        stride: int = 1,
+        norm: Norm = "batch",
+        activation: Activation = "relu",
+    ) -> None:
+        super().__init__()
+        out_channels = self.expansion * width
+        self.conv1 = make_conv(in_channels, width, spatial_dims=spatial_dims)
+        self.bn1 = make_norm(norm, width, spatial_dims)
+        self.conv2 = operator(width, width, stride)
+        self.bn2 = make_norm(norm, width, spatial_dims)
+        self.conv3 = make_conv(width, out_channels, spatial_dims=spatial_dims)
+        self.bn3 = make_norm(norm, out_channels, spatial_dims)
+        self.activation = make_activation(activation)
+        self.downsample: nn.Module = nn.Identity()
+        if in_channels != out_channels or stride != 1:
+            self.downsample = nn.Sequential(
+                make_conv(in_channels, out_channels, spatial_dims=spatial_dims, stride=stride),
+                make_norm(norm, out_channels, spatial_dims),
+            )
+
+    def _strided(self) -> nn.Module:
+        return self.conv2
+
+    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+        """Apply the block to an input of the given spacing."""
+        y = self.activation(self.bn1(self.conv1(x)))
+        y = self.activation(self.bn2(apply(self.conv2, y, spacing)))
+        return self.activation(self.bn3(self.conv3(y)) + self.downsample(x))

@@ -1,0 +1,200 @@
+"""A global convolution with a small local one beside it.
+
+The local kernel is physical, as the global one is: its taps lie at multiples of the reference spacing. On a grid
+of another spacing a tap falls between samples and its weight is shared linearly among them. At integer refinements no
+tap does, so a field sampled twice or three times as fine gives the same answer exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchsonic.functional.arguments import check_samples, choice, per_axis, positive
+from torchsonic.functional.frequency import Spacing, as_spacing, spacing_values
+from torchsonic.functional.spectrum import PaddingMode
+from torchsonic.nn.conv import SonicConvNd, make_sonic
+from torchsonic.nn.spaced import SpacedLayer
+
+__all__ = ["HybridConv", "LocalConv"]
+
+_CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+
+
+class LocalConv(SpacedLayer):
+    r"""A small convolution whose taps stay at the same physical distances on every grid.
+
+    .. math:: y(r) = \sum_{j} w_j\, x(r + j\,d_{\mathrm{ref}}),\qquad j \in \{-k/2 .. k/2\}^D
+
+    with ``x`` interpolated linearly between samples. Channels are grouped as finely as both counts allow: depthwise
+    when they are equal. Shapes: ``(B, C, *size)`` to ``(B, K, *ceil(size / stride))``.
+
+    Parameters
+    ----------
+    kernel_size
+        Taps per axis, odd.
+    spacing
+        Reference spacing, the distance of taps.
+
+    Examples
+    --------
+    >>> layer = torchsonic.nn.LocalConv(4, 4, spatial_dims=2)
+    >>> x = torchsonic.functional.resample(torch.randn(1, 4, 8, 8), 16)  # a field, sampled finely
+    >>> coarse, fine = layer(x[..., ::2, ::2]), layer(x, spacing=0.5)
+    >>> torch.allclose(fine[..., 2:-2:2, 2:-2:2], coarse[..., 1:-1, 1:-1], atol=1e-5)
+    True
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int = 3,
+        *,
+        spatial_dims: int,
+        stride: int | Sequence[int] = 1,
+        spacing: float | Sequence[float] = 1.0,
+        padding_mode: PaddingMode = "circular",
+    ) -> None:
+        super().__init__()
+        self.num_axes = choice(spatial_dims, tuple(_CONV), "spatial_dims")
+        self.in_channels, self.out_channels = (
+            positive(in_channels, "in_channels"),
+            positive(out_channels, "out_channels"),
+        )
+        if positive(kernel_size, "kernel_size") % 2 == 0:
+            raise ValueError(f"kernel_size must be odd, got {kernel_size}")
+        self.kernel_size = kernel_size
+        self.stride = per_axis(stride, spatial_dims, "stride")
+        self.padding_mode = choice(padding_mode, get_args(PaddingMode), "padding_mode")
+        self.groups = math.gcd(in_channels, out_channels)
+        self._assume_spacing(spacing)
+        shape = (out_channels, in_channels // self.groups, *[kernel_size] * spatial_dims)
+        self.weight = nn.Parameter(torch.empty(shape))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """White noise of variance 1 leaves with variance 1/2: half as loud as the global branch."""
+        nn.init.normal_(self.weight, std=(2 * self.weight[0].numel()) ** -0.5)
+
+    def coarsening(self, size: Sequence[int]) -> tuple[float, ...]:
+        """A stride keeps every stride-th sample."""
+        return tuple(float(s) for s in self.stride)
+
+    def _taps(self, steps: tuple[float, ...]) -> Tensor:
+        """Weights on the grid of the given spacing: each axis maps k taps to samples by linear shares."""
+        weight = self.weight
+        for axis, (step, reference) in enumerate(zip(steps, self.reference_spacing, strict=True)):
+            if step == reference:
+                continue
+            radius = self.kernel_size // 2
+            reach = math.ceil(radius * reference / step - 1e-9)
+            taps = torch.arange(-radius, radius + 1, device=weight.device, dtype=torch.float64) * (reference / step)
+            samples = torch.arange(-reach, reach + 1, device=weight.device, dtype=torch.float64)
+            share = (1 - (samples[:, None] - taps).abs()).clamp_min(0).to(weight.dtype)
+            weight = torch.tensordot(weight, share, dims=([2 + axis], [1])).movedim(-1, 2 + axis)
+        return weight
+
+    def _padded(self, x: Tensor, reach: Sequence[int]) -> Tensor:
+        """Continue ``x`` across its boundary, also by more than its own extent."""
+        for axis, margin in enumerate(reach):
+            dim, size = 2 + axis, x.shape[2 + axis]
+            index = torch.arange(-margin, size + margin, device=x.device)
+            if self.padding_mode == "circular":
+                index = index % size
+            elif self.padding_mode == "reflect" and size > 1:
+                index = (index + size - 1) % (2 * size - 2) - (size - 1)
+                index = index.abs()
+            elif self.padding_mode == "reflect":
+                index = torch.zeros_like(index)
+            else:
+                x = F.pad(x, [0, 0] * (x.dim() - 1 - dim) + [margin, margin])
+                continue
+            x = x.index_select(dim, index)
+        return x
+
+    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+        """Apply the layer; ``spacing`` is a number, one per axis, or ``(B, D)``."""
+        check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
+        given = self._spacing if spacing is None else spacing
+        if not isinstance(given, Tensor):
+            return self._convolve(x, spacing_values(given, self.num_axes))
+        rows = [tuple(row) for row in as_spacing(given, self.num_axes, batch=x.shape[0]).tolist()]
+        if len(set(rows)) == 1:
+            return self._convolve(x, rows[0])
+        return torch.cat([self._convolve(sample[None], row) for sample, row in zip(x, rows, strict=True)])
+
+    def _convolve(self, x: Tensor, steps: tuple[float, ...]) -> Tensor:
+        weight = self._taps(steps)
+        padded = self._padded(x, [n // 2 for n in weight.shape[2:]])
+        return _CONV[self.num_axes](padded, weight.to(x.dtype), stride=self.stride, groups=self.groups)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+
+
+class HybridConv(nn.Module):
+    r"""A Sonic layer plus a small local convolution of the same input.
+
+    .. math:: y = \mathrm{Sonic}(x) + \mathrm{Local}(x)
+
+    The global branch carries context, the local one edges that would cost many modes. Both are told the spacing.
+    Shapes as :class:`torchsonic.SonicConv2d`; with a stride, sizes it divides keep the branches aligned exactly.
+
+    Parameters
+    ----------
+    num_modes, stride, spacing, padding_mode, options
+        Of the Sonic layer.
+    kernel_size
+        Taps of the local branch.
+
+    Examples
+    --------
+    >>> layer = torchsonic.nn.HybridConv(3, 16, num_modes=8, spatial_dims=3)
+    >>> layer(torch.randn(2, 3, 4, 12, 9), spacing=(5.0, 1.0, 1.0)).shape
+    torch.Size([2, 16, 4, 12, 9])
+    """
+
+    takes_spacing: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        num_modes: int | None = None,
+        *,
+        spatial_dims: int = 2,
+        kernel_size: int = 3,
+        stride: int | Sequence[int] = 1,
+        spacing: float | Sequence[float] = 1.0,
+        padding_mode: PaddingMode = "circular",
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        shared: dict[str, Any] = {
+            "spatial_dims": spatial_dims,
+            "stride": stride,
+            "spacing": spacing,
+            "padding_mode": padding_mode,
+        }
+        self.sonic: SonicConvNd = make_sonic(in_channels, out_channels, num_modes, **shared, **options)
+        self.local = LocalConv(in_channels, out_channels, kernel_size, **shared)
+        self.stride = self.sonic.stride
+
+    def coarsening(self, size: Sequence[int]) -> tuple[float, ...]:
+        """Output spacing over input spacing."""
+        return self.sonic.coarsening(size)
+
+    def set_spacing(self, spacing: Spacing) -> None:
+        """Set the spacing that both branches assume when ``forward`` is told none."""
+        self.sonic.set_spacing(spacing)
+        self.local.set_spacing(spacing)
+
+    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+        """Apply both branches and add them."""
+        return self.sonic(x, spacing) + self.local(x, spacing)

@@ -1,0 +1,60 @@
+"""Normalisation and activation by name, for any number of axes."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, get_args
+
+from torch import Tensor, nn
+
+from torchsonic.functional.arguments import choice
+
+__all__ = ["Activation", "ChannelNorm", "Norm", "make_activation", "make_conv", "make_norm"]
+
+Norm = Literal["group", "channel", "batch", "instance", "none"]
+Activation = Literal["relu", "gelu", "silu", "none"]
+
+NUM_GROUPS = 8
+_CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+_BATCH_NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
+_INSTANCE_NORMS = {1: nn.InstanceNorm1d, 2: nn.InstanceNorm2d, 3: nn.InstanceNorm3d}
+
+
+class ChannelNorm(nn.LayerNorm):
+    """LayerNorm over the channels at each pixel, ``(B, C, ...)`` to the same.
+
+    Unlike GroupNorm it depends on nothing elsewhere in the image, so a weak signal far from bright objects keeps its
+    scale, and it commutes with resampling of the grid.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(x.movedim(1, -1)).movedim(-1, 1)
+
+
+def make_norm(kind: Norm, channels: int, spatial_dims: int) -> nn.Module:
+    """Build a normalisation of ``(B, channels, *axes)``; GroupNorm has 8 groups, or as many as divide the channels."""
+    choice(kind, get_args(Norm), "norm")
+    if kind == "group":
+        return nn.GroupNorm(math.gcd(NUM_GROUPS, channels), channels)
+    if kind == "channel":
+        return ChannelNorm(channels, eps=1e-6)
+    if kind == "batch":
+        return _BATCH_NORMS[spatial_dims](channels)
+    if kind == "instance":
+        return _INSTANCE_NORMS[spatial_dims](channels, affine=True)
+    return nn.Identity()
+
+
+def make_activation(kind: Activation) -> nn.Module:
+    """Build a pointwise nonlinearity."""
+    choice(kind, get_args(Activation), "activation")
+    return {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "none": nn.Identity}[kind]()
+
+
+def make_conv(
+    in_channels: int, out_channels: int, kernel_size: int = 1, *, spatial_dims: int, stride: int = 1, bias: bool = False
+) -> nn.Module:
+    """Build a convolution that keeps the size up to its stride; 1x1 without bias unless told otherwise."""
+    choice(spatial_dims, tuple(_CONVOLUTIONS), "spatial_dims")
+    padding = kernel_size // 2
+    return _CONVOLUTIONS[spatial_dims](in_channels, out_channels, kernel_size, stride, padding, bias=bias)
