@@ -14,11 +14,20 @@ ALLOWED = {
     "nn": {"functional"},
     "testing": {"functional", "nn"},
     "demo": {"functional", "nn"},
-    "cli": {"functional", "nn", "testing", "demo"},
-    "__init__": {"functional", "nn"},
+    "models": {"functional", "nn", "__version__"},
+    "baselines": {"functional", "nn", "models"},
+    "evaluation": {"functional"},
+    "integrations": {"functional", "nn", "models", "baselines"},
+    "cli": {"functional", "nn", "testing", "demo", "models", "baselines", "evaluation", "integrations"},
+    "__init__": {"functional", "nn", "models", "baselines"},
 }
 CORE = {"torch", "numpy", "safetensors"}
-OPTIONAL_IN = {"cli": {"tyro", "rich", "benchmarks"}, "demo": {"matplotlib", "rich"}}
+OPTIONAL_IN = {
+    "cli": {"tyro", "rich", "benchmarks"},
+    "demo": {"matplotlib", "rich"},
+    "models": {"huggingface_hub"},
+    "integrations": {"timm"},
+}
 
 
 def part_of(path: Path) -> str:
@@ -75,6 +84,7 @@ def test_public_names_exist():
     import torchsonic
     import torchsonic.testing
 
-    for module in (torchsonic, torchsonic.functional, torchsonic.nn, torchsonic.testing):
+    packages = (torchsonic.functional, torchsonic.nn, torchsonic.models, torchsonic.baselines, torchsonic.testing)
+    for module in (torchsonic, *packages):
         for name in module.__all__:
             assert hasattr(module, name), f"{module.__name__}.{name}"

@@ -1,7 +1,8 @@
 """SONIC: a global, oriented, resolution-invariant convolution for PyTorch."""
 
-from torchsonic import functional, nn
+from torchsonic import baselines, functional, models, nn
 from torchsonic.functional import Modes
+from torchsonic.models import PretrainedError, create_model, from_pretrained, list_models
 from torchsonic.nn import (
     SonicConv1d,
     SonicConv2d,
@@ -16,12 +17,18 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Modes",
+    "PretrainedError",
     "SonicConv1d",
     "SonicConv2d",
     "SonicConv3d",
     "__version__",
+    "baselines",
+    "create_model",
+    "from_pretrained",
     "functional",
     "infer_strides",
+    "list_models",
+    "models",
     "nn",
     "parameter_groups",
     "replace_convs",

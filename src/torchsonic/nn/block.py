@@ -11,6 +11,7 @@ from torchsonic.functional.arguments import choice, per_axis
 from torchsonic.functional.frequency import Spacing
 from torchsonic.functional.resample import resample
 from torchsonic.nn.conv import make_sonic
+from torchsonic.nn.drop_path import DropPath
 from torchsonic.nn.hybrid import HybridConv
 from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
 from torchsonic.nn.spaced import apply, coarsening
@@ -80,6 +81,8 @@ class ResidualBlock(_Block):
         ``operator(C, K, stride)`` builds ``A``; any module, told the spacing if it can use it.
     form
         The paper's figure has the norm behind the operator, its appendix before it.
+    drop_path
+        Probability of leaving the operator out for a sample, in training.
 
     Examples
     --------
@@ -100,12 +103,14 @@ class ResidualBlock(_Block):
         form: Form = "post",
         norm: Norm = "group",
         activation: Activation | None = None,
+        drop_path: float = 0.0,
     ) -> None:
         super().__init__()
         self.form: Form = choice(form, ("post", "pre"), "form")
         self.operator = operator(in_channels, out_channels, stride)
         self.norm = make_norm(norm, out_channels if form == "post" else in_channels, spatial_dims)
         self.activation = make_activation(activation or ("relu" if form == "post" else "gelu"))
+        self.drop_path = DropPath(drop_path)
         self.shortcut = Shortcut(
             in_channels,
             out_channels,
@@ -120,8 +125,8 @@ class ResidualBlock(_Block):
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         """Apply the block to an input of the given spacing."""
         if self.form == "post":
-            return self.activation(self.norm(apply(self.operator, x, spacing)) + self.shortcut(x))
-        return apply(self.operator, self.activation(self.norm(x)), spacing) + self.shortcut(x)
+            return self.activation(self.drop_path(self.norm(apply(self.operator, x, spacing))) + self.shortcut(x))
+        return self.drop_path(apply(self.operator, self.activation(self.norm(x)), spacing)) + self.shortcut(x)
 
 
 class SonicBlock(ResidualBlock):
@@ -131,7 +136,7 @@ class SonicBlock(ResidualBlock):
 
     Parameters
     ----------
-    form, norm, activation
+    form, norm, activation, drop_path
         See :class:`ResidualBlock`; ReLU behind, GELU before by default. ``norm="channel"`` normalises each pixel.
     local_kernel
         Taps of a local convolution beside the global one (:class:`HybridConv`); 0 for none.
@@ -156,6 +161,7 @@ class SonicBlock(ResidualBlock):
         form: Form = "post",
         norm: Norm = "group",
         activation: Activation | None = None,
+        drop_path: float = 0.0,
         local_kernel: int = 0,
         bias: bool = False,
         **options: Any,
@@ -178,6 +184,7 @@ class SonicBlock(ResidualBlock):
             form=form,
             norm=norm,
             activation=activation,
+            drop_path=drop_path,
         )
 
 
@@ -210,6 +217,7 @@ class Bottleneck(_Block):
         stride: int = 1,
         norm: Norm = "batch",
         activation: Activation = "relu",
+        drop_path: float = 0.0,
     ) -> None:
         super().__init__()
         out_channels = self.expansion * width
@@ -220,6 +228,7 @@ class Bottleneck(_Block):
         self.conv3 = make_conv(width, out_channels, spatial_dims=spatial_dims)
         self.bn3 = make_norm(norm, out_channels, spatial_dims)
         self.activation = make_activation(activation)
+        self.drop_path = DropPath(drop_path)
         self.downsample: nn.Module = nn.Identity()
         if in_channels != out_channels or stride != 1:
             self.downsample = nn.Sequential(
@@ -234,4 +243,4 @@ class Bottleneck(_Block):
         """Apply the block to an input of the given spacing."""
         y = self.activation(self.bn1(self.conv1(x)))
         y = self.activation(self.bn2(apply(self.conv2, y, spacing)))
-        return self.activation(self.bn3(self.conv3(y)) + self.downsample(x))
+        return self.activation(self.drop_path(self.bn3(self.conv3(y))) + self.downsample(x))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from torchsonic.functional.frequency import Spacing
 from torchsonic.nn.spaced import apply, coarsening, scale_spacing
@@ -49,6 +51,7 @@ class SpacedSequential(nn.Sequential):
 
     def __init__(self, *modules: nn.Module) -> None:
         super().__init__(*modules)
+        self.checkpointing = False  # keep only the layers' inputs for the backward pass
         self.stride: float | tuple[float, ...] = 1
         for module in modules:
             place_behind(module, self.stride)
@@ -57,7 +60,10 @@ class SpacedSequential(nn.Sequential):
     def walk(self, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
         """Apply all layers; return the output and its spacing."""
         for module in self:
-            x, spacing = walk(module, x, spacing)
+            if self.checkpointing and torch.is_grad_enabled():
+                x, spacing = checkpoint(walk, module, x, spacing, use_reentrant=False)
+            else:
+                x, spacing = walk(module, x, spacing)
         return x, spacing
 
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:  # type: ignore[override]

@@ -1,0 +1,15 @@
+"""Published operators that Sonic layers are compared with, each written from its paper, all with one interface.
+
+``Operator(in_channels, out_channels, stride=1, *, spatial_dims=2, ...)`` maps ``(B, C, N_1 .. N_D)`` to
+``(B, K, ceil(N_1 / stride) .. ceil(N_D / stride))`` in the dtype of its input.
+"""
+
+from torchsonic.baselines import entries as _entries  # noqa: F401  (registers the names)
+from torchsonic.baselines.dilated import Dilated
+from torchsonic.baselines.gfnet import GFNet
+from torchsonic.baselines.niff import NIFF
+from torchsonic.baselines.replk import RepLK
+from torchsonic.baselines.s4nd import S4ND
+from torchsonic.baselines.vit import VisionTransformer
+
+__all__ = ["NIFF", "S4ND", "Dilated", "GFNet", "RepLK", "VisionTransformer"]

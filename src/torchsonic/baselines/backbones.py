@@ -1,0 +1,104 @@
+"""The rivals as backbones of :class:`torchsonic.models.SynthShapeNet`: ``(B, width, H, W)`` to the same.
+
+Each has the block of the paper's Table 1, whose printed parameter counts leave little choice of norms and biases.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchsonic.baselines.gfnet import GFNet
+from torchsonic.baselines.niff import NIFF
+from torchsonic.baselines.s4nd import S4ND
+from torchsonic.baselines.transformer import PatchTokens, TransformerBlock
+from torchsonic.functional.frequency import Spacing
+from torchsonic.nn.chain import SpacedSequential
+from torchsonic.nn.norm import make_conv, make_norm
+from torchsonic.nn.spaced import apply
+
+__all__ = ["FilterBlock", "VitBackbone", "conv_backbone", "gfnet_backbone", "niff_backbone", "s4nd_backbone"]
+
+
+class FilterBlock(nn.Module):
+    r"""A depthwise global filter, then a mixing of channels, with a path round both.
+
+    .. math:: y = x + \mathrm{MLP}(\mathrm{norm}_2(A\,\mathrm{norm}_1(x)))
+    """
+
+    takes_spacing: ClassVar[bool] = True
+
+    def __init__(self, filter_: nn.Module, mlp: nn.Module, width: int, *, second_norm: bool = False) -> None:
+        super().__init__()
+        self.norm1 = make_norm("group", width, 2)
+        self.filter = filter_
+        self.norm2 = make_norm("group" if second_norm else "none", width, 2)
+        self.mlp = mlp
+
+    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+        return x + self.mlp(self.norm2(apply(self.filter, self.norm1(x), spacing)))
+
+
+def _pointwise(width: int, hidden: int, *, bias: bool) -> nn.Module:
+    widen = make_conv(width, hidden, spatial_dims=2, bias=bias)
+    return nn.Sequential(widen, nn.GELU(), make_conv(hidden, width, spatial_dims=2, bias=bias))
+
+
+def conv_backbone(width: int, depth: int, *, kernel_size: int = 3) -> nn.Module:
+    """3x3 convolution, GroupNorm, GELU."""
+    parts: list[nn.Module] = []
+    for _ in range(depth):
+        conv = make_conv(width, width, kernel_size, spatial_dims=2)
+        parts += [conv, make_norm("group", width, 2), nn.GELU()]
+    return nn.Sequential(*parts)
+
+
+def gfnet_backbone(width: int, depth: int, *, grid: int = 32, mlp_ratio: int = 4) -> nn.Module:
+    """Norm, learned mask, norm, MLP; the mask is learnt on ``grid x grid``."""
+
+    def block() -> nn.Module:
+        mlp = _pointwise(width, mlp_ratio * width, bias=False)
+        return FilterBlock(GFNet(width, width, grid=grid), mlp, width, second_norm=True)
+
+    return nn.Sequential(*[block() for _ in range(depth)])
+
+
+def niff_backbone(width: int, depth: int, **options: Any) -> nn.Module:
+    """Norm, filter from an MLP of frequency, then 1x1, GELU, 1x1."""
+
+    def block() -> nn.Module:
+        return FilterBlock(NIFF(width, width, **options), _pointwise(width, width, bias=True), width)
+
+    return nn.Sequential(*[block() for _ in range(depth)])
+
+
+def s4nd_backbone(width: int, depth: int, **options: Any) -> nn.Module:
+    """Norm, state-space filter, GELU, 1x1; told the spacing."""
+
+    def block() -> nn.Module:
+        mix = nn.Sequential(nn.GELU(), make_conv(width, width, spatial_dims=2))
+        return FilterBlock(S4ND(width, width, **options), mix, width)
+
+    return SpacedSequential(*[block() for _ in range(depth)])
+
+
+class VitBackbone(nn.Module):
+    """Patches, transformer blocks, LayerNorm, and bilinear interpolation back to the pixels."""
+
+    def __init__(
+        self, width: int, depth: int, *, patch: int = 8, num_heads: int = 4, mlp_ratio: float = 4.0, grid: int = 4
+    ) -> None:
+        super().__init__()
+        self.tokens = PatchTokens(width, width, patch, grid)
+        self.blocks = nn.Sequential(*[TransformerBlock(width, num_heads, mlp_ratio=mlp_ratio) for _ in range(depth)])
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        size, patch = x.shape[2:], self.tokens.patch
+        tokens = self.tokens(x)
+        lattice = tokens.shape[2:]
+        tokens = self.norm(self.blocks(tokens.flatten(2).mT)).mT.unflatten(2, lattice)
+        whole = F.interpolate(tokens, [patch * n for n in lattice], mode="bilinear", align_corners=False)
+        return whole[..., : size[0], : size[1]]

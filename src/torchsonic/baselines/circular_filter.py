@@ -1,0 +1,47 @@
+"""Filters given by their values on the half spectrum of the very grid they act on: circular convolutions.
+
+A response ``(C, N_1 .. N_D // 2 + 1)`` holds non-negative wavenumbers of the last axis only, as ``rfftn`` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = ["filter_circularly", "half_size", "make_real"]
+
+
+def half_size(size: Sequence[int]) -> tuple[int, ...]:
+    """Shape of the half spectrum of a grid."""
+    return (*size[:-1], size[-1] // 2 + 1)
+
+
+def make_real(response: Tensor, size: Sequence[int]) -> Tensor:
+    """The response of a real operator that is nearest to a given one: ``(C, *half_size)`` to the same shape.
+
+    Where the last wavenumber is 0 or that of Nyquist, both signs of the others are stored and must be conjugate to
+    each other. Inverse transforms of some devices drop what is not, those of others leave the result undefined.
+    """
+    axes = tuple(range(1, len(size)))
+
+    def symmetric(plane: Tensor) -> Tensor:
+        mirrored = plane.conj()
+        if axes:
+            mirrored = torch.roll(torch.flip(mirrored, axes), (1,) * len(axes), axes)
+        return (plane + mirrored) / 2
+
+    nyquist = size[-1] // 2 if size[-1] % 2 == 0 else response.shape[-1]
+    planes = [symmetric(response[..., :1]), response[..., 1:nyquist]]
+    if nyquist < response.shape[-1]:
+        planes.append(symmetric(response[..., nyquist:]))
+    return torch.cat(planes, dim=-1)
+
+
+def filter_circularly(x: Tensor, response: Tensor) -> Tensor:
+    """Multiply the spectrum of samples ``(B, C, *size)`` by a response ``(C, *half_size)``; the result is real."""
+    size = tuple(x.shape[2:])
+    axes = tuple(range(2, x.dim()))
+    spectrum = torch.fft.rfftn(x, dim=axes)
+    return torch.fft.irfftn(spectrum * make_real(response, size), s=size, dim=axes)

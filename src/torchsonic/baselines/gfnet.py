@@ -1,0 +1,94 @@
+"""GFNet: a filter whose Fourier transform is learnt bin by bin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchsonic.baselines.circular_filter import filter_circularly, half_size
+from torchsonic.baselines.depthwise import Depthwise
+from torchsonic.functional.arguments import per_axis
+from torchsonic.functional.call import without_autocast
+
+__all__ = ["GFNet"]
+
+INITIAL_STD = 0.02
+INTERPOLATION = {1: "linear", 2: "bicubic", 3: "trilinear"}
+
+
+class GFNet(Depthwise):
+    r"""Global filter: depthwise, circular, one learnt complex number for each channel and frequency bin.
+
+    .. math:: y_c = \mathcal F^{-1}[M_c \odot \mathcal F[x_c]]
+
+    The paper transforms with ``norm="ortho"``; the product of both transforms, and so the operator, is the same
+    under any normalisation. Shapes: ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable reals
+    in two dimensions: ``2 C H (W // 2 + 1)`` for a grid ``(H, W)``, and ``C K`` for the 1x1 convolution.
+
+    Parameters
+    ----------
+    in_channels, out_channels
+        C and K.
+    stride
+        Averages cells of this size before the filter, whose mask then lives on the smaller grid.
+    spatial_dims
+        D: 1, 2 or 3.
+    grid
+        Size of the *output* for which the mask is learnt, a number or one per axis. For other sizes the mask is
+        interpolated as it is stored, real and imaginary part separately, corners on corners: bicubic, or linear in
+        one and three dimensions.
+    pointwise
+        Follow by a 1x1 convolution even where C = K.
+
+    Examples
+    --------
+    >>> layer = torchsonic.baselines.GFNet(8, 8, grid=(32, 24))
+    >>> layer(torch.randn(2, 8, 32, 24)).shape
+    torch.Size([2, 8, 32, 24])
+    >>> layer(torch.randn(2, 8, 48, 17)).shape  # with an interpolated mask
+    torch.Size([2, 8, 48, 17])
+
+    References
+    ----------
+    Rao, Zhao, Zhu, Lu, Zhou: Global filter networks for image classification. NeurIPS, 2021.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        stride: int | Sequence[int] = 1,
+        *,
+        spatial_dims: int = 2,
+        grid: int | Sequence[int] = 32,
+        pointwise: bool = False,
+    ) -> None:
+        super().__init__(in_channels, out_channels, stride, spatial_dims=spatial_dims, pointwise=pointwise)
+        self.grid = per_axis(grid, spatial_dims, "grid")
+        self.mask = nn.Parameter(INITIAL_STD * torch.randn(in_channels, *half_size(self.grid), 2))
+
+    def response(self, size: Sequence[int], *, dtype: torch.dtype = torch.float32) -> Tensor:
+        """The mask on the half spectrum of a grid, ``(C, N_1 .. N_D // 2 + 1)``, complex."""
+        mask = self.mask.to(dtype)
+        shape = half_size(size)
+        if shape != half_size(self.grid):
+            # Rows stay in the order of the transform, as in the authors' own change of resolution.
+            mode = INTERPOLATION[self.num_axes]
+            parts = F.interpolate(mask.movedim(-1, 0), size=shape, mode=mode, align_corners=True)
+            mask = parts.movedim(0, -1).contiguous()
+        return torch.view_as_complex(mask)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the layer: ``(B, C, N_1 .. N_D)`` to ``(B, K, ceil(N_1 / stride) ..)``."""
+        self._check(x)
+        dtype = self._work_dtype(x)
+        with without_autocast(x.device):
+            pooled = self._pool(x.to(dtype))
+            y = filter_circularly(pooled, self.response(pooled.shape[2:], dtype=dtype))
+        return self._mix(y, x.dtype)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, grid={self.grid}"

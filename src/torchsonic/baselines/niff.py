@@ -1,0 +1,103 @@
+"""NIFF: a filter whose Fourier transform is a small neural network of the frequency."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchsonic.baselines.circular_filter import filter_circularly, half_size
+from torchsonic.baselines.depthwise import Depthwise
+from torchsonic.functional.arguments import positive
+from torchsonic.functional.call import without_autocast
+from torchsonic.functional.frequency import frequency_grid
+
+__all__ = ["NIFF"]
+
+
+class _FrequencyNetwork(nn.Sequential):
+    """Linear layers with SiLU between them, from ``(D, P)`` frequencies to ``(C, P)`` values."""
+
+    def __init__(self, widths: Sequence[int]) -> None:
+        super().__init__(*[nn.Linear(a, b) for a, b in itertools.pairwise(widths)])
+
+    def forward(self, input: Tensor) -> Tensor:
+        # Channels come first, so that the last layer writes the filters in the order of the spectrum.
+        values = input
+        for i, layer in enumerate(self):
+            assert isinstance(layer, nn.Linear)
+            hidden = F.silu(values) if i > 0 else values
+            weight, bias = layer.weight.to(input.dtype), layer.bias.to(input.dtype)
+            values = torch.addmm(bias[:, None], weight, hidden)
+        return values
+
+
+class NIFF(Depthwise):
+    r"""Neural implicit frequency filter: depthwise, global, circular.
+
+    .. math:: y_c = \mathcal F^{-1}[F_c(\omega)\,\mathcal F[x_c](\omega)],
+       \qquad F(\omega) = \mathrm{MLP}_1(\omega / \pi) + i\,\mathrm{MLP}_2(\omega / \pi)
+
+    The networks see frequencies in units of the Nyquist frequency, so the filter follows the pixels and not the
+    extent. They are evaluated on the half spectrum; the other half is its conjugate. Shapes: ``x (B, C, N_1 .. N_D)``
+    to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable reals for two hidden layers of width 8 and 4:
+    ``2 (8 D + 8 + 36 + 5 C)``, and ``C K`` for the 1x1 convolution.
+
+    Parameters
+    ----------
+    in_channels, out_channels
+        C and K.
+    stride
+        Averages cells of this size after the filter.
+    spatial_dims
+        D: 1, 2 or 3.
+    hidden
+        Widths of the hidden layers of both networks.
+    pointwise
+        Follow by a 1x1 convolution even where C = K.
+
+    Examples
+    --------
+    >>> layer = torchsonic.baselines.NIFF(8, 16, stride=2)
+    >>> layer(torch.randn(2, 8, 31, 48)).shape
+    torch.Size([2, 16, 16, 24])
+
+    References
+    ----------
+    Grabinski, Keuper, Keuper: As large as it gets - studying infinitely large convolutions via neural implicit
+    frequency filters. Transactions on Machine Learning Research, 2024.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        stride: int | Sequence[int] = 1,
+        *,
+        spatial_dims: int = 2,
+        hidden: Sequence[int] = (8, 4),
+        pointwise: bool = False,
+    ) -> None:
+        super().__init__(in_channels, out_channels, stride, spatial_dims=spatial_dims, pointwise=pointwise)
+        widths = (spatial_dims, *[positive(width, "hidden") for width in hidden], in_channels)
+        self.real, self.imaginary = _FrequencyNetwork(widths), _FrequencyNetwork(widths)
+
+    def response(self, size: Sequence[int], *, dtype: torch.dtype = torch.float32) -> Tensor:
+        """The filters on the half spectrum of a grid, ``(C, N_1 .. N_D // 2 + 1)``, complex."""
+        device = next(self.parameters()).device
+        omega = frequency_grid(size, half=True, dtype=dtype, device=device)
+        frequencies = omega.reshape(-1, self.num_axes).T / math.pi
+        values = torch.complex(self.real(frequencies), self.imaginary(frequencies))
+        return values.reshape(-1, *half_size(size))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the layer: ``(B, C, N_1 .. N_D)`` to ``(B, K, ceil(N_1 / stride) ..)``."""
+        self._check(x)
+        dtype = self._work_dtype(x)
+        with without_autocast(x.device):
+            y = self._pool(filter_circularly(x.to(dtype), self.response(x.shape[2:], dtype=dtype)))
+        return self._mix(y, x.dtype)

@@ -1,0 +1,27 @@
+"""Whole networks, by class and by name."""
+
+from torchsonic.models import entries as _entries  # noqa: F401  (registers the names)
+from torchsonic.models.classifier import Classifier
+from torchsonic.models.pretrained import PretrainedError, PretrainedModel, from_pretrained
+from torchsonic.models.registry import ModelEntry, create_model, list_models, model_entry
+from torchsonic.models.resnet import ResNet
+from torchsonic.models.sonic_classifier import SonicClassifier
+from torchsonic.models.sonicnet import SonicNet
+from torchsonic.models.stem import SonicStem
+from torchsonic.models.synthshape import SynthShapeNet
+
+__all__ = [
+    "Classifier",
+    "ModelEntry",
+    "PretrainedError",
+    "PretrainedModel",
+    "ResNet",
+    "SonicClassifier",
+    "SonicNet",
+    "SonicStem",
+    "SynthShapeNet",
+    "create_model",
+    "from_pretrained",
+    "list_models",
+    "model_entry",
+]

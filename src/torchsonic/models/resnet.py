@@ -1,0 +1,138 @@
+"""ResNet-50 in which every 3x3 convolution may be any operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from torch import nn
+
+from torchsonic.functional.arguments import choice
+from torchsonic.models.classifier import Classifier, linear_rates
+from torchsonic.models.registry import OPERATORS
+from torchsonic.models.stem import Grid, SonicStem
+from torchsonic.nn.block import Bottleneck, Operator, ResidualBlock
+from torchsonic.nn.chain import SpacedSequential
+from torchsonic.nn.norm import make_activation, make_conv, make_norm
+from torchsonic.nn.spacing import place_behind
+
+__all__ = ["ResNet"]
+
+STEM_MODES = 32
+
+
+class ResNet(Classifier):
+    r"""Residual network of four stages; ``(B, C, H, W)`` to ``(B, num_classes)``.
+
+    Parameters
+    ----------
+    operator
+        What looks at neighbours in the blocks: ``conv``, ``sonic``, ``hybrid``, ``s4nd``, ``niff``, ``gfnet``,
+        ``replk`` or ``dilated``.
+    operator_options
+        Arguments of the operator; a list of four gives each stage its own value.
+    stem
+        ``conv``: 7x7 convolution of stride 2 and max pooling, as usual. ``sonic``: one Sonic layer of stride 4, which
+        makes the whole network independent of the sampling when it is told the spacing.
+    grid
+        See :class:`torchsonic.models.stem.SonicStem`; only for ``stem="sonic"``.
+    block
+        ``bottleneck``, or ``plain``: one operator and a skip, no expansion.
+    strides
+        Of the four stages.
+    image_size
+        Usual size of images, for operators tied to a grid (GFNet).
+    spacing
+        Reference spacing of images.
+
+    Examples
+    --------
+    >>> model = torchsonic.create_model("resnet50_sonic", num_classes=10).eval()
+    >>> model(torch.randn(1, 3, 64, 64), spacing=0.5).shape
+    torch.Size([1, 10])
+
+    References
+    ----------
+    He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition (2016).
+    """
+
+    def __init__(
+        self,
+        operator: str = "conv",
+        *,
+        in_channels: int = 3,
+        num_classes: int = 1000,
+        depths: Sequence[int] = (3, 4, 6, 3),
+        width: int = 64,
+        operator_options: Mapping[str, Any] | None = None,
+        stem: Literal["conv", "sonic"] = "conv",
+        grid: Grid = "reference",
+        block: Literal["bottleneck", "plain"] = "bottleneck",
+        strides: Sequence[int] = (1, 2, 2, 2),
+        image_size: int = 224,
+        spacing: float | Sequence[float] = 1.0,
+        drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+        global_pool: str = "avg",
+    ) -> None:
+        super().__init__()
+        OPERATORS[operator]  # refuse an unknown name before anything is built
+        choice(stem, ("conv", "sonic"), "stem")
+        choice(block, ("bottleneck", "plain"), "block")
+        if len(depths) != 4 or len(strides) != 4:
+            raise ValueError(f"depths and strides must be four numbers each, got {depths} and {strides}")
+        self.conv1: nn.Module
+        self.maxpool: nn.Module
+        if stem == "conv":
+            self.conv1 = make_conv(in_channels, width, 7, spatial_dims=2, stride=2)
+            self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
+        else:
+            self.conv1 = SonicStem(in_channels, width, STEM_MODES, stride=4, grid=grid, spacing=spacing)
+            self.maxpool = nn.Identity()
+        self.bn1 = make_norm("batch", width, 2)
+        self.act1 = make_activation("relu")
+        rates = iter(linear_rates(drop_path_rate, sum(depths)))
+        channels, reduction = width, 4
+        self.feature_info = [{"num_chs": width, "reduction": 2 if stem == "conv" else 4, "module": "act1"}]
+        for stage, (depth, stride) in enumerate(zip(depths, strides, strict=True)):
+            size = -(-image_size // (reduction * stride))
+            build = _operator_of_stage(operator, operator_options or {}, stage, size, spacing)
+            narrow, blocks = width * 2**stage, []
+            for index in range(depth):
+                step, rate = stride if index == 0 else 1, next(rates)
+                if block == "bottleneck":
+                    blocks.append(Bottleneck(build, channels, narrow, stride=step, drop_path=rate))
+                    channels = Bottleneck.expansion * narrow
+                else:
+                    blocks.append(ResidualBlock(build, channels, narrow, stride=step, norm="batch", drop_path=rate))
+                    channels = narrow
+            layer = SpacedSequential(*blocks)
+            self.add_module(f"layer{stage + 1}", place_behind(layer, reduction))
+            reduction *= stride
+            self.feature_info.append({"num_chs": channels, "reduction": reduction, "module": f"layer{stage + 1}"})
+        self._build_head(channels, num_classes, drop_rate=drop_rate, global_pool=global_pool)
+        self.init_weights()
+
+    def _stages(self) -> list[tuple[str, Sequence[nn.Module]]]:
+        return [
+            ("act1", (self.conv1, self.bn1, self.act1)),
+            ("layer1", (self.maxpool, self.layer1)),
+            *[(f"layer{i}", (getattr(self, f"layer{i}"),)) for i in (2, 3, 4)],
+        ]
+
+    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
+        return {"stem": r"^conv1|bn1|maxpool", "blocks": r"^layer(\d+)" if coarse else r"^layer(\d+)\.(\d+)"}
+
+
+def _operator_of_stage(
+    name: str, options: Mapping[str, Any], stage: int, size: int, spacing: float | Sequence[float]
+) -> Operator:
+    """The builder of one stage's operator, its options resolved."""
+    chosen = {key: value[stage] if isinstance(value, (list, tuple)) else value for key, value in options.items()}
+    if name in ("sonic", "hybrid", "s4nd"):
+        chosen["spacing"] = spacing
+
+    def build(in_channels: int, out_channels: int, stride: int) -> nn.Module:
+        return OPERATORS[name](in_channels, out_channels, stride, grid=size, **chosen)
+
+    return build

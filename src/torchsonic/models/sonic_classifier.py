@@ -1,0 +1,167 @@
+"""A hierarchical classifier whose only spatial operator is Sonic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from torchsonic.functional.frequency import Spacing
+from torchsonic.functional.spectrum import PaddingMode
+from torchsonic.models.classifier import Classifier, linear_rates
+from torchsonic.models.stem import Grid, SonicStem
+from torchsonic.nn.chain import SpacedSequential
+from torchsonic.nn.conv import SonicConv2d
+from torchsonic.nn.drop_path import DropPath
+from torchsonic.nn.hybrid import HybridConv
+from torchsonic.nn.norm import Norm, make_norm
+from torchsonic.nn.spacing import place_behind
+
+__all__ = ["MixerBlock", "SonicClassifier"]
+
+
+class _Downsample(SonicConv2d):
+    """Norm, then a Sonic layer of stride 2: alias-free, and it widens at the same time."""
+
+    def __init__(self, in_channels: int, out_channels: int, *, pre_norm: Norm, **options: Any) -> None:
+        super().__init__(in_channels, out_channels, stride=2, **options)
+        self.pre_norm = make_norm(pre_norm, in_channels, 2)
+
+    def forward(self, x: Tensor, spacing: Spacing | None = None, output_size=None) -> Tensor:
+        return super().forward(self.pre_norm(x), spacing, output_size)
+
+
+class MixerBlock(nn.Module):
+    r"""Mix places, then channels.
+
+    .. math:: x \leftarrow x + \gamma_1 A\,\mathrm{norm}(x), \qquad x \leftarrow x + \gamma_2\,\mathrm{MLP}(\mathrm{norm}(x))
+
+    ``A`` is a Sonic layer, with a local branch if asked for; the MLP acts on each pixel. ``(B, C, H, W)`` to the same.
+    """
+
+    takes_spacing: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        channels: int,
+        num_modes: int | None = None,
+        *,
+        mlp_ratio: float = 4.0,
+        norm: Norm = "group",
+        layer_scale: float = 0.1,
+        drop_path: float = 0.0,
+        local_kernel: int = 0,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        hidden = round(mlp_ratio * channels)
+        self.norm1, self.norm2 = make_norm(norm, channels, 2), make_norm(norm, channels, 2)
+        self.mixer: nn.Module
+        if local_kernel:
+            self.mixer = HybridConv(channels, channels, num_modes, kernel_size=local_kernel, **options)
+        else:
+            self.mixer = SonicConv2d(channels, channels, num_modes, **options)
+        self.mlp = nn.Sequential(nn.Conv2d(channels, hidden, 1), nn.GELU(), nn.Conv2d(hidden, channels, 1))
+        self.gamma1 = nn.Parameter(torch.full((channels, 1, 1), layer_scale))
+        self.gamma2 = nn.Parameter(torch.full((channels, 1, 1), layer_scale))
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+        """Apply the block to features of the given spacing."""
+        x = x + self.drop_path(self.gamma1 * self.mixer(self.norm1(x), spacing))
+        return x + self.drop_path(self.gamma2 * self.mlp(self.norm2(x)))
+
+
+class SonicClassifier(Classifier):
+    """Patchify stem, four stages of Sonic and MLP blocks, mean, linear head; ``(B, C, H, W)`` to ``(B, num_classes)``.
+
+    The stem is a Sonic layer of spectral stride 4 onto the reference grid, so that an image told its spacing gives
+    the same logits at every sampling that holds its frequencies.
+
+    Parameters
+    ----------
+    widths, depths
+        Channels and blocks of the stages; each stage halves the grid of the one before.
+    modes_ratio
+        Modes of a layer over its channels.
+    mlp_ratio, norm, layer_scale, drop_path_rate, local_kernel
+        Of the blocks; ``local_kernel=3`` adds a local branch.
+    grid
+        See :class:`torchsonic.models.stem.SonicStem`.
+    spacing
+        Reference spacing of images.
+
+    Examples
+    --------
+    >>> model = torchsonic.create_model("sonic_tiny", num_classes=10).eval()
+    >>> fine = torch.randn(1, 3, 128, 128)
+    >>> model(fine, spacing=0.5).shape
+    torch.Size([1, 10])
+    """
+
+    def __init__(
+        self,
+        *,
+        in_channels: int = 3,
+        num_classes: int = 1000,
+        widths: Sequence[int] = (32, 64, 128, 256),
+        depths: Sequence[int] = (2, 2, 6, 2),
+        modes_ratio: float = 0.25,
+        mlp_ratio: float = 4.0,
+        norm: Norm = "group",
+        layer_scale: float = 0.1,
+        local_kernel: int = 0,
+        grid: Grid = "reference",
+        spacing: float | Sequence[float] = 1.0,
+        padding_mode: PaddingMode = "circular",
+        drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+        global_pool: str = "avg",
+    ) -> None:
+        super().__init__()
+        if len(widths) != len(depths) or not widths:
+            raise ValueError(f"widths and depths must be equally many, got {widths} and {depths}")
+        sonic: dict[str, Any] = {"spacing": spacing, "padding_mode": padding_mode}
+        modes = [max(8, round(modes_ratio * width)) for width in widths]
+        self.stem: nn.Module = SonicStem(in_channels, widths[0], modes[0], grid=grid, **sonic)
+        self.stem_norm = make_norm(norm, widths[0], 2)
+        rates = iter(linear_rates(drop_path_rate, sum(depths)))
+        self.feature_info, reduction = [], 4
+        for index, (width, depth) in enumerate(zip(widths, depths, strict=True)):
+            parts: list[nn.Module] = []
+            if index > 0:
+                parts.append(_Downsample(widths[index - 1], width, num_modes=modes[index], pre_norm=norm, **sonic))
+            for _ in range(depth):
+                parts.append(
+                    MixerBlock(
+                        width,
+                        modes[index],
+                        mlp_ratio=mlp_ratio,
+                        norm=norm,
+                        layer_scale=layer_scale,
+                        drop_path=next(rates),
+                        local_kernel=local_kernel,
+                        **sonic,
+                    )
+                )
+            self.add_module(f"stage{index}", place_behind(SpacedSequential(*parts), reduction))
+            reduction *= 2 if index > 0 else 1
+            self.feature_info.append({"num_chs": width, "reduction": reduction, "module": f"stage{index}"})
+        self._build_head(
+            widths[-1],
+            num_classes,
+            drop_rate=drop_rate,
+            global_pool=global_pool,
+            norm=make_norm(norm, widths[-1], 2),
+        )
+        self.init_weights()
+
+    def _stages(self) -> list[tuple[str, Sequence[nn.Module]]]:
+        names = [info["module"] for info in self.feature_info]
+        first = [(names[0], (self.stem, self.stem_norm, getattr(self, names[0])))]
+        return [*first, *[(name, (getattr(self, name),)) for name in names[1:]]]
+
+    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
+        return {"stem": r"^stem", "blocks": r"^stage(\d+)" if coarse else r"^stage(\d+)\.(\d+)"}

@@ -1,0 +1,86 @@
+"""The frame in which the paper compares operators on synthetic shapes: same stem, same head, another backbone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from torch import Tensor, nn
+
+from torchsonic.functional.arguments import choice, positive
+from torchsonic.functional.frequency import Spacing
+from torchsonic.models.pretrained import PretrainedModel
+from torchsonic.models.registry import BACKBONES
+from torchsonic.nn.block import SonicBlock
+from torchsonic.nn.chain import SpacedSequential
+from torchsonic.nn.norm import make_conv, make_norm
+from torchsonic.nn.spaced import apply
+
+__all__ = ["SynthShapeNet", "sonic_backbone"]
+
+
+class SynthShapeNet(PretrainedModel):
+    r"""1x1 projection, backbone, sum of both, head: ``(B, 3, H, W)`` to logits ``(B, num_classes, H, W)``.
+
+    .. math:: y = \mathrm{head}(z + \mathrm{backbone}(z)), \qquad z = P x
+
+    Parameters
+    ----------
+    backbone
+        ``sonic``, ``conv``, ``vit``, ``s4nd``, ``niff`` or ``gfnet``.
+    width, depth
+        Channels and blocks; HalliGalli has one block.
+    head
+        ``table``: 1x1, GroupNorm, GELU, 1x1, which gives the parameter counts of the paper's Table 1. ``text``:
+        GroupNorm, GELU, 3x3, as the paper's appendix describes.
+    backbone_options
+        Arguments of the backbone, for example ``{"norm": "channel"}`` for Sonic.
+
+    Examples
+    --------
+    >>> model = torchsonic.create_model("synthshape_sonicnet")
+    >>> round(sum(p.numel() for p in model.parameters()) / 1e6, 3)
+    0.072
+    """
+
+    takes_spacing: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        backbone: str = "sonic",
+        *,
+        in_channels: int = 3,
+        num_classes: int = 6,
+        width: int = 64,
+        depth: int = 4,
+        head: Literal["table", "text"] = "table",
+        backbone_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        positive(depth, "depth")
+        self.project = make_conv(in_channels, width, spatial_dims=2)
+        self.backbone = BACKBONES[backbone](width, depth, **(backbone_options or {}))
+        if choice(head, ("table", "text"), "head") == "table":
+            hidden = [make_conv(width, width, spatial_dims=2)]
+            kernel = 1
+        else:
+            hidden, kernel = [], 3
+        self.head = nn.Sequential(
+            *hidden,
+            make_norm("group", width, 2),
+            nn.GELU(),
+            make_conv(width, num_classes, kernel, spatial_dims=2, bias=True),
+        )
+
+    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+        """Logits of images of the given spacing, which backbones that know none do without."""
+        z = self.project(x)
+        return self.head(z + apply(self.backbone, z, spacing))
+
+
+def sonic_backbone(width: int, depth: int, *, num_modes: int = 64, **options: Any) -> nn.Module:
+    """Sonic blocks: ``ReLU(GroupNorm(Sonic(x)) + x)`` by default; options of :class:`torchsonic.nn.SonicBlock`."""
+    return SpacedSequential(*[SonicBlock(width, width, num_modes, **options) for _ in range(depth)])
+
+
+BACKBONES.add("sonic", sonic_backbone)
