@@ -1,10 +1,17 @@
 """One seed, one tolerance table, one thread per worker."""
 
 import os
+import runpy
+from pathlib import Path
 
 import hypothesis
 import pytest
 import torch
+
+# For this process and, through PYTHONPATH, for those that tests start.
+ENVIRONMENT = Path(__file__).parent / "environment"
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ENVIRONMENT), os.environ.get("PYTHONPATH")]))
+runpy.run_path(str(ENVIRONMENT / "sitecustomize.py"))
 
 hypothesis.settings.register_profile("suite", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=500)

@@ -118,6 +118,10 @@ class S4ND(Depthwise, SpacedLayer):
         nn.init.normal_(self.readout, std=math.sqrt(0.5))
         self.readout.mul_(energy.rsqrt()[:, None, :, None, None])
 
+    def mode_parameters(self) -> list[nn.Parameter]:
+        """Parameters of the states, which learn slowly and without weight decay, as is usual for state spaces."""
+        return [self.log_decay, self.frequency, self.drive, self.log_step]
+
     def coarsening(self, size: Sequence[int]) -> tuple[float, ...]:
         """Means of whole cells lie exactly ``stride`` samples apart, whatever the size."""
         return tuple(float(s) for s in self.stride)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from torchsonic.functional.arguments import choice
 from torchsonic.functional.frequency import Spacing
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.nn.chain import SpacedSequential, walk
+from torchsonic.nn.parameters import mode_parameters
 
 __all__ = ["Classifier", "linear_rates"]
 
@@ -146,9 +146,7 @@ class Classifier(PretrainedModel):
 
     def no_weight_decay(self) -> set[str]:
         """Names of parameters that optimisers should not decay: those of the modes."""
-        from torchsonic.nn.spacing import sonic_layers
-
-        chosen = {id(p) for _, layer in sonic_layers(self) for p in layer.mode_parameters()}
+        chosen = {id(p) for p in mode_parameters(self)}
         return {name for name, parameter in self.named_parameters() if id(parameter) in chosen}
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
@@ -170,4 +168,4 @@ class Classifier(PretrainedModel):
 
 def linear_rates(last: float, count: int) -> list[float]:
     """Drop rates that grow evenly from 0 at the first block to ``last`` at the last."""
-    return torch.linspace(0.0, last, count).tolist() if count > 1 else [last] * count
+    return [last * index / max(1, count - 1) for index in range(count)]

@@ -2,8 +2,7 @@
 
 A saved model is a folder of two files: ``model.safetensors`` with the weights and ``config.json`` with the class, its
 constructor's arguments and the version that wrote it. Loading builds a new model, compares every name and shape first,
-and only then copies: a bad file changes nothing. Nothing read from a file is executed, and the class must be one that is
-already defined.
+and only then copies: a bad file changes nothing. Nothing read from a file is executed; the class must be known already.
 """
 
 from __future__ import annotations
@@ -129,9 +128,9 @@ class PretrainedModel(nn.Module):
             with torch.random.fork_rng(devices=[]):  # the first, discarded weights must not move the user's seed
                 model = build(**config["arguments"])
         except (TypeError, ValueError) as error:
-            written = config.get("torchsonic", "unknown")
             raise PretrainedError(
-                f"{folder / CONFIG_NAME}: {build.__name__} refuses its arguments (saved by torchsonic {written}): {error}"
+                f"{folder / CONFIG_NAME}: {build.__name__} refuses the arguments saved by torchsonic "
+                f"{config['torchsonic']}: {error}"
             ) from error
         _check_names_and_shapes(model.state_dict(), state, folder / WEIGHTS_NAME)
         _keep_dtypes(model, state)

@@ -119,7 +119,7 @@ def create_model(name: str, **overrides: Any) -> PretrainedModel:
     torch.Size([1, 10])
     """
     entry, arguments = model_entry(name)
-    known = [p for p in inspect.signature(entry.build).parameters]
+    known = list(inspect.signature(entry.build.__init__).parameters)[1:]
     for key in overrides:
         if key not in known:
             raise TypeError(f"{name} has no argument {key!r}{_nearest(key, known)}")

@@ -114,10 +114,11 @@ class ResNet(Classifier):
         self.init_weights()
 
     def _stages(self) -> list[tuple[str, Sequence[nn.Module]]]:
+        layers: list[nn.Module] = [getattr(self, f"layer{i}") for i in (1, 2, 3, 4)]
         return [
             ("act1", (self.conv1, self.bn1, self.act1)),
-            ("layer1", (self.maxpool, self.layer1)),
-            *[(f"layer{i}", (getattr(self, f"layer{i}"),)) for i in (2, 3, 4)],
+            ("layer1", (self.maxpool, layers[0])),
+            *[(f"layer{i}", (layer,)) for i, layer in enumerate(layers[1:], start=2)],
         ]
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:

@@ -36,7 +36,9 @@ class _Downsample(SonicConv2d):
 class MixerBlock(nn.Module):
     r"""Mix places, then channels.
 
-    .. math:: x \leftarrow x + \gamma_1 A\,\mathrm{norm}(x), \qquad x \leftarrow x + \gamma_2\,\mathrm{MLP}(\mathrm{norm}(x))
+    .. math::
+        x \leftarrow x + \gamma_1 A\,\mathrm{norm}(x), \qquad
+        x \leftarrow x + \gamma_2\,\mathrm{MLP}(\mathrm{norm}(x))
 
     ``A`` is a Sonic layer, with a local branch if asked for; the MLP acts on each pixel. ``(B, C, H, W)`` to the same.
     """

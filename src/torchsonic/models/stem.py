@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor, nn
 
 from torchsonic.functional.arguments import choice
-from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing
+from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing, spacing_values
 from torchsonic.nn.conv import make_sonic
 from torchsonic.nn.spaced import scale_spacing
 
@@ -50,13 +50,20 @@ class SonicStem(nn.Module):
         """Output spacing over reference spacing, per axis."""
         return self.sonic.stride
 
+    def _is_reference(self, given: Spacing) -> bool:
+        reference = self.sonic.reference_spacing
+        return not isinstance(given, Tensor) and spacing_values(given, len(reference)) == reference
+
     def output_size(self, size: Sequence[int], spacing: Spacing | None = None) -> tuple[int, ...]:
         """Samples of the output for an input of the given size and spacing."""
         given = self.sonic.spacing if spacing is None else spacing
-        if self.grid == "input" or given == self.sonic.reference_spacing:
+        if self.grid == "input" or self._is_reference(given):
             return self.sonic.output_size(size)
-        # Samples of a batch share one grid: that of their mean spacing.
-        steps = as_spacing(given, len(size), batch=ANY_BATCH).log().mean(0).exp().tolist()
+        if isinstance(given, Tensor):
+            # Samples of a batch share one grid: that of their mean spacing.
+            steps = as_spacing(given, len(size), batch=ANY_BATCH).log().mean(0).exp().tolist()
+        else:
+            steps = spacing_values(given, len(size))
         return tuple(
             max(1, round(n * step / (reference * stride)))
             for n, step, reference, stride in zip(
@@ -65,12 +72,12 @@ class SonicStem(nn.Module):
         )
 
     def walk(self, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
-        """Apply the stem; return its output and the spacing of that, ``None`` where it is as the layers behind assume."""
+        """Apply the stem; return its output and its spacing, ``None`` if that is what the layers behind assume."""
         given = self.sonic.spacing if spacing is None else spacing
         size = tuple(x.shape[2:])
         out_size = self.output_size(size, given)
         y = self.sonic(x, given, out_size)
-        if isinstance(given, tuple) and given == self.sonic.reference_spacing:
+        if self._is_reference(given):
             return y, None
         return y, scale_spacing(given, [n / m for n, m in zip(size, out_size, strict=True)])
 

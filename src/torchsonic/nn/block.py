@@ -19,7 +19,8 @@ from torchsonic.nn.spaced import apply, coarsening
 __all__ = ["Bottleneck", "Form", "Operator", "ResidualBlock", "Shortcut", "SonicBlock"]
 
 Form = Literal["post", "pre"]
-Operator = Callable[[int, int, int], nn.Module]
+Stride = int | Sequence[int]
+Operator = Callable[[int, int, Any], nn.Module]
 
 
 class Shortcut(nn.Module):
@@ -30,22 +31,27 @@ class Shortcut(nn.Module):
     """
 
     def __init__(
-        self, in_channels: int, out_channels: int, stride: int, *, spatial_dims: int, smooth: bool, norm: Norm = "none"
+        self,
+        in_channels: int,
+        out_channels: int,
+        stride: Stride,
+        *,
+        spatial_dims: int,
+        smooth: bool,
+        norm: Norm = "none",
     ) -> None:
         super().__init__()
         self.stride = per_axis(stride, spatial_dims, "stride")
         self.smooth = smooth and max(self.stride) > 1
         self.project: nn.Module = nn.Identity()
-        self.norm: nn.Module = nn.Identity()
         if in_channels != out_channels or (max(self.stride) > 1 and not smooth):
             step = 1 if smooth else stride
             self.project = make_conv(in_channels, out_channels, spatial_dims=spatial_dims, stride=step)
-            self.norm = make_norm(norm, out_channels, spatial_dims)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.smooth:
             x = resample(x, [-(-n // s) for n, s in zip(x.shape[2:], self.stride, strict=True)])
-        return self.norm(self.project(x))
+        return self.project(x)
 
 
 class _Block(nn.Module):
@@ -99,7 +105,7 @@ class ResidualBlock(_Block):
         out_channels: int,
         *,
         spatial_dims: int = 2,
-        stride: int = 1,
+        stride: Stride = 1,
         form: Form = "post",
         norm: Norm = "group",
         activation: Activation | None = None,
@@ -157,7 +163,7 @@ class SonicBlock(ResidualBlock):
         num_modes: int | None = None,
         *,
         spatial_dims: int = 2,
-        stride: int = 1,
+        stride: Stride = 1,
         form: Form = "post",
         norm: Norm = "group",
         activation: Activation | None = None,
@@ -169,7 +175,7 @@ class SonicBlock(ResidualBlock):
         if local_kernel < 0:
             raise ValueError(f"local_kernel must be 0 or an odd number of taps, got {local_kernel}")
 
-        def operator(channels_in: int, channels_out: int, step: int) -> nn.Module:
+        def operator(channels_in: int, channels_out: int, step: Stride) -> nn.Module:
             shared: dict[str, Any] = {"spatial_dims": spatial_dims, "stride": step, "bias": bias, **options}
             if local_kernel:
                 return HybridConv(channels_in, channels_out, num_modes, kernel_size=local_kernel, **shared)
@@ -214,7 +220,7 @@ class Bottleneck(_Block):
         width: int,
         *,
         spatial_dims: int = 2,
-        stride: int = 1,
+        stride: Stride = 1,
         norm: Norm = "batch",
         activation: Activation = "relu",
         drop_path: float = 0.0,
@@ -230,7 +236,7 @@ class Bottleneck(_Block):
         self.activation = make_activation(activation)
         self.drop_path = DropPath(drop_path)
         self.downsample: nn.Module = nn.Identity()
-        if in_channels != out_channels or stride != 1:
+        if in_channels != out_channels or max(per_axis(stride, spatial_dims, "stride")) > 1:
             self.downsample = nn.Sequential(
                 make_conv(in_channels, out_channels, spatial_dims=spatial_dims, stride=stride),
                 make_norm(norm, out_channels, spatial_dims),

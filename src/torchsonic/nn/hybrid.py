@@ -97,7 +97,7 @@ class LocalConv(SpacedLayer):
             taps = torch.arange(-radius, radius + 1, device=weight.device, dtype=torch.float64) * (reference / step)
             samples = torch.arange(-reach, reach + 1, device=weight.device, dtype=torch.float64)
             share = (1 - (samples[:, None] - taps).abs()).clamp_min(0).to(weight.dtype)
-            weight = torch.tensordot(weight, share, dims=([2 + axis], [1])).movedim(-1, 2 + axis)
+            weight = (weight.movedim(2 + axis, -1) @ share.mT).movedim(-1, 2 + axis)
         return weight
 
     def _padded(self, x: Tensor, reach: Sequence[int]) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 from torch import Tensor, nn
@@ -52,9 +53,16 @@ def make_activation(kind: Activation) -> nn.Module:
 
 
 def make_conv(
-    in_channels: int, out_channels: int, kernel_size: int = 1, *, spatial_dims: int, stride: int = 1, bias: bool = False
+    in_channels: int,
+    out_channels: int,
+    kernel_size: int = 1,
+    *,
+    spatial_dims: int,
+    stride: int | Sequence[int] = 1,
+    bias: bool = False,
 ) -> nn.Module:
     """Build a convolution that keeps the size up to its stride; 1x1 without bias unless told otherwise."""
     choice(spatial_dims, tuple(_CONVOLUTIONS), "spatial_dims")
+    steps = stride if isinstance(stride, int) else tuple(stride)
     padding = kernel_size // 2
-    return _CONVOLUTIONS[spatial_dims](in_channels, out_channels, kernel_size, stride, padding, bias=bias)
+    return _CONVOLUTIONS[spatial_dims](in_channels, out_channels, kernel_size, steps, padding, bias=bias)

@@ -6,9 +6,13 @@ from typing import Any
 
 from torch import nn
 
-from torchsonic.nn.conv import SonicConvNd
+__all__ = ["mode_parameters", "parameter_groups"]
 
-__all__ = ["parameter_groups"]
+
+def mode_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """Parameters of the modes of a model's Sonic layers, and of the states of state-space ones."""
+    own = [getattr(module, "mode_parameters", list) for module in model.modules()]
+    return [parameter for parameters in own for parameter in parameters()]
 
 
 def parameter_groups(
@@ -37,7 +41,7 @@ def parameter_groups(
     >>> [group["name"] for group in optimiser.param_groups]
     ['weights', 'vectors', 'modes']
     """
-    modes = {id(p) for m in model.modules() if isinstance(m, SonicConvNd) for p in m.mode_parameters()}
+    modes = {id(p) for p in mode_parameters(model)}
     groups: dict[str, list[nn.Parameter]] = {"weights": [], "vectors": [], "modes": []}
     for parameter in model.parameters():
         if not parameter.requires_grad:

@@ -1,0 +1,87 @@
+"""torchsonic's classifiers in timm: ``import torchsonic.integrations.timm`` registers them.
+
+Afterwards ``timm.create_model("resnet50_sonic", num_classes=10)`` works as for any other model, with ``in_chans``,
+``drop_rate``, ``drop_path_rate``, ``global_pool``, ``features_only``, ``out_indices``, ``checkpoint_path`` and
+``preset="paper"`` for torchsonic's presets. Names that timm has itself (``resnet50``) stay timm's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import timm
+    from timm.models import build_model_with_cfg, register_model
+    from timm.models._registry import generate_default_cfgs
+except ImportError as error:
+    raise ImportError('torchsonic.integrations.timm needs timm; run: pip install "torchsonic[timm]"') from error
+except RuntimeError as error:  # a torchvision built for another torch says so in its own way
+    raise ImportError(f"timm cannot be imported ({error}); install a torchvision that fits torch") from error
+
+from torchsonic.models.registry import MODELS, create_model
+
+__all__ = ["registered"]
+
+# timm's names of arguments that classifiers here call otherwise.
+RENAMED = {"in_chans": "in_channels", "img_size": "image_size"}
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+registered: list[str] = []
+"""Names this module gave to timm."""
+
+
+def _default_cfg(name: str) -> dict[str, Any]:
+    stem = "conv1" if name.startswith("resnet50") else "tokens.embed" if name.startswith("vit") else "stem.sonic"
+    return {
+        "url": "",
+        "num_classes": 1000,
+        "input_size": MODELS[name].input_size,
+        "fixed_input_size": False,
+        "pool_size": None,
+        "crop_pct": 0.875,
+        "interpolation": "bicubic",
+        "mean": IMAGENET_MEAN,
+        "std": IMAGENET_STD,
+        "first_conv": stem,
+        "classifier": "fc",
+    }
+
+
+def _build(name: str):
+    # All levels of a hierarchy; the last three blocks of a transformer, whose levels are all alike.
+    levels = 3 if name.startswith("vit") else tuple(range(5 if name.startswith("resnet50") else 4))
+
+    def make(preset: str | None = None, **arguments: Any):
+        for theirs, ours in RENAMED.items():
+            if theirs in arguments:
+                arguments[ours] = arguments.pop(theirs)
+        return create_model(f"{name}.{preset}" if preset else name, **arguments)
+
+    def entrypoint(pretrained: bool = False, **kwargs: Any):
+        if pretrained:
+            raise ValueError(
+                f"there are no published weights of {name}; use checkpoint_path= for your own, "
+                "or torchsonic.from_pretrained for a saved model"
+            )
+        feature_cfg = {"out_indices": levels, "feature_cls": "getter"}
+        return build_model_with_cfg(make, name, pretrained, feature_cfg=feature_cfg, **kwargs)
+
+    entrypoint.__name__ = name
+    entrypoint.__module__ = __name__
+    entrypoint.__doc__ = f"Build torchsonic's {name}."
+    return entrypoint
+
+
+default_cfgs = generate_default_cfgs(
+    {name: _default_cfg(name) for name in MODELS if MODELS[name].task == "classification" and not timm.is_model(name)}
+)
+
+
+def _register() -> None:
+    for name in MODELS:
+        if MODELS[name].task == "classification" and not timm.is_model(name):
+            globals()[name] = register_model(_build(name))
+            registered.append(name)
+
+
+_register()

@@ -1,0 +1,124 @@
+"""torchsonic's classifiers behave as timm's own."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import torchsonic
+
+timm = pytest.importorskip("timm", reason="timm is not installed")
+from timm.optim import create_optimizer_v2  # noqa: E402
+
+from torchsonic.integrations.timm import registered  # noqa: E402
+
+SHALLOW = {"depths": (1, 1, 1, 1)}
+
+
+def make(name: str, **options):
+    torch.manual_seed(0)
+    return timm.create_model(name, **({"depth": 3} if name.startswith("vit") else SHALLOW), **options)
+
+
+def test_all_classifiers_are_there_and_timms_own_stay():
+    assert {"resnet50_sonic", "resnet50_gfnet", "sonic_tiny", "vit_s16"} <= set(registered)
+    assert set(registered) <= set(timm.list_models())
+    assert timm.list_models("sonic_*") == ["sonic_base", "sonic_small", "sonic_tiny"]
+    assert not isinstance(timm.create_model("resnet50"), torchsonic.models.ResNet)
+
+
+def test_features_of_the_full_model_have_the_promised_channels_and_strides():
+    model = timm.create_model("resnet50_sonic", num_classes=10, features_only=True).eval()
+    features = model(torch.randn(1, 3, 64, 96))
+    assert model.feature_info.channels() == [f.shape[1] for f in features] == [64, 256, 512, 1024, 2048]
+    assert model.feature_info.reduction() == [64 // f.shape[2] for f in features] == [4, 4, 8, 16, 32]
+
+
+@pytest.mark.parametrize("name", registered)
+def test_features_only_takes_indices_and_prunes_the_rest(name):
+    model = make(name, features_only=True, out_indices=(0, 2)).eval()
+    whole = make(name).eval()
+    x = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        features = model(x)
+        final, levels = whole.forward_intermediates(x)
+        torch.testing.assert_close(final, whole.forward_features(x))
+        short = whole.forward_intermediates(x, indices=[0, 2], intermediates_only=True)
+    for got, level, again in zip(features, (levels[0], levels[2]), short, strict=True):
+        torch.testing.assert_close(got, level)
+        torch.testing.assert_close(again, level)
+    assert [f.shape[1] for f in features] == model.feature_info.channels()
+    assert [64 // f.shape[2] for f in features] == model.feature_info.reduction()
+    assert sum(p.numel() for p in model.parameters()) < sum(p.numel() for p in whole.parameters())
+
+
+@pytest.mark.parametrize("name", registered)
+def test_the_usual_interface(name):
+    model = make(name, num_classes=10, in_chans=1, drop_rate=0.1, drop_path_rate=0.1).eval()
+    x = torch.randn(2, 1, 64, 64)
+    with torch.no_grad():
+        features = model.forward_features(x)
+        assert model(x).shape == (2, 10)
+        torch.testing.assert_close(model.forward_head(features), model(x))
+        assert model.forward_head(features, pre_logits=True).shape == (2, model.num_features)
+        assert model.get_classifier().out_features == 10
+        model.reset_classifier(3)
+        assert model(x).shape == (2, 3)
+        model.reset_classifier(0)
+        assert model(x).shape == (2, model.num_features)
+        model.reset_classifier(0, "")
+        torch.testing.assert_close(model(x), features)
+    config = timm.data.resolve_model_data_config(model)
+    assert config["input_size"] == (3, 224, 224)
+    assert dict(model.named_modules())[model.default_cfg["first_conv"]] is not None
+    assert model.default_cfg["classifier"] == "fc"
+
+
+@pytest.mark.parametrize("name", ["resnet50_sonic", "sonic_tiny", "vit_s16"])
+def test_layer_decay_and_no_weight_decay_find_their_parameters(name):
+    model = make(name)
+    optimiser = create_optimizer_v2(model, "adamw", lr=1e-3, weight_decay=0.05, layer_decay=0.7)
+    assert sum(len(g["params"]) for g in optimiser.param_groups) == len(list(model.parameters()))
+    assert len({g["lr_scale"] for g in optimiser.param_groups}) > 4
+    spared = {id(p) for g in optimiser.param_groups if g["weight_decay"] == 0 for p in g["params"]}
+    named = dict(model.named_parameters())
+    assert model.no_weight_decay()
+    assert all(id(named[key]) in spared for key in model.no_weight_decay())
+
+
+def test_presets_checkpointing_and_checkpoints(tmp_path):
+    model = timm.create_model("resnet50_sonic", preset="paper")
+    assert round(sum(p.numel() for p in model.parameters()) / 1e6, 2) == 1.34
+    model = make("sonic_tiny", num_classes=4)
+    model.set_grad_checkpointing()
+    model(torch.randn(1, 3, 64, 64)).sum().backward()
+    model.save_pretrained(tmp_path)
+    loaded = make("sonic_tiny", num_classes=4, checkpoint_path=str(tmp_path / "model.safetensors"))
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), loaded.parameters(), strict=True))
+    assert type(torchsonic.from_pretrained(tmp_path)).__name__ == "SonicClassifier"
+
+
+def test_a_model_from_timm_hears_the_spacing():
+    model = make("sonic_tiny").eval()
+    x = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        assert not torch.allclose(model(x, spacing=0.5), model(x), rtol=1e-2)
+
+
+def test_published_weights_are_not_promised():
+    with pytest.raises(ValueError, match="no published weights of sonic_tiny"):
+        timm.create_model("sonic_tiny", pretrained=True)
+
+
+@pytest.mark.parametrize("indices", [(9,), 17, ()])
+def test_levels_that_do_not_exist_are_refused(indices):
+    with pytest.raises(ValueError, match="indices must name some of"):
+        make("sonic_tiny").forward_intermediates(torch.randn(1, 3, 64, 64), indices=indices)
+
+
+def test_without_timm_the_error_names_the_extra():
+    code = "import sys; sys.modules['timm'] = None; import torchsonic.integrations.timm"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode != 0
+    assert 'pip install "torchsonic[timm]"' in run.stderr

@@ -1,0 +1,233 @@
+"""A saved model comes back whole, or not at all."""
+
+import copy
+import json
+import pickle
+import sys
+import types
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import torchsonic
+from torchsonic.models import PretrainedModel, SonicNet, SynthShapeNet
+from torchsonic.models.pretrained import CONFIG_NAME, WEIGHTS_NAME
+
+
+@pytest.fixture
+def model():
+    return torchsonic.create_model("sonicnet2d", width=8, num_modes=8, depth=1, num_classes=3).eval()
+
+
+@pytest.fixture
+def folder(model, tmp_path):
+    return model.save_pretrained(tmp_path / "saved")
+
+
+def refuses(folder, match, **options):
+    with pytest.raises(torchsonic.PretrainedError, match=match):
+        torchsonic.from_pretrained(folder, **options)
+
+
+def test_the_folder_holds_two_plain_files(folder):
+    assert sorted(p.name for p in folder.iterdir()) == [CONFIG_NAME, WEIGHTS_NAME]
+    config = json.loads((folder / CONFIG_NAME).read_text())
+    assert config["class"] == "SonicNet"
+    assert config["torchsonic"] == torchsonic.__version__
+    assert config["arguments"]["num_classes"] == 3
+    for path in folder.iterdir():
+        with pytest.raises(pickle.UnpicklingError):
+            pickle.loads(path.read_bytes())
+
+
+def test_a_class_built_by_hand_is_saved_with_all_its_arguments(tmp_path):
+    model = SonicNet(2, 5, width=8, depth=1, spacing=(2.0, 0.5), norm="channel").eval()
+    loaded = SonicNet.from_pretrained(model.save_pretrained(tmp_path))
+    x = torch.randn(1, 2, 8, 9)
+    with torch.no_grad():
+        assert torch.equal(loaded(x), model(x))
+    assert loaded.blocks[0].operator.reference_spacing == (2.0, 0.5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_dtypes_come_back_bit_equal(model, tmp_path, dtype):
+    loaded = torchsonic.from_pretrained(model.to(dtype).save_pretrained(tmp_path))
+    for key, value in loaded.state_dict().items():
+        assert torch.equal(value, model.state_dict()[key])
+        assert value.dtype == dtype
+
+
+def test_saving_again_replaces_the_old_files(model, folder):
+    with torch.no_grad():
+        model.head[2].bias.fill_(7.0)
+    model.save_pretrained(folder)
+    assert torchsonic.from_pretrained(folder).head[2].bias.eq(7).all()
+
+
+def test_a_failed_save_leaves_the_old_model(model, folder, monkeypatch):
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("torchsonic.models.pretrained.save_file", full)
+    with pytest.raises(OSError, match="No space left"):
+        model.save_pretrained(folder)
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
+
+
+def test_a_new_head_is_saved_as_it_is(tmp_path):
+    model = torchsonic.create_model("sonic_tiny", depths=(1, 1, 1, 1), num_classes=10)
+    model.reset_classifier(4)
+    loaded = torchsonic.from_pretrained(model.save_pretrained(tmp_path))
+    assert loaded.num_classes == 4
+    assert loaded(torch.randn(1, 3, 64, 64)).shape == (1, 4)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.001, 0.5, 0.99])
+@pytest.mark.parametrize("name", [CONFIG_NAME, WEIGHTS_NAME])
+def test_a_truncated_file_is_refused(folder, name, part):
+    path = folder / name
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(part * len(whole))])
+    refuses(folder, name)
+
+
+def test_one_flipped_bit_is_noticed(folder):
+    path = folder / WEIGHTS_NAME
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    refuses(folder, "damaged or replaced.*verify=False")
+    assert isinstance(torchsonic.from_pretrained(folder, verify=False), SonicNet)
+
+
+@pytest.mark.parametrize("name", [CONFIG_NAME, WEIGHTS_NAME])
+def test_a_renamed_file_is_named_in_the_error(folder, name):
+    (folder / name).rename(folder / "my_file")
+    refuses(folder, f"{name} is missing.*my_file.*renamed")
+
+
+def test_a_foreign_file_is_refused(folder):
+    state = load_file(folder / WEIGHTS_NAME)
+    path = folder / WEIGHTS_NAME
+    path.write_bytes(pickle.dumps({"weights": [1, 2, 3]}))
+    refuses(folder, "no whole safetensors file")
+    save_file({**state, "stranger": torch.zeros(1)}, path)
+    refuses(folder, "another model: has foreign 1 .stranger.", verify=False)
+    lacking = dict(state)
+    lacking.pop("head.2.bias")
+    save_file(lacking, path)
+    refuses(folder, "another model: lacks 1 .head.2.bias.", verify=False)
+    save_file({**state, "head.2.bias": torch.zeros(9)}, path)
+    refuses(folder, r"head.2.bias is \(9,\), expected \(3,\)", verify=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"class": "os.system"}, "describes a 'os.system'"),
+        ({"class": 3}, "not written by torchsonic"),
+        ({"format": 99}, "format 99.*update torchsonic"),
+        ({"arguments": [1]}, "holds no arguments"),
+        ({"arguments": {"in_channels": 3, "num_classes": 3, "wings": 2}}, "refuses the arguments.*wings"),
+        ({"arguments": {"in_channels": -3, "num_classes": 3}}, "refuses the arguments.*in_channels"),
+    ],
+)
+def test_a_tampered_configuration_is_refused(folder, change, match):
+    path = folder / CONFIG_NAME
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    refuses(folder, match)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"model_type": "bert"}', "[" * 100000, "\xff\xfe"])
+def test_what_is_no_configuration_is_refused(folder, text):
+    (folder / CONFIG_NAME).write_bytes(text.encode("latin-1"))
+    refuses(folder, CONFIG_NAME)
+
+
+def test_the_wrong_class_is_refused(folder):
+    with pytest.raises(torchsonic.PretrainedError, match="describes a 'SonicNet', not SynthShapeNet"):
+        SynthShapeNet.from_pretrained(folder)
+
+
+def test_places_that_hold_no_model_are_refused(tmp_path):
+    refuses(tmp_path, "it is empty")
+    refuses(tmp_path / "nowhere", "there is no folder")
+    (tmp_path / "file").write_text("x")
+    refuses(tmp_path / "file", "is a file; give the folder")
+
+
+def test_what_json_cannot_hold_is_refused_before_anything_is_written(tmp_path):
+    model = SonicNet(1, 2, width=8, depth=1, spacing=(1.0, 1.0))
+    model.arguments["spacing"] = torch.ones(2)
+    with pytest.raises(TypeError, match="argument spacing="):
+        model.save_pretrained(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_users_own_models_are_saved_too(tmp_path):
+    class Tiny(PretrainedModel):
+        def __init__(self, channels: int, *, names: tuple[str, ...] = ("a",)) -> None:
+            super().__init__()
+            self.layer = torchsonic.SonicConv1d(channels, channels)
+            self.names = names
+
+        def forward(self, x):
+            return self.layer(x)
+
+    model = Tiny(4, names=("left", "right"))
+    loaded = Tiny.from_pretrained(model.save_pretrained(tmp_path))
+    assert loaded.names == ["left", "right"]
+    assert torch.equal(loaded.layer.mix_in, model.layer.mix_in)
+
+
+def test_copies_remember_their_arguments(model):
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert twin.arguments == model.arguments
+    model.arguments["num_classes"] = 99
+    assert copy.deepcopy(model).arguments["num_classes"] == 99
+
+
+class FakeHub(types.ModuleType):
+    """The two calls of the Hub, on a local folder."""
+
+    def __init__(self, folder):
+        super().__init__("huggingface_hub")
+        self.folder, self.uploads = folder, []
+
+    def hf_hub_download(self, repo, name, revision=None, token=None):
+        if repo != "someone/model":
+            raise OSError(f"404: {repo}")
+        return str(self.folder / name)
+
+    def HfApi(self, token=None):  # noqa: N802
+        hub = self
+
+        class Api:
+            def create_repo(self, repo_id, private, exist_ok):
+                hub.uploads.append((repo_id, private))
+
+            def upload_folder(self, repo_id, folder_path, commit_message):
+                hub.uploads.append(torchsonic.from_pretrained(folder_path))
+                return "commit"
+
+        return Api()
+
+
+def test_the_hub_gives_and_takes_models(model, folder, monkeypatch):
+    hub = FakeHub(folder)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    assert isinstance(torchsonic.from_pretrained("someone/model"), SonicNet)
+    refuses("someone/else", "the Hub gave none either: 404")
+    assert model.push_to_hub("someone/model", private=True) == "commit"
+    assert hub.uploads[0] == ("someone/model", True)
+    assert isinstance(hub.uploads[1], SonicNet)
+
+
+def test_without_the_hub_package_the_error_names_the_extra(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    refuses("someone/model", r"torchsonic\[hub\]")
+    with pytest.raises(ImportError, match=r"torchsonic\[hub\]"):
+        model.push_to_hub("someone/model")

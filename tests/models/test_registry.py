@@ -1,0 +1,203 @@
+"""Every registered model is tested by being registered."""
+
+import copy
+
+import pytest
+import torch
+
+import torchsonic
+from torchsonic.models import SonicNet, model_entry
+from torchsonic.testing import relative_error
+
+NAMES = torchsonic.list_models()
+SHALLOW = {"resnet50": {"depths": (1, 1, 1, 1)}, "sonic_": {"depths": (1, 1, 1, 1)}, "vit_s16": {"depth": 2}}
+TABLE_1 = {"sonicnet": 0.072, "convnet": 0.153, "vit": 0.468, "s4nd": 0.186, "niff": 0.042, "gfnet": 0.415}
+
+
+def small(name: str, **overrides):
+    """The registered model with fewer blocks, so that the suite stays fast; every kind of part is still there."""
+    for start, options in SHALLOW.items():
+        if name.startswith(start):
+            overrides = {**options, **overrides}
+    if name == "sonicnet3d.paper":
+        overrides = {"num_modes": 24, **overrides}
+    torch.manual_seed(0)
+    return torchsonic.create_model(name, **overrides)
+
+
+def samples(name: str, size: str, batch: int = 2) -> torch.Tensor:
+    entry, _ = model_entry(name)
+    axes = {
+        2: {"usual": (64, 64), "fine": (96, 96), "odd": (65, 51)},
+        3: {"usual": (8, 16, 16), "fine": (12, 24, 24), "odd": (7, 17, 13)},
+    }[len(entry.input_size) - 1]
+    return torch.randn(batch, entry.input_size[0], *axes[size])
+
+
+def takes_spacing(name: str) -> bool:
+    return "sonic" in name or "s4nd" in name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_forward_at_two_resolutions_and_an_odd_size(name):
+    model = small(name).eval()
+    for size in ("usual", "fine", "odd"):
+        x = samples(name, size)
+        with torch.no_grad():
+            y = model(x)
+        classes = model.arguments.get("num_classes", y.shape[1])
+        expected = (2, classes) if model_entry(name)[0].task == "classification" else (2, classes, *x.shape[2:])
+        assert y.shape == expected
+        assert torch.isfinite(y).all()
+        assert y.std() > 1e-3
+        torch.testing.assert_close(model(x[:1]), y[:1], rtol=1e-3, atol=1e-4)  # samples do not see each other
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradient_reaches_every_parameter(name):
+    model = small(name)
+    y = model(samples(name, "odd"))
+    (y * torch.randn_like(y)).sum().backward()
+    silent = [key for key, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
+    assert not silent, silent
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_saved_and_loaded_model_is_bit_equal(name, tmp_path):
+    model = small(name, num_classes=5)
+    model(samples(name, "usual"))  # batch norms learn their statistics
+    model.eval().save_pretrained(tmp_path)
+    state = torch.random.get_rng_state()
+    loaded = torchsonic.from_pretrained(tmp_path)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert type(loaded) is type(model)
+    assert not loaded.training
+    for (key, old), (key_loaded, new) in zip(model.state_dict().items(), loaded.state_dict().items(), strict=True):
+        assert key == key_loaded
+        assert torch.equal(old, new), key
+    x = samples(name, "odd")
+    with torch.no_grad():
+        assert torch.equal(model(x), loaded(x))
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if takes_spacing(n)])
+def test_the_spacing_is_heard(name):
+    model = small(name).eval()
+    x = samples(name, "usual")
+    with torch.no_grad():
+        told, untold = model(x, spacing=0.5), model(x)
+        set_before = torchsonic.set_spacing(model, 0.5)(x)
+    assert not torch.allclose(told, untold, rtol=1e-2)
+    torch.testing.assert_close(set_before, told, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if "sonic" in n])
+def test_layers_know_the_strides_before_them(name):
+    model = small(name)
+    found = copy.deepcopy(model)
+    entry, _ = model_entry(name)
+    axes = len(entry.input_size) - 1
+    torchsonic.infer_strides(found, torch.zeros(1, entry.input_size[0], *[64 if axes == 2 else 16] * axes))
+    for (key, layer), (_, inferred) in zip(
+        torchsonic.nn.spaced_layers(model), torchsonic.nn.spaced_layers(found), strict=True
+    ):
+        assert layer.input_stride == inferred.input_stride, key
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if "sonic" in n])
+def test_compiled_model_gives_the_same_output(name):
+    torch._dynamo.reset()
+    model = small(name).eval()
+    x = samples(name, "usual")
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        for spacing in (None, 0.75):
+            assert relative_error(compiled(x, spacing), model(x, spacing)) < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["synthshape_sonicnet", "sonic_tiny"])
+def test_model_compiled_to_machine_code_gives_the_same_output_and_gradients(name):
+    torch._dynamo.reset()
+    model = small(name, **({"depth": 1} if name.startswith("synthshape") else {"widths": (8,), "depths": (1,)}))
+    x = samples(name, "usual")
+    compiled = torch.compile(model, fullgraph=True)
+    results = []
+    for run in (model, compiled):
+        model.zero_grad()
+        y = run(x)
+        y.square().mean().backward()
+        results.append((y.detach(), [p.grad.clone() for p in model.parameters()]))
+    torch.testing.assert_close(results[1][0], results[0][0], rtol=1e-4, atol=1e-5)
+    for a, b in zip(results[0][1], results[1][1], strict=True):
+        torch.testing.assert_close(b, a, rtol=1e-3, atol=1e-5 + 1e-3 * a.abs().max().item())
+
+
+@pytest.mark.parametrize(("name", "millions"), TABLE_1.items())
+def test_parameter_counts_are_those_of_table_1(name, millions):
+    model = torchsonic.create_model(f"synthshape_{name}")
+    assert round(sum(p.numel() for p in model.parameters()) / 1e6, 3) == millions
+
+
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    [
+        ("resnet50", 25.56),
+        ("resnet50_dilated", 25.56),
+        ("resnet50_gfnet", 15.72),
+        ("resnet50_s4nd", 16.67),
+        ("resnet50_sonic.paper", 1.34),
+        ("sonicnet3d.paper", 2.59),
+        ("vit_s16", 22.05),
+    ],
+)
+def test_parameter_counts_of_the_large_models(name, millions):
+    with torch.device("meta"):
+        model = torchsonic.create_model(name)
+    assert round(sum(p.numel() for p in model.parameters()) / 1e6, 2) == millions
+
+
+def test_wrong_names_are_refused_with_the_nearest_valid_one():
+    with pytest.raises(ValueError, match="did you mean 'resnet50_sonic'"):
+        torchsonic.create_model("resnet50_sonik")
+    with pytest.raises(ValueError, match=r"unknown preset 'papr'.*did you mean 'paper'"):
+        torchsonic.create_model("resnet50_sonic.papr")
+    with pytest.raises(TypeError, match="no argument 'num_clases'; did you mean 'num_classes'"):
+        torchsonic.create_model("sonic_tiny", num_clases=3)
+    with pytest.raises(ValueError, match="unknown operator 'sonick'"):
+        torchsonic.create_model("resnet50", operator="sonick")
+    with pytest.raises(ValueError, match="unknown backbone"):
+        torchsonic.create_model("synthshape_convnet", backbone="cnn")
+
+
+def test_names_can_be_filtered():
+    assert torchsonic.list_models("synthshape_*", presets=False) == sorted(f"synthshape_{n}" for n in TABLE_1)
+    assert "resnet50_sonic.paper" not in torchsonic.list_models(presets=False)
+
+
+def test_a_registered_name_is_not_given_twice():
+    from torchsonic.models.registry import MODELS
+
+    with pytest.raises(ValueError, match="registered already"):
+        MODELS.add("resnet50", MODELS["resnet50"])
+
+
+def test_sonicnet_refuses_what_it_cannot_build():
+    for bad in ({"depth": 0}, {"head_kernel": 2}, {"spatial_dims": 4}, {"norm": "layer"}, {"form": "mid"}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            SonicNet(1, 2, **bad)
+
+
+def test_checkpointing_changes_no_gradient():
+    for name in ("sonic_tiny", "sonicnet2d"):
+        plain, frugal = small(name), small(name)
+        if name == "sonicnet2d":
+            frugal.blocks.checkpointing = True
+        else:
+            frugal.set_grad_checkpointing()
+        x = samples(name, "usual")
+        for model in (plain, frugal):
+            model(x).square().mean().backward()
+        for a, b in zip(plain.parameters(), frugal.parameters(), strict=True):
+            torch.testing.assert_close(b.grad, a.grad)

@@ -1,0 +1,98 @@
+"""One model, any sampling: what Sonic classifiers promise and the others do not."""
+
+import pytest
+import torch
+
+import torchsonic
+from torchsonic.functional import resample
+from torchsonic.testing import relative_error
+
+SONIC = ("sonic_tiny", "resnet50_sonic")
+RIVALS = (
+    "resnet50",
+    "resnet50_s4nd",
+    "resnet50_niff",
+    "resnet50_gfnet",
+    "resnet50_replk",
+    "resnet50_dilated",
+    "vit_s16",
+)
+
+
+def make(name: str):
+    torch.manual_seed(0)
+    model = torchsonic.create_model(name, num_classes=10)
+    with torch.no_grad():  # statistics of norms, without which evaluation means little
+        for _ in range(3):
+            model(torch.randn(4, 3, 64, 64))
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def image():
+    """A band-limited image, coarse and twice as fine."""
+    generator = torch.Generator().manual_seed(1)
+    coarse = torch.randn(2, 3, 64, 64, generator=generator)
+    fine = resample(coarse, 128)
+    return fine[..., ::2, ::2], fine
+
+
+def change(model, coarse, fine) -> float:
+    """How far the logits move when the same image is sampled twice as fine."""
+    with torch.no_grad():
+        reference = model(coarse)
+        told = model(fine, spacing=0.5) if model.takes_spacing else model(fine)
+    return relative_error(told, reference)
+
+
+@pytest.mark.parametrize("name", SONIC)
+@pytest.mark.parametrize("grid", ["reference", "input"])
+def test_features_before_the_first_nonlinearity_do_not_depend_on_the_sampling(name, grid, image):
+    coarse, fine = image
+    model = torchsonic.create_model(name, grid=grid)
+    stem = model.stem if name == "sonic_tiny" else model.conv1
+    with torch.no_grad():
+        expected, got = stem(coarse), stem(fine, spacing=0.5)
+    # The finer grid of `input` holds more frequencies; on the coarse one they are the same.
+    assert relative_error(resample(got, expected.shape[2:]), expected) < 1e-4
+    assert got.shape == (expected.shape if grid == "reference" else (*expected.shape[:2], 32, 32))
+
+
+@pytest.mark.parametrize("spacing", [(0.5, 1.0), (0.25, 0.5), (2.0, 1.0)])
+def test_logits_do_not_depend_on_an_anisotropic_sampling(spacing, image):
+    coarse = resample(resample(image[0], (32, 64)), 64)  # fits the coarsest of the samplings
+    model = make("sonic_tiny")
+    other = resample(coarse, [round(64 / d) for d in spacing])
+    with torch.no_grad():
+        assert relative_error(model(other, spacing=spacing), model(coarse)) < 1e-4
+
+
+def test_sonic_logits_move_less_than_every_rivals(image):
+    sonic = {name: change(make(name), *image) for name in SONIC}
+    rivals = {name: change(make(name), *image) for name in RIVALS}
+    assert max(sonic.values()) < 1e-3
+    assert max(sonic.values()) < min(rivals.values()), (sonic, rivals)
+
+
+def test_a_segmentation_told_the_spacing_is_the_same_field(image):
+    coarse, fine = image
+    smooth = resample(resample(coarse, 16), 64), resample(resample(fine, 16), 128)
+    torch.manual_seed(0)
+    model = torchsonic.create_model("sonicnet2d", norm="channel").eval()
+    with torch.no_grad():
+        expected, told, untold = model(smooth[0]), model(smooth[1], spacing=0.5), model(smooth[1])
+    error = relative_error(told[..., ::2, ::2], expected)
+    assert error < 0.02  # nonlinearities make frequencies that the coarse grid folds
+    assert error < 0.2 * relative_error(untold[..., ::2, ::2], expected)
+
+
+def test_per_sample_spacing_is_taken_by_classifiers():
+    model = make("sonic_tiny")
+    x = torch.randn(2, 3, 64, 64)
+    spacing = torch.tensor([[1.0, 1.0], [1.0, 1.0]])
+    with torch.no_grad():
+        torch.testing.assert_close(model(x, spacing=spacing), model(x), rtol=1e-4, atol=1e-5)
+        mixed = model(x, spacing=torch.tensor([[1.0, 1.0], [0.8, 1.25]]))
+        alone = model(x)
+    # The batch shares the grid of the mean spacing, which moves the sample of spacing 1 a little, the other more.
+    assert relative_error(mixed[0], alone[0]) < 0.05 < relative_error(mixed[1], alone[1])
