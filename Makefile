@@ -45,6 +45,7 @@ format: $(VENV)/.installed
 bench: $(VENV)/.bench
 	$(BIN)/torchsonic bench operator
 	$(BIN)/torchsonic bench scaling
+	$(BIN)/torchsonic bench models
 	$(BIN)/torchsonic bench init
 
 clean:

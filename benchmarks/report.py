@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.init_bench import draw_init, init_tables
+from benchmarks.models_report import draw_models, models_tables
 from benchmarks.operator_report import draw_operator, operator_tables
 from benchmarks.provenance import summary_line
 from benchmarks.scaling_report import draw_scaling, scaling_tables
@@ -17,6 +18,7 @@ __all__ = ["KINDS", "print_result", "read_result", "write_result"]
 KINDS: dict[str, tuple[str, Callable[[dict], list[Table]], Callable[[dict, Path], None]]] = {
     "operator": ("The operator against its rivals", operator_tables, draw_operator),
     "init": ("What a freshly drawn bank of modes can see", init_tables, draw_init),
+    "models": ("Whole models", models_tables, draw_models),
     "scaling": ("How a Sonic block scales", scaling_tables, draw_scaling),
 }
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from benchmarks.blocks import TransformerBlock, conv_block, sonic_block
+from benchmarks.blocks import conv_block, sonic_block, transformer_block
 from benchmarks.memory import peak_bytes, storage_bytes
 from benchmarks.progress import progress_bar
 from benchmarks.provenance import describe_run
 from benchmarks.timing import Task, measure, training_step
+from torchsonic.evaluation import paper_results
 from torchsonic.functional import make_plan
 
 __all__ = ["FULL", "QUICK", "Sweeps", "fit_line", "run_scaling_bench"]
@@ -23,7 +22,7 @@ __all__ = ["FULL", "QUICK", "Sweeps", "fit_line", "run_scaling_bench"]
 CHANNELS, MODES = 64, 16
 TIME_LIMIT, MEMORY_LIMIT = 20.0, 6e9
 POINT_BUDGET = 60.0
-PAPER = Path(__file__).with_name("paper_blocks.json")
+PAPER_FIGURES = ("block_runtime_ms", "block_peak_memory_mb")
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def run_scaling_bench(sweeps: Sweeps, *, repeats: int = 7, seed: int = 0, device
         "repeats": repeats,
         "resolution": resolution,
         "sweeps": varied,
-        "paper": json.loads(PAPER.read_text()),
+        "paper": {name: figure for name, figure in paper_results().items() if name in PAPER_FIGURES},
     }
 
 
@@ -92,7 +91,7 @@ def _over_pixels(
         "sonic": sonic_block(CHANNELS, MODES).to(device),
         "sonic_recompute": sonic_block(CHANNELS, MODES, recompute=True).to(device),
         "conv3": conv_block(CHANNELS).to(device),
-        "vit": TransformerBlock(CHANNELS).to(device),
+        "vit": transformer_block(CHANNELS).to(device),
     }
     found: dict[str, list[dict]] = {name: [] for name in blocks}
     stopped: dict[str, str] = {}

@@ -102,6 +102,7 @@ def _rotated(tasks: list[Task], turn: int) -> Iterable[Task]:
 
 
 def training_step(module: nn.Module, x: Tensor, grad_y: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-    """Output, and gradients of ``x`` and of all parameters."""
+    """Output, and gradients of ``x`` if it wants one and of all parameters."""
     y = module(x)
-    return y, torch.autograd.grad(y, [x, *module.parameters()], grad_y)
+    wanted = [x] if x.requires_grad else []
+    return y, torch.autograd.grad(y, [*wanted, *module.parameters()], grad_y)

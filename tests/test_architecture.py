@@ -82,9 +82,10 @@ def test_files_stay_small():
 
 def test_public_names_exist():
     import torchsonic
+    import torchsonic.evaluation
     import torchsonic.testing
 
-    packages = (torchsonic.functional, torchsonic.nn, torchsonic.models, torchsonic.baselines, torchsonic.testing)
-    for module in (torchsonic, *packages):
+    core = (torchsonic.functional, torchsonic.nn, torchsonic.models, torchsonic.baselines)
+    for module in (torchsonic, *core, torchsonic.evaluation, torchsonic.testing):
         for name in module.__all__:
             assert hasattr(module, name), f"{module.__name__}.{name}"

@@ -26,7 +26,7 @@ def test_version_is_printed(capsys):
 def test_help_lists_the_commands():
     shown = run("--help")
     assert shown.returncode == 0
-    assert all(word in shown.stdout for word in ("bench", "demo"))
+    assert all(word in shown.stdout for word in ("bench", "demo", "models"))
 
 
 def test_a_wrong_option_is_refused_without_a_traceback():
@@ -41,7 +41,11 @@ def test_a_wrong_option_is_refused_without_a_traceback():
     [
         (["bench", "operator", "--repeats", "0"], "--repeats must be at least 1, got 0"),
         (["bench", "operator", "--sizes", "nonsense"], "--sizes"),
+        (["bench", "models", "--batch", "0"], "--batch must be at least 1, got 0"),
+        (["bench", "models", "--image-size", "-1"], "--image-size must be at least 1, got -1"),
         (["bench", "report", "--out", "no/such/folder"], "no/such/folder"),
+        (["models", "no_such_*"], "no model matches 'no_such_*'"),
+        (["models", "synthshape_*", "--out", __file__], "no place for the table"),
     ],
 )
 def test_mistakes_end_in_one_line(arguments, words, capsys):
@@ -77,6 +81,64 @@ def test_reference_results_can_be_drawn_again(tmp_path):
     for kind in ("operator", "scaling", "init"):
         assert (tmp_path / f"{kind}.md").read_text() == (stored / f"{kind}.md").read_text()
         assert (tmp_path / f"{kind}.png").stat().st_size > 10_000
+
+
+def test_models_are_listed_by_pattern():
+    done = run("models", "synthshape_*net", "--no-flops")
+    assert done.returncode == 0, done.stderr
+    assert all(name in done.stdout for name in torchsonic.list_models("synthshape_*net"))
+    assert "resnet50" not in done.stdout
+
+
+def test_models_write_the_same_document_again(tmp_path):
+    out = tmp_path / "new" / "models.md"
+    arguments = ["models", "synthshape_convnet", "--out", str(out)]
+    assert main(arguments) == 0
+    first = out.read_text()
+    assert "| synthshape_convnet | segmentation | 3 x 64 x 64 | 0.153 | 0.153 | 1.25 | 0.312 (a) |" in first
+    out.write_text(f"{first}\nPeople write here.\n")
+    assert main(arguments) == 0
+    assert out.read_text() == f"{first}\nPeople write here.\n"
+
+
+def test_models_benchmark_writes_its_results(tmp_path):
+    done = run("bench", "models", "--quick", "--group", "synthshape", "--repeats", "1", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "models.json").read_text())
+    assert {p.name for p in tmp_path.iterdir()} == {"models.json", "models.md", "models.png"}
+    (group,) = result["groups"]
+    assert [model["name"] for model in group["models"]] == torchsonic.list_models("synthshape_*")
+    for model in group["models"]:
+        assert set(model["times"]) == {"forward", "train_step"}
+        assert min(model["parameters"], model["flops"], model["peak_bytes"]) > 0
+    assert result["summary"] == [], "goals are for the usual sizes"
+    text = (tmp_path / "models.md").read_text()
+    again = run("bench", "report", "--out", str(tmp_path))
+    assert again.returncode == 0, again.stderr
+    assert (tmp_path / "models.md").read_text() == text
+
+
+def test_models_goals_compare_with_plain_convolution():
+    pytest.importorskip("rich")
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from benchmarks import models_bench, models_report
+
+    def model(name, forward, train):
+        times = {
+            "forward": {"best_s": forward, "median_s": forward},
+            "train_step": {"best_s": train, "median_s": train},
+        }
+        return {"name": name, "parameters": 1, "flops": 1, "times": times, "peak_bytes": 1}
+
+    group = models_bench.FULL["synthshape"]
+    models = [model("synthshape_convnet", 1.0, 2.0), model("synthshape_sonicnet", 1.0, 2.7)]
+    record = {"group": group.name, "reference": group.reference, "image_size": 64, "batch": 32, "models": models}
+    (row,) = models_bench._summary(group, record)
+    assert row["measured"] == pytest.approx(1.35)
+    assert row["met"] is False
+    goals, table = models_report.models_tables({"summary": [row], "groups": [record]})
+    assert "**not met**" in goals.rows[0]
+    assert table.rows[1][8] == "0.74x"
 
 
 def test_demo_trains_and_draws(tmp_path):

@@ -16,7 +16,8 @@ MODULES = [
     for _, name, _ in pkgutil.walk_packages(torchsonic.__path__, "torchsonic.")
     if not name.startswith(("torchsonic.cli", "torchsonic.demo"))
 ]
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -26,8 +27,9 @@ def test_docstring_examples_run(name):
     assert doctest.testmod(module, extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
 
 
-def test_readme_example_runs():
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
-    assert blocks, "the README shows no example"
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_on_pages_run(page):
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    assert blocks or page.name != "README.md", "the README shows no example"
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})
+        exec(compile(block, page.name, "exec"), {})

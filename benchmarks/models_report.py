@@ -1,0 +1,85 @@
+"""Tables and figure of the benchmark of whole models, from its result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure, use_log_scale
+from benchmarks.models_bench import FORWARD, TRAIN, time_ratio
+from benchmarks.tables import Table, milliseconds, verdict, written
+
+__all__ = ["draw_models", "models_tables"]
+
+LABELS = {FORWARD: "forward", TRAIN: "forward + backward"}
+
+
+def models_tables(result: dict) -> list[Table]:
+    goals = [_goal_table(result["summary"])] if result["summary"] else []
+    return [*goals, *[_group_table(record) for record in result["groups"]]]
+
+
+def _goal_table(summary: list[dict]) -> Table:
+    rows = [
+        [row["group"], row["quantity"], written(row["measured"]), row["goal"], verdict(row["met"])] for row in summary
+    ]
+    return Table("Goals", ["group", "quantity", "measured", "goal", ""], rows)
+
+
+def _kinds(record: dict) -> list[str]:
+    return [kind for kind in LABELS if any(kind in model["times"] for model in record["models"])]
+
+
+def _speed(record: dict, model: dict, kind: str) -> float | None:
+    """Images per second over those of the reference."""
+    ratio = time_ratio(record, model["name"], kind)
+    return None if ratio is None else 1 / ratio
+
+
+def _group_table(record: dict) -> Table:
+    kinds = _kinds(record)
+    headers = ["model", "parameters, M", "GFLOPs"]
+    for kind in kinds:
+        headers += [f"{LABELS[kind]}, ms", "images/s", "/ plain conv"]
+    if TRAIN in kinds:
+        headers.append("peak, MB")
+    rows = []
+    for model in record["models"]:
+        cells = [model["name"], f"{model['parameters'] / 1e6:.3f}", f"{model['flops'] / 1e9:.3g}"]
+        for kind in kinds:
+            timing = model["times"][kind]
+            cells.append(f"{milliseconds(timing['best_s'])} / {milliseconds(timing['median_s'])}")
+            cells.append(f"{record['batch'] / timing['best_s']:.3g}")
+            cells.append(written(_speed(record, model, kind), ".2f", "x"))
+        if TRAIN in kinds:
+            cells.append(written(model["peak_bytes"] / 1e6, ".0f"))
+        rows.append(cells)
+    size = f"{record['image_size']} x {record['image_size']} px, batch {record['batch']}"
+    notes = [
+        f"Ratios are to the images/s of {record['reference']}. "
+        "Milliseconds of a batch are best / median; images/s and ratios are of the best. GFLOPs are of one image "
+        "forward as run here, transforms counted. Forward in evaluation mode; forward + backward in training mode, "
+        "gradients of all parameters, no optimiser's step; peak of allocated bytes, with parameters and input."
+    ]
+    return Table(f"{record['group']}: {size}", headers, rows, notes)
+
+
+def draw_models(result: dict, path: Path) -> None:
+    """One panel for each group: images per second over those of plain convolution."""
+    records = result["groups"]
+    widest = max(len(record["models"]) for record in records)
+    figure, panels = new_figure(len(records), 1, width=max(9.0, 1.0 * widest + 2.0), height=4.2 * len(records))
+    for panel, record in zip(panels, records, strict=True):
+        names = [_wrapped(model["name"]) for model in record["models"]]
+        bars = {LABELS[kind]: [_speed(record, model, kind) for model in record["models"]] for kind in _kinds(record)}
+        colours = dict(zip(LABELS.values(), (COLOURS["sonic"], COLOURS["paper_order"]), strict=True))
+        draw_bars(panel, names, bars, colours, baseline=1.0)
+        use_log_scale(panel)
+        panel.tick_params(axis="x", labelsize="small")
+        panel.set_ylabel(f"images/s / {record['reference']}")
+        panel.set_title(f"{record['group']}: {record['image_size']} px, batch {record['batch']} (above 1: faster)")
+        panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    save_figure(figure, path, result["run"])
+
+
+def _wrapped(name: str) -> str:
+    return name.replace("_", "\n").replace(".", "\n.")

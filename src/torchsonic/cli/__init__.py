@@ -1,0 +1,115 @@
+"""The command line: one dataclass for each command, wired together here and nowhere else.
+
+A command is a frozen dataclass whose fields are its options and whose ``run`` does the work. ``COMMANDS`` is the tree
+of names: to add a command, add a leaf. Everything optional is imported when a command runs.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, make_dataclass
+from typing import Annotated, Any, Union, get_type_hints
+
+import torchsonic
+from torchsonic.cli.bench import BenchInit, BenchModels, BenchOperator, BenchReport, BenchScaling
+from torchsonic.cli.models import Models
+from torchsonic.cli.surroundings import Command, UserError, make_folder, require, require_console_and_figures
+from torchsonic.demo import DemoConfig, run_demo
+
+__all__ = ["main"]
+
+
+@dataclass(frozen=True)
+class Demo(DemoConfig):
+    """Train a small Sonic network at one resolution and draw what it finds at others: about a minute."""
+
+    def run(self) -> None:
+        require_console_and_figures()
+        if self.steps < 1 or self.batch < 1:
+            raise UserError(f"--steps and --batch must be at least 1, got {self.steps} and {self.batch}")
+        make_folder(self.out)
+        run_demo(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Version:
+    """Print the versions of torchsonic, PyTorch and Python."""
+
+    def run(self) -> None:
+        import platform
+
+        import torch
+
+        print(f"torchsonic {torchsonic.__version__}, torch {torch.__version__}, Python {platform.python_version()}")
+
+
+# Leaves are commands; a group is its one-line help and its members.
+COMMANDS: dict[str, Any] = {
+    "demo": Demo,
+    "models": Models,
+    "bench": (
+        "Measure speed and memory.",
+        {
+            "operator": BenchOperator,
+            "scaling": BenchScaling,
+            "models": BenchModels,
+            "init": BenchInit,
+            "report": BenchReport,
+        },
+    ),
+    "version": Version,
+}
+
+
+def _command_type(commands: Mapping[str, Any]) -> Any:
+    """The tree of commands as the union of dataclasses that tyro turns into nested subcommands."""
+    import tyro
+
+    members = []
+    for name, entry in commands.items():
+        if isinstance(entry, tuple):
+            text, inner = entry
+            group = make_dataclass(f"{name.capitalize()}Group", [("command", _command_type(inner))])
+            members.append(Annotated[group, tyro.conf.subcommand(name, description=text)])
+        else:
+            for field in getattr(entry, "positional", ()):  # tyro's own mark would need tyro where it is written
+                entry.__annotations__[field] = tyro.conf.Positional[get_type_hints(entry)[field]]
+            members.append(Annotated[entry, tyro.conf.subcommand(name)])
+    # tyro takes a union of one for the type itself, without a subcommand.
+    assert len(members) > 1
+    return Union[tuple(members)]
+
+
+def _parse(arguments: Sequence[str]) -> Command:
+    import tyro
+
+    flags = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
+    chosen = tyro.cli(
+        _command_type(COMMANDS),
+        prog="torchsonic",
+        description=f"SONIC convolutions for PyTorch, version {torchsonic.__version__}.",
+        args=list(arguments),
+        config=flags,
+    )
+    while hasattr(chosen, "command"):
+        chosen = chosen.command
+    return chosen
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of the command ``torchsonic``; returns the exit status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if list(arguments) in (["--version"], ["-V"]):
+        print(f"torchsonic {torchsonic.__version__}")
+        return 0
+    try:
+        require("tyro", "cli")
+        _parse(arguments).run()
+    except UserError as error:
+        print(f"torchsonic: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("torchsonic: interrupted", file=sys.stderr)
+        return 130
+    return 0

@@ -1,0 +1,53 @@
+"""What commands share: errors that one line explains, optional packages, folders."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Protocol
+
+import torchsonic
+
+__all__ = ["Command", "UserError", "find_benchmarks", "make_folder", "require", "require_console_and_figures"]
+
+
+class UserError(Exception):
+    """A mistake or a missing package that one line explains."""
+
+
+class Command(Protocol):
+    """What the command line runs."""
+
+    def run(self) -> None: ...
+
+
+def require(package: str, extra: str) -> None:
+    """Refuse to go on without an optional package, and name the extra that brings it."""
+    if importlib.util.find_spec(package) is None:
+        raise UserError(f'{package} is not installed; run: pip install "torchsonic[{extra}]"')
+
+
+def require_console_and_figures() -> None:
+    """Refuse to go on without what tables and figures need."""
+    require("rich", "cli")
+    require("matplotlib", "viz")
+
+
+def find_benchmarks() -> None:
+    """Make the package ``benchmarks`` importable; it lives beside the sources and is in no wheel."""
+    for root in (Path(torchsonic.__file__).resolve().parents[2], Path.cwd()):
+        if (root / "benchmarks" / "contenders.py").is_file():
+            if str(root) not in sys.path:
+                sys.path.insert(0, str(root))
+            return
+    raise UserError("the benchmarks need a checkout of the torchsonic repository; run this command inside one")
+
+
+def make_folder(path: Path) -> Path:
+    """Create a folder for results."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out: cannot create {path}: {error.strerror}") from error
+    return path
