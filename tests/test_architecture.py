@@ -16,9 +16,22 @@ ALLOWED = {
     "demo": {"functional", "nn"},
     "models": {"functional", "nn", "__version__"},
     "baselines": {"functional", "nn", "models"},
+    "data": set(),
     "evaluation": {"functional"},
+    "training": {"functional", "nn", "evaluation"},
     "integrations": {"functional", "nn", "models", "baselines"},
-    "cli": {"functional", "nn", "testing", "demo", "models", "baselines", "evaluation", "integrations"},
+    "cli": {
+        "functional",
+        "nn",
+        "testing",
+        "demo",
+        "models",
+        "baselines",
+        "evaluation",
+        "integrations",
+        "data",
+        "training",
+    },
     "__init__": {"functional", "nn", "models", "baselines"},
 }
 CORE = {"torch", "numpy", "safetensors"}
@@ -27,6 +40,7 @@ OPTIONAL_IN = {
     "demo": {"matplotlib", "rich"},
     "models": {"huggingface_hub"},
     "integrations": {"timm"},
+    "training": {"lightning_fabric", "rich", "wandb"},
 }
 
 

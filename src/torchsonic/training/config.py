@@ -1,0 +1,67 @@
+"""Settings of a training run: frozen, typed, saved with the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["TrainingConfig"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """How a model is trained, whatever the task."""
+
+    steps: int = 1000
+    """Optimiser steps."""
+    batch: int = 32
+    """Samples per step, over all processes and accumulated parts together."""
+    accumulate: int = 1
+    """Parts a batch is split into, one after another, to save memory."""
+    optimiser: Literal["adamw", "sgd"] = "adamw"
+    """AdamW, or SGD with momentum 0.9."""
+    learning_rate: float = 1e-2
+    """Highest rate of the one-cycle schedule."""
+    mode_lr_scale: float = 0.01
+    """Rate of the modes of Sonic layers, relative to the others'."""
+    weight_decay: float = 1e-4
+    """Of matrices; vectors and modes have none."""
+    warmup: float = 0.3
+    """Part of the steps in which the rate rises."""
+    clip: float = 1.0
+    """Largest norm of the gradient; 0 does not clip."""
+    ema: float = 0.0
+    """Decay of a moving average of the weights, which is then evaluated and saved; 0 keeps none."""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Of activations; weights stay in float32."""
+    seed: int = 0
+    """Of weights, data and dropout."""
+    workers: int = 0
+    """Processes that prepare data; the data does not depend on it."""
+    accelerator: str = "auto"
+    """Device as Lightning Fabric names it: auto, cpu, cuda, mps."""
+    devices: int = 1
+    """Processes on this machine; under torchrun, its own number is used."""
+    nodes: int = 1
+    """Machines."""
+    log_every: int = 10
+    """Steps between lines of the log."""
+    evaluate_every: int = 0
+    """Steps between evaluations, of which the best is kept; 0 evaluates once at the end."""
+    checkpoint_every: int = 200
+    """Steps between checkpoints."""
+    loggers: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    """Further logs beside the JSON lines."""
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch", "accumulate", "devices", "nodes", "log_every", "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("workers", "evaluate_every", "clip", "weight_decay", "mode_lr_scale"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        for name in ("ema", "warmup"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")

@@ -1,0 +1,285 @@
+"""The training loop, for every task of the project; meant to be read from top to bottom.
+
+A run is a function of model, task and configuration: data are a function of the step, the learning rate is one too, and
+everything else that changes is in the checkpoint. So a run that was killed and resumed ends with the same bits.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from torchsonic.nn import parameter_groups
+from torchsonic.training.average import MovingAverage
+from torchsonic.training.checkpoint import (
+    CheckpointError,
+    Checkpoints,
+    random_state,
+    read_checkpoint,
+    restore_random_state,
+)
+from torchsonic.training.config import TrainingConfig
+from torchsonic.training.loggers import make_loggers
+from torchsonic.training.progress import training_progress
+from torchsonic.training.schedule import one_cycle
+from torchsonic.training.task import Task, make_batches
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+__all__ = ["Fit", "fit", "make_fabric"]
+
+PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
+# What may differ when a run resumes: none of it changes the result beyond rounding.
+MAY_CHANGE = {"workers", "accelerator", "devices", "nodes", "log_every", "checkpoint_every", "loggers"}
+
+
+@dataclass
+class Fit:
+    """What a finished run leaves behind, on every process."""
+
+    step: int
+    metrics: dict[str, float]
+    """Of the final model, or of the best one if there were evaluations in between."""
+    seconds: float
+    """Training alone, over all resumptions."""
+    losses: list[tuple[int, float]] = field(default_factory=list)
+    """Logged losses of this process's part of the run."""
+
+
+def make_fabric(config: TrainingConfig) -> Fabric:
+    """Lightning Fabric for the configured devices, or for the processes that torchrun started."""
+    try:
+        from lightning_fabric import Fabric
+    except ImportError as error:
+        raise ImportError('training needs lightning-fabric; run: pip install "torchsonic[train]"') from error
+    has_accelerator = torch.cuda.is_available() or torch.backends.mps.is_available()
+    if config.precision == "fp16" and (config.accelerator == "cpu" or not has_accelerator):
+        raise ValueError("precision fp16 needs an accelerator; on a CPU use bf16 or fp32")
+    devices = int(os.environ.get("LOCAL_WORLD_SIZE", config.devices))
+    nodes = int(os.environ["WORLD_SIZE"]) // devices if "LOCAL_WORLD_SIZE" in os.environ else config.nodes
+    return Fabric(
+        accelerator=config.accelerator,
+        devices=devices,
+        num_nodes=nodes,
+        strategy="ddp" if devices * nodes > 1 else "auto",
+        precision=PRECISIONS[config.precision],  # type: ignore[arg-type]
+    )
+
+
+def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
+    """The optimiser with modes in a group of their own; ``peak`` remembers each group's highest rate."""
+    groups = parameter_groups(
+        model, config.learning_rate, weight_decay=config.weight_decay, mode_lr_scale=config.mode_lr_scale
+    )
+    for group in groups:
+        group["peak"] = group["lr"]
+    if config.optimiser == "sgd":
+        return torch.optim.SGD(groups, lr=config.learning_rate, momentum=0.9, nesterov=True)
+    return torch.optim.AdamW(groups, lr=config.learning_rate)
+
+
+def fit(
+    model: nn.Module,
+    task: Task,
+    config: TrainingConfig,
+    folder: Path,
+    *,
+    fabric: Fabric | None = None,
+    show: bool = True,
+) -> Fit:
+    """Train a model, or go on with a run that stopped.
+
+    Parameters
+    ----------
+    model
+        Trained in place; at the end it holds the final weights (averaged with ``ema``), or the best ones if there
+        were evaluations in between.
+    task
+        Data, loss and evaluation.
+    folder
+        Of the run: ``log.jsonl`` and ``checkpoints/``. A run found there is resumed.
+    fabric
+        Already launched; by default made from the configuration.
+    show
+        Show a progress bar, on the first process.
+    """
+    if fabric is None:
+        fabric = make_fabric(config)
+        fabric.launch()
+    folder.mkdir(parents=True, exist_ok=True)
+    run = _Run(model, task, config, folder, fabric)
+    run.resume()
+    fabric.barrier()
+    losses: list[tuple[int, float]] = []
+    first = fabric.is_global_zero
+    batches = iter(
+        fabric.setup_dataloaders(
+            make_batches(task, config, start=run.step, rank=fabric.global_rank, world=fabric.world_size),
+            use_distributed_sampler=False,
+        )
+    )
+    loggers = make_loggers(config.loggers, folder, first_step=run.step) if first else []
+    try:
+        with training_progress(config.steps, run.step, config.batch, show=show and first) as advance:
+            while run.step < config.steps:
+                loss = run.train_step(batches)
+                if run.step % config.log_every == 0 or run.step == config.steps:
+                    value = float(fabric.all_reduce(loss, reduce_op="mean"))  # type: ignore[arg-type]
+                    losses.append((run.step, value))
+                    for logger in loggers:
+                        logger.log(run.step, {"loss": value, "learning_rate": run.rate, "seconds": run.seconds})
+                    advance(run.step, value)
+                if not torch.isfinite(loss):
+                    raise FloatingPointError(
+                        f"the loss became {loss.item()} at step {run.step}; lower learning_rate or use fp32"
+                    )
+                last = run.step == config.steps
+                if last or (config.evaluate_every and run.step % config.evaluate_every == 0):
+                    metrics = run.evaluate()
+                    for logger in loggers:
+                        logger.log(run.step, metrics)
+                if last or run.step % config.checkpoint_every == 0 or run.is_new_best:
+                    run.save()
+    finally:
+        for logger in loggers:
+            logger.close()
+    run.finish()
+    return Fit(run.step, run.best_metrics, run.seconds, losses)
+
+
+class _Run:
+    """Everything that changes during training."""
+
+    def __init__(self, model: nn.Module, task: Task, config: TrainingConfig, folder: Path, fabric: Fabric) -> None:
+        self.raw, self.task, self.config, self.fabric = model, task, config, fabric
+        self.checkpoints = Checkpoints(folder / "checkpoints")
+        torch.manual_seed(config.seed + fabric.global_rank)  # dropout differs between processes
+        self.model, self.optimiser = fabric.setup(model, make_optimiser(model, config))
+        self.average = MovingAverage(model, config.ema) if config.ema else None
+        self.step, self.seconds, self.rate = 0, 0.0, 0.0
+        self.best_score, self.best_metrics, self.is_new_best = -float("inf"), {}, False
+
+    def train_step(self, batches: Iterator[Any]) -> Tensor:
+        """One step of the optimiser; returns this process's mean loss."""
+        start = time.perf_counter()
+        self.model.train()
+        factor = one_cycle(self.step, self.config.steps, self.config.warmup)
+        for group in self.optimiser.param_groups:
+            group["lr"] = group["peak"] * factor
+        self.rate = self.config.learning_rate * factor
+        total = torch.zeros((), device=self.fabric.device)
+        for turn in range(self.config.accumulate):
+            batch = next(batches)
+            with self.fabric.no_backward_sync(self.model, enabled=turn + 1 < self.config.accumulate):
+                loss = self.task.loss(self.model, batch) / self.config.accumulate
+                self.fabric.backward(loss)
+            total += loss.detach()
+        if self.config.clip:
+            self.fabric.clip_gradients(self.model, self.optimiser, max_norm=self.config.clip, error_if_nonfinite=False)
+        self.optimiser.step()
+        self.optimiser.zero_grad()
+        self.step += 1
+        if self.average is not None:
+            self.average.update(self.raw, self.step)
+        self.seconds += time.perf_counter() - start
+        return total
+
+    def evaluate(self) -> dict[str, float]:
+        """Score the model as it would be saved; every process gets the first one's numbers."""
+        self.model.eval()
+        metrics: dict[str, float] = {}
+        with torch.no_grad(), self._averaged():
+            if self.fabric.is_global_zero:
+                metrics = self.task.evaluate(self.raw)
+        metrics = self.fabric.broadcast(metrics)
+        self.is_new_best = metrics["score"] > self.best_score
+        if self.is_new_best:
+            self.best_score, self.best_metrics = metrics["score"], metrics
+        return metrics
+
+    def _averaged(self):
+        return nullcontext() if self.average is None else self.average.applied(self.raw)
+
+    def save(self) -> None:
+        """Write a checkpoint, on the first process; all wait for it."""
+        states = self._gather(random_state())
+        if self.fabric.is_global_zero:
+            self.checkpoints.save(self._state(states), best=self.is_new_best)
+        self.is_new_best = False
+        self.fabric.barrier()
+
+    def _gather(self, state: dict[str, Any]) -> list[dict[str, Any]]:
+        if self.fabric.world_size == 1:
+            return [state]
+        states: list[Any] = [None] * self.fabric.world_size
+        torch.distributed.all_gather_object(states, state)
+        return states
+
+    def _state(self, random_states: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "step": self.step,
+            "seconds": self.seconds,
+            "config": asdict(self.config),
+            "model": self.raw.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+            "average": self.average.state_dict() if self.average is not None else {},
+            "scaler": self._scaler().state_dict() if self._scaler() is not None else {},
+            "random": random_states,
+            "best_score": self.best_score,
+            "best_metrics": self.best_metrics,
+        }
+
+    def _scaler(self) -> Any:
+        """The scaler of fp16 gradients, where there is one."""
+        return getattr(self.fabric.strategy.precision, "scaler", None)
+
+    def resume(self) -> None:
+        """Take up the newest good checkpoint, if there is one."""
+        state = self.checkpoints.load()
+        if state is None:
+            return
+        _refuse_changes(state["config"], self.config)
+        self._load_weights(state)
+        self.optimiser.load_state_dict(state["optimiser"])
+        if self._scaler() is not None and state["scaler"]:
+            self._scaler().load_state_dict(state["scaler"])
+        self.step, self.seconds = state["step"], state["seconds"]
+        self.best_score, self.best_metrics = state["best_score"], state["best_metrics"]
+        if len(state["random"]) == self.fabric.world_size:
+            restore_random_state(state["random"][self.fabric.global_rank])
+
+    def _load_weights(self, state: dict[str, Any]) -> None:
+        try:
+            self.raw.load_state_dict(state["model"])
+        except RuntimeError as error:
+            raise CheckpointError(f"the run in {self.checkpoints.folder} has another model: {error}") from error
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+
+    def finish(self) -> None:
+        """Leave the best weights in the model if several were scored, else the final ones."""
+        if self.config.evaluate_every and self.checkpoints.best.exists():
+            self._load_weights(read_checkpoint(self.checkpoints.best))
+        if self.average is not None:
+            for name, parameter in self.raw.named_parameters():
+                parameter.data.copy_(self.average.weights[name])
+        self.raw.eval()
+
+
+def _refuse_changes(old: dict[str, Any], config: TrainingConfig) -> None:
+    for name, value in asdict(config).items():
+        before = old.get(name)
+        before = tuple(before) if isinstance(before, list) else before
+        if name not in MAY_CHANGE and before != value:
+            raise CheckpointError(
+                f"the run to be resumed had {name}={before}, not {value}; give the old value or another folder"
+            )

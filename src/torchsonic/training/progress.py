@@ -1,0 +1,45 @@
+"""A progress bar with throughput and an estimate of the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+__all__ = ["training_progress"]
+
+
+@contextmanager
+def training_progress(steps: int, done: int, batch: int, *, show: bool) -> Iterator[Callable[[int, float], None]]:
+    """Show progress; call what this gives with the step and the loss."""
+    if not show:
+        yield lambda step, loss: None
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("training"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[speed]:.1f} samples/s"),
+        TextColumn("loss {task.fields[loss]:.4f}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    start = time.perf_counter()
+    with Progress(*columns) as progress:
+        bar = progress.add_task("training", total=steps, completed=done, speed=0.0, loss=float("nan"))
+
+        def advance(step: int, loss: float) -> None:
+            speed = (step - done) * batch / max(1e-9, time.perf_counter() - start)
+            progress.update(bar, completed=step, loss=loss, speed=speed)
+
+        yield advance

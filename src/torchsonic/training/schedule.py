@@ -1,0 +1,27 @@
+"""The one-cycle learning rate as a function of the step, so that there is no state to save."""
+
+from __future__ import annotations
+
+import math
+
+__all__ = ["one_cycle"]
+
+FIRST, LAST = 1 / 25, 1e-4
+
+
+def one_cycle(step: int, steps: int, warmup: float) -> float:
+    r"""Learning rate at a step over its highest value.
+
+    Cosines from 1/25 up to 1 during the first ``warmup`` part of the steps, and from 1 down to 1e-4.
+
+    Examples
+    --------
+    >>> [round(one_cycle(step, 11, 0.3), 2) for step in (0, 3, 10)]
+    [0.04, 1.0, 0.0]
+    """
+    peak, last = warmup * (steps - 1), max(1, steps - 1)
+    if step < peak:
+        low, high, part = FIRST, 1.0, step / peak
+    else:
+        low, high, part = 1.0, LAST, (step - peak) / max(1e-9, last - peak)
+    return low + (high - low) * (1 - math.cos(math.pi * min(1.0, part))) / 2

@@ -1,0 +1,87 @@
+"""Segmentation of samples that a data set gives by number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from torchsonic.evaluation.metrics import confusion, mean_dice
+from torchsonic.training.losses import cross_entropy_and_dice, inverse_frequency_weights
+from torchsonic.training.order import epoch_order
+
+__all__ = ["NumberedSamples", "SegmentationTask"]
+
+EVALUATION_BATCH = 50
+WEIGHT_SAMPLES = 512
+
+
+class NumberedSamples(Protocol):
+    """An endless set of images and labels."""
+
+    @property
+    def num_classes(self) -> int: ...
+
+    def samples(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]: ...
+
+
+class SegmentationTask:
+    """Half class-weighted cross-entropy, half Dice loss; scored by the Dice of all test pixels together.
+
+    Parameters
+    ----------
+    data
+        Samples by number.
+    train, test
+        Numbers to learn from and to be scored on. Training goes through its numbers again and again, shuffled anew.
+    batch
+        Samples of a step.
+    noise
+        Standard deviation of noise added to training images.
+    background
+        Class 0 is a class like the others, in loss and score.
+    """
+
+    def __init__(
+        self,
+        data: NumberedSamples,
+        train: Sequence[int],
+        test: Sequence[int],
+        *,
+        batch: int,
+        seed: int = 0,
+        noise: float = 0.0,
+        background: bool = False,
+    ) -> None:
+        self.data, self.train, self.test = data, np.asarray(train), np.asarray(test)
+        self.size, self.seed, self.noise, self.background = batch, seed, noise, background
+        labels = data.samples(self.train[:WEIGHT_SAMPLES].tolist())[1]
+        counts = torch.bincount(labels[labels >= 0], minlength=data.num_classes)
+        self.weights = inverse_frequency_weights(counts)
+
+    def batch(self, step: int, samples: range) -> tuple[Tensor, Tensor]:
+        """Images and labels of some samples of a step."""
+        start = step * self.size + samples.start
+        image, label = self.data.samples(epoch_order(self.train, self.seed, start, len(samples)).tolist())
+        if self.noise:
+            for place, one in enumerate(image, start=start):
+                generator = np.random.Generator(np.random.Philox(key=[self.seed, place + (1 << 32)]))
+                one += self.noise * torch.from_numpy(generator.standard_normal(one.shape, dtype=np.float32))
+        return image, label
+
+    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        """Loss of a batch."""
+        image, label = batch
+        return cross_entropy_and_dice(model(image), label, self.weights.to(image.device))
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        """Dice on the test samples."""
+        device = next(model.parameters()).device
+        counts = torch.zeros(self.data.num_classes, self.data.num_classes, dtype=torch.long)
+        for start in range(0, len(self.test), EVALUATION_BATCH):
+            image, label = self.data.samples(self.test[start : start + EVALUATION_BATCH].tolist())
+            counts += confusion(model(image.to(device)).argmax(1).cpu(), label, self.data.num_classes)
+        return {"score": mean_dice(counts, background=self.background)}

@@ -1,0 +1,222 @@
+"""A run is a function of its configuration, however often it is stopped and on however many processes."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import torchsonic
+from torchsonic.data import SynthShape
+from torchsonic.training import CheckpointError, SegmentationTask, TrainingConfig, fit
+from torchsonic.training.loggers import read_log
+from torchsonic.training.loop import make_fabric
+from torchsonic.training.schedule import one_cycle
+
+pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installed")
+PROGRAM = [sys.executable, str(Path(__file__).parent / "run.py")]
+
+
+def start(folder: Path, **config) -> subprocess.Popen:
+    return subprocess.Popen([*PROGRAM, str(folder), "--config", json.dumps(config)], start_new_session=True)
+
+
+def finish(folder: Path, **config) -> dict[str, torch.Tensor]:
+    assert start(folder, **config).wait(timeout=300) == 0
+    return torchsonic.from_pretrained(folder / "model").state_dict()
+
+
+def losses(folder: Path) -> list[float]:
+    return [entry["loss"] for entry in read_log(folder / "log.jsonl") if "loss" in entry]
+
+
+class Quadratic:
+    """Learn one number: nothing to wait for."""
+
+    def __init__(self):
+        self.scores = iter([0.1, 0.9, 0.5, 0.4, 0.3, 0.2])
+
+    def batch(self, step, samples):
+        return torch.tensor([float(step * 4 + i) for i in samples])
+
+    def loss(self, model, batch):
+        return (model.weight - 3).square().mean() + 0.0 * batch.sum()
+
+    def evaluate(self, model):
+        return {"score": next(self.scores), "weight": model.weight.item()}
+
+
+class Number(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1, 1))
+
+
+def small(**config) -> TrainingConfig:
+    return TrainingConfig(**{"steps": 6, "batch": 4, "log_every": 1, "checkpoint_every": 2, "clip": 0.0, **config})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """An uninterrupted run."""
+    folder = tmp_path_factory.mktemp("whole")
+    return folder, finish(folder)
+
+
+def test_a_run_killed_again_and_again_ends_bit_identical(whole, tmp_path):
+    expected_folder, expected = whole
+    chance = random.Random(0)
+    kills = 0
+    while not (tmp_path / "done").exists():
+        process = start(tmp_path)
+        log, before = tmp_path / "log.jsonl", losses(tmp_path) if (tmp_path / "log.jsonl").exists() else []
+        deadline = time.monotonic() + 120
+        while process.poll() is None and time.monotonic() < deadline:
+            if kills < 4 and log.exists() and len(losses(tmp_path)) >= len(before) + chance.randint(2, 5):
+                time.sleep(0.01 * chance.random())
+                os.kill(process.pid, signal.SIGKILL)
+                kills += 1
+                break
+            time.sleep(0.002)
+        assert process.wait(timeout=120) in (0, -signal.SIGKILL)
+    assert kills == 4
+    state = torchsonic.from_pretrained(tmp_path / "model").state_dict()
+    assert all(torch.equal(state[key], expected[key]) for key in expected)
+    assert losses(tmp_path) == losses(expected_folder)
+
+
+def test_workers_do_not_change_the_run(whole, tmp_path):
+    _, expected = whole
+    state = finish(tmp_path, workers=2)
+    assert all(torch.equal(state[key], expected[key]) for key in expected)
+
+
+def test_two_processes_give_the_loss_curve_of_one(tmp_path):
+    single = _curve(tmp_path / "single", 1)
+    double = _curve(tmp_path / "double", 2)
+    accumulated = _curve(tmp_path / "accumulated", 1, accumulate=2)
+    assert len(single) == 12
+    torch.testing.assert_close(torch.tensor(double), torch.tensor(single), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(torch.tensor(accumulated), torch.tensor(single), rtol=1e-4, atol=1e-4)
+
+
+def _curve(folder: Path, processes: int, **config) -> list[float]:
+    """Losses of a run without dropout under torchrun."""
+    options = json.dumps({"steps": 12, "devices": 2, **config})  # two devices: no dropout; torchrun's number counts
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    subprocess.run([*command, PROGRAM[1], str(folder), "--config", options], check=True, timeout=300)
+    return losses(folder)
+
+
+def test_the_best_weights_are_left_in_the_model(tmp_path):
+    model, task = Number(), Quadratic()
+    result = fit(model, task, small(evaluate_every=2), tmp_path, show=False)
+    assert result.metrics["score"] == 0.9
+    assert model.weight.item() == result.metrics["weight"]
+    scores = [entry["score"] for entry in read_log(tmp_path / "log.jsonl") if "score" in entry]
+    assert scores == [0.1, 0.9, 0.5]
+
+
+def test_the_moving_average_is_what_is_scored_and_left(tmp_path):
+    plain, averaged = Number(), Number()
+    fit(plain, Quadratic(), small(), tmp_path / "plain", show=False)
+    result = fit(averaged, Quadratic(), small(ema=0.9), tmp_path / "averaged", show=False)
+    assert 0 < averaged.weight.item() < plain.weight.item()
+    assert result.metrics["weight"] == averaged.weight.item()
+
+
+def test_a_finished_run_is_not_run_again(tmp_path):
+    model = Number()
+    fit(model, Quadratic(), small(), tmp_path, show=False)
+    again = Number()
+    result = fit(again, Quadratic(), small(), tmp_path, show=False)
+    assert again.weight.item() == model.weight.item()
+    assert result.step == 6
+    assert result.losses == []
+
+
+def test_another_configuration_is_not_resumed(tmp_path):
+    fit(Number(), Quadratic(), small(), tmp_path, show=False)
+    with pytest.raises(CheckpointError, match=r"learning_rate=0\.01, not 0.1; give the old value or another folder"):
+        fit(Number(), Quadratic(), small(learning_rate=0.1), tmp_path, show=False)
+    with pytest.raises(CheckpointError, match="has another model"):
+        fit(nn.Linear(2, 2), Quadratic(), small(), tmp_path, show=False)
+
+
+def test_a_loss_that_explodes_is_named(tmp_path):
+    task = Quadratic()
+    task.loss = lambda model, batch: model.weight.sum() * float("nan")
+    with pytest.raises(FloatingPointError, match="became nan at step 1; lower learning_rate"):
+        fit(Number(), task, small(), tmp_path, show=False)
+
+
+def test_a_full_disk_ends_in_a_clear_message_and_the_old_checkpoint(tmp_path, monkeypatch):
+    real, count = os.fsync, []
+
+    def fsync(handle):
+        count.append(handle)
+        if len(count) > 4:
+            raise OSError(28, "No space left on device")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(CheckpointError, match=r"cannot write .*No space left on device; free some space"):
+        fit(Number(), Quadratic(), small(checkpoint_every=1), tmp_path, show=False)
+    monkeypatch.setattr(os, "fsync", real)
+    result = fit(Number(), Quadratic(), small(checkpoint_every=1), tmp_path, show=False)
+    assert result.step == 6
+    assert result.losses[0][0] > 1
+    assert not list(tmp_path.rglob(".*"))
+
+
+def test_bf16_trains_and_fp16_asks_for_an_accelerator(tmp_path):
+    torch.manual_seed(0)
+    model = torchsonic.create_model("synthshape_sonicnet", width=8, depth=1, backbone_options={"num_modes": 6})
+    task = SegmentationTask(SynthShape(size=(16, 16)), range(20), range(100, 104), batch=4)
+    result = fit(model, task, small(precision="bf16"), tmp_path, show=False)
+    assert all(torch.isfinite(torch.tensor(loss)) for _, loss in result.losses)
+    assert all(p.dtype == torch.float32 for p in model.parameters())
+    with pytest.raises(ValueError, match="fp16 needs an accelerator"):
+        make_fabric(small(precision="fp16", accelerator="cpu"))
+
+
+def test_the_rate_rises_and_falls():
+    rates = [one_cycle(step, 101, 0.3) for step in range(101)]
+    assert rates[0] == pytest.approx(0.04)
+    assert rates[30] == max(rates) == pytest.approx(1)
+    assert rates[100] == pytest.approx(1e-4)
+    assert rates[:31] == sorted(rates[:31])
+    assert rates[30:] == sorted(rates[30:], reverse=True)
+    assert one_cycle(0, 1, 0.3) > 0
+
+
+def test_modes_learn_slowly(tmp_path):
+    torch.manual_seed(0)
+    model = torchsonic.create_model("synthshape_sonicnet", width=8, depth=1, backbone_options={"num_modes": 6})
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    task = SegmentationTask(SynthShape(size=(16, 16)), range(20), range(100, 104), batch=4)
+    fit(model, task, small(mode_lr_scale=0.0), tmp_path, show=False)
+    moved = {key for key, value in model.state_dict().items() if not torch.equal(value, before[key])}
+    assert not any("raw_" in key or "limit" in key for key in moved)
+    assert any("mix_in" in key for key in moved)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"steps": 0}, {"ema": 1.0}, {"warmup": -0.1}, {"learning_rate": 0.0}, {"clip": -1.0}, {"accumulate": 0}],
+)
+def test_bad_settings_name_themselves(bad):
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        TrainingConfig(**bad)
+
+
+def test_a_batch_that_does_not_divide_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="batch must be divisible"):
+        fit(Number(), Quadratic(), small(accumulate=3), tmp_path, show=False)
