@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from benchmarks.memory import peak_bytes, storage_bytes
 from benchmarks.progress import progress_bar
-from benchmarks.provenance import describe_run
 from benchmarks.timing import Task, measure, training_step
 from torchsonic import create_model, list_models
 from torchsonic.evaluation import count_flops, count_parameters
+from torchsonic.evaluation.provenance import describe_run
 
 __all__ = ["FORWARD", "FULL", "QUICK", "TRAIN", "Group", "ModelGoal", "run_models_bench", "time_ratio"]
 

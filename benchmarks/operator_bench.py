@@ -14,8 +14,8 @@ from benchmarks.entries import Entry, group_of
 from benchmarks.goals import summarise
 from benchmarks.memory import saved_bytes
 from benchmarks.progress import progress_bar
-from benchmarks.provenance import describe_run
 from benchmarks.timing import Task, measure, training_step
+from torchsonic.evaluation.provenance import describe_run
 
 __all__ = ["ENTRY_BUDGET", "QUICK_BUDGET", "run_operator_bench"]
 

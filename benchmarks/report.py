@@ -9,9 +9,9 @@ from pathlib import Path
 from benchmarks.init_bench import draw_init, init_tables
 from benchmarks.models_report import draw_models, models_tables
 from benchmarks.operator_report import draw_operator, operator_tables
-from benchmarks.provenance import summary_line
 from benchmarks.scaling_report import draw_scaling, scaling_tables
 from benchmarks.tables import Table, print_tables, to_markdown
+from torchsonic.evaluation.provenance import summary_line
 
 __all__ = ["KINDS", "print_result", "read_result", "write_result"]
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from benchmarks.blocks import conv_block, sonic_block, transformer_block
 from benchmarks.memory import peak_bytes, storage_bytes
 from benchmarks.progress import progress_bar
-from benchmarks.provenance import describe_run
 from benchmarks.timing import Task, measure, training_step
 from torchsonic.evaluation import paper_results
+from torchsonic.evaluation.provenance import describe_run
 from torchsonic.functional import make_plan
 
 __all__ = ["FULL", "QUICK", "Sweeps", "fit_line", "run_scaling_bench"]

@@ -17,8 +17,9 @@ ALLOWED = {
     "models": {"functional", "nn", "__version__"},
     "baselines": {"functional", "nn", "models"},
     "data": set(),
-    "evaluation": {"functional"},
+    "evaluation": {"functional", "data", "__version__"},
     "training": {"functional", "nn", "evaluation"},
+    "experiments": {"functional", "nn", "models", "baselines", "data", "evaluation", "training"},
     "integrations": {"functional", "nn", "models", "baselines"},
     "cli": {
         "functional",

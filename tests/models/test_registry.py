@@ -34,10 +34,6 @@ def samples(name: str, size: str, batch: int = 2) -> torch.Tensor:
     return torch.randn(batch, entry.input_size[0], *axes[size])
 
 
-def takes_spacing(name: str) -> bool:
-    return "sonic" in name or "s4nd" in name
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_forward_at_two_resolutions_and_an_odd_size(name):
     model = small(name).eval()
@@ -81,10 +77,15 @@ def test_saved_and_loaded_model_is_bit_equal(name, tmp_path):
         assert torch.equal(model(x), loaded(x))
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if takes_spacing(n)])
-def test_the_spacing_is_heard(name):
+@pytest.mark.parametrize("name", NAMES)
+def test_a_spacing_is_heard_or_refused(name):
     model = small(name).eval()
     x = samples(name, "usual")
+    assert model.takes_spacing == ("sonic" in name or "s4nd" in name)
+    if not model.takes_spacing:
+        with pytest.raises((ValueError, TypeError), match="spacing"):
+            model(x, spacing=0.5)
+        return
     with torch.no_grad():
         told, untold = model(x, spacing=0.5), model(x)
         set_before = torchsonic.set_spacing(model, 0.5)(x)

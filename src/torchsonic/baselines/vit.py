@@ -39,7 +39,6 @@ class VisionTransformer(Classifier):
     Dosovitskiy et al.: An Image is Worth 16x16 Words (2021).
     """
 
-    takes_spacing: ClassVar[bool] = False
     pools: ClassVar[tuple[str, ...]] = ("token", "avg", "")
 
     def __init__(

@@ -15,6 +15,7 @@ import torchsonic
 from torchsonic.cli.bench import BenchInit, BenchModels, BenchOperator, BenchReport, BenchScaling
 from torchsonic.cli.models import Models
 from torchsonic.cli.surroundings import Command, UserError, make_folder, require, require_console_and_figures
+from torchsonic.cli.synthetic import EvaluateSynthetic, TrainHalliGalli, TrainSynthShape
 from torchsonic.demo import DemoConfig, run_demo
 
 __all__ = ["main"]
@@ -48,6 +49,11 @@ class Version:
 COMMANDS: dict[str, Any] = {
     "demo": Demo,
     "models": Models,
+    "train": (
+        "Train a model; a run that was stopped goes on.",
+        {"synthshape": TrainSynthShape, "halligalli": TrainHalliGalli},
+    ),
+    "evaluate": EvaluateSynthetic,
     "bench": (
         "Measure speed and memory.",
         {
@@ -62,7 +68,7 @@ COMMANDS: dict[str, Any] = {
 }
 
 
-def _command_type(commands: Mapping[str, Any]) -> Any:
+def _command_type(commands: Mapping[str, Any], arguments: Sequence[str]) -> Any:
     """The tree of commands as the union of dataclasses that tyro turns into nested subcommands."""
     import tyro
 
@@ -70,12 +76,15 @@ def _command_type(commands: Mapping[str, Any]) -> Any:
     for name, entry in commands.items():
         if isinstance(entry, tuple):
             text, inner = entry
-            group = make_dataclass(f"{name.capitalize()}Group", [("command", _command_type(inner))])
+            group = make_dataclass(f"{name.capitalize()}Group", [("command", _command_type(inner, arguments))])
             members.append(Annotated[group, tyro.conf.subcommand(name, description=text)])
         else:
             for field in getattr(entry, "positional", ()):  # tyro's own mark would need tyro where it is written
                 entry.__annotations__[field] = tyro.conf.Positional[get_type_hints(entry)[field]]
-            members.append(Annotated[entry, tyro.conf.subcommand(name)])
+            for field in getattr(entry, "hidden", ()):
+                entry.__annotations__[field] = tyro.conf.Suppress[get_type_hints(entry)[field]]
+            default = entry.with_preset(arguments) if hasattr(entry, "with_preset") else tyro.MISSING
+            members.append(Annotated[entry, tyro.conf.subcommand(name, default=default)])
     # tyro takes a union of one for the type itself, without a subcommand.
     assert len(members) > 1
     return Union[tuple(members)]
@@ -86,7 +95,7 @@ def _parse(arguments: Sequence[str]) -> Command:
 
     flags = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
     chosen = tyro.cli(
-        _command_type(COMMANDS),
+        _command_type(COMMANDS, arguments),
         prog="torchsonic",
         description=f"SONIC convolutions for PyTorch, version {torchsonic.__version__}.",
         args=list(arguments),

@@ -12,6 +12,7 @@ from torchsonic.functional.frequency import Spacing
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.nn.chain import SpacedSequential, walk
 from torchsonic.nn.parameters import mode_parameters
+from torchsonic.nn.spaced import knows_spacing, refuse_unheard
 
 __all__ = ["Classifier", "linear_rates"]
 
@@ -20,10 +21,11 @@ class Classifier(PretrainedModel):
     """Base of the classifiers; ``(B, C, H, W)`` to ``(B, num_classes)``.
 
     Subclasses build their stages, list them in :meth:`_stages` in the order features are taken, and call
-    :meth:`_build_head` last. ``forward``, ``forward_features`` and ``forward_intermediates`` take ``spacing``.
+    :meth:`_build_head` last. ``forward``, ``forward_features`` and ``forward_intermediates`` take ``spacing`` if
+    ``takes_spacing``.
     """
 
-    takes_spacing: ClassVar[bool] = True
+    takes_spacing: bool
     pools: ClassVar[tuple[str, ...]] = ("avg", "max", "")
     num_classes: int
     num_features: int
@@ -39,6 +41,7 @@ class Classifier(PretrainedModel):
         self.head_drop = nn.Dropout(drop_rate)
         self.fc: nn.Module = nn.Linear(num_features, num_classes) if num_classes > 0 else nn.Identity()
         self._num_kept = len(self._stages())
+        self.takes_spacing = knows_spacing(self)
 
     def _stages(self) -> list[tuple[str, Sequence[nn.Module]]]:
         """Names of the feature levels with the modules that lead from one to the next."""
@@ -46,6 +49,7 @@ class Classifier(PretrainedModel):
 
     def forward_features(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         """Features of the last stage, ``(B, num_features, h, w)``, normalised if the network does that."""
+        refuse_unheard(self, spacing)
         for _, modules in self._stages()[: self._num_kept]:
             for module in modules:
                 x, spacing = walk(module, x, spacing)
@@ -87,6 +91,7 @@ class Classifier(PretrainedModel):
             Compute nothing behind the last level asked for.
         """
         choice(output_fmt, ("NCHW",), "output_fmt")
+        refuse_unheard(self, spacing)
         taken = self._levels(indices)
         stages, features = self._stages()[: self._num_kept], []
         last = max(taken) if stop_early or intermediates_only else len(stages) - 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
@@ -14,7 +14,7 @@ from torchsonic.models.registry import BACKBONES
 from torchsonic.nn.block import SonicBlock
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.norm import make_conv, make_norm
-from torchsonic.nn.spaced import apply
+from torchsonic.nn.spaced import apply, knows_spacing, refuse_unheard
 
 __all__ = ["SynthShapeNet", "sonic_backbone"]
 
@@ -43,8 +43,6 @@ class SynthShapeNet(PretrainedModel):
     0.072
     """
 
-    takes_spacing: ClassVar[bool] = True
-
     def __init__(
         self,
         backbone: str = "sonic",
@@ -60,6 +58,7 @@ class SynthShapeNet(PretrainedModel):
         positive(depth, "depth")
         self.project = make_conv(in_channels, width, spatial_dims=2)
         self.backbone = BACKBONES[backbone](width, depth, **(backbone_options or {}))
+        self.takes_spacing = knows_spacing(self.backbone)
         if choice(head, ("table", "text"), "head") == "table":
             hidden = [make_conv(width, width, spatial_dims=2)]
             kernel = 1
@@ -73,7 +72,8 @@ class SynthShapeNet(PretrainedModel):
         )
 
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
-        """Logits of images of the given spacing, which backbones that know none do without."""
+        """Logits of images; a spacing may be given if ``takes_spacing``."""
+        refuse_unheard(self, spacing)
         z = self.project(x)
         return self.head(z + apply(self.backbone, z, spacing))
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing, spacing_values
 
-__all__ = ["SpacedLayer", "apply", "coarsening", "scale_spacing"]
+__all__ = ["SpacedLayer", "apply", "coarsening", "knows_spacing", "refuse_unheard", "scale_spacing"]
 
 
 class SpacedLayer(nn.Module):
@@ -75,6 +75,17 @@ def scale_spacing(spacing: Spacing | None, factors: Sequence[float]) -> Spacing 
         steps = as_spacing(spacing, len(factors), batch=ANY_BATCH)
         return steps * torch.tensor(tuple(factors), dtype=steps.dtype, device=steps.device)
     return tuple(d * f for d, f in zip(spacing_values(spacing, len(factors)), factors, strict=True))
+
+
+def knows_spacing(module: nn.Module) -> bool:
+    """Whether any layer in a module has a physical kernel, so that telling it a spacing changes something."""
+    return any(isinstance(layer, SpacedLayer) for layer in module.modules())
+
+
+def refuse_unheard(model: nn.Module, spacing: Spacing | None) -> None:
+    """Refuse a spacing that no layer of a model would hear."""
+    if spacing is not None and not getattr(model, "takes_spacing", False):
+        raise ValueError(f"spacing={spacing} given, but this {type(model).__name__} has no layer that knows spacing")
 
 
 def apply(module: nn.Module, x: Tensor, spacing: Spacing | None = None) -> Tensor:

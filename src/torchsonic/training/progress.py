@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["training_progress"]
+__all__ = ["counting_progress", "training_progress"]
 
 
 @contextmanager
@@ -43,3 +43,17 @@ def training_progress(steps: int, done: int, batch: int, *, show: bool) -> Itera
             progress.update(bar, completed=step, loss=loss, speed=speed)
 
         yield advance
+
+
+@contextmanager
+def counting_progress(title: str, total: int, *, show: bool) -> Iterator[Callable[[], None]]:
+    """Show how many of some equal pieces of work are done; call what this gives after each."""
+    if not show:
+        yield lambda: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns) as progress:
+        bar = progress.add_task(title, total=total)
+        yield lambda: progress.advance(bar)

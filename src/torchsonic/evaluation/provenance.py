@@ -14,16 +14,19 @@ from pathlib import Path
 
 import torch
 
-import torchsonic
+from torchsonic import __version__
 
 __all__ = ["activity_warning", "describe_run", "summary_line"]
 
 BUSY_LIMIT = 0.2
 BUSY_SECONDS = 1.0
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def _git(*arguments: str) -> str | None:
+    """Answer of git about the checkout this package lies in, if it lies in one of its own."""
+    if not (ROOT / ".git").exists():
+        return None
     try:
         done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
@@ -78,12 +81,13 @@ def describe_run(*, seed: int, device: torch.device) -> dict:
         "busy_cores": _busy_cores(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "torchsonic": torchsonic.__version__,
+        "torchsonic": __version__,
         "neuraloperator": _version("neuraloperator"),
     }
 
 
 def summary_line(run: dict) -> str:
+    """One line that lets a result be made again."""
     commit = "unknown commit" if run["commit"] is None else f"commit {run['commit'][:10]}"
     if run["dirty"]:
         commit += " with uncommitted changes"

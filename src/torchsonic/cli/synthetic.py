@@ -1,0 +1,138 @@
+"""``torchsonic train`` and ``evaluate`` for SynthShape and HalliGalli."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from torchsonic.cli.surroundings import UserError, require
+from torchsonic.experiments.synthetic import PRESETS, SyntheticConfig, TaskName, apply_preset
+
+__all__ = ["EvaluateSynthetic", "TrainHalliGalli", "TrainSynthShape"]
+
+RUNS = Path("runs")
+Preset = Literal["smoke", "quick", "paper"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _TrainSynthetic(SyntheticConfig):
+    preset: Preset = "quick"
+    """Steps, batch and samples: smoke ends in a minute, quick in minutes, paper is the full protocol."""
+    seeds: tuple[int, ...] = ()
+    """Several seeds, one run after another, instead of --seed."""
+    folds: tuple[int, ...] = ()
+    """Several folds, likewise, instead of --fold."""
+    out: Path = RUNS
+    """Folder of runs; each run has its own in it, and goes on if it was stopped."""
+
+    task_name: ClassVar[TaskName]
+    hidden: ClassVar[tuple[str, ...]] = ("task",)  # the command's own name says it
+
+    @classmethod
+    def with_preset(cls, arguments: Sequence[str]) -> Any:
+        """The defaults of the preset that the arguments name, over which further options then win."""
+        chosen = _value(arguments, "--preset") or cls.preset
+        if chosen not in PRESETS:  # to be refused by the parser, in its words
+            return cls(task=cls.task_name)
+        protocol = {"seeds": tuple(range(5)), "folds": tuple(range(5))} if chosen == "paper" else {}
+        if cls.task_name == "halligalli":
+            protocol.pop("folds", None)
+        return replace(apply_preset(cls(task=cls.task_name), chosen), preset=chosen, **protocol)
+
+    def run(self) -> None:
+        require("lightning_fabric", "train")
+        require("rich", "train")
+        from torchsonic.experiments.synthetic import run_experiment
+        from torchsonic.training.checkpoint import CheckpointError
+
+        for config in self._runs():
+            folder = self.out / config.name
+            print(f"{config.task}, {config.model}, fold {config.fold}, seed {config.training.seed}: {folder}")
+            try:
+                results = run_experiment(config, folder)
+            except (CheckpointError, FloatingPointError, OSError, ValueError) as error:
+                raise UserError(str(error)) from error
+            _print_results(results)
+
+    def _runs(self) -> list[SyntheticConfig]:
+        shared = {f.name: getattr(self, f.name) for f in fields(SyntheticConfig)}
+        try:
+            return [
+                SyntheticConfig(**{**shared, "fold": fold, "training": replace(self.training, seed=seed)})
+                for fold in self.folds or (self.fold,)
+                for seed in self.seeds or (self.training.seed,)
+            ]
+        except ValueError as error:
+            raise UserError(str(error)) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSynthShape(_TrainSynthetic):
+    """Train a network on SynthShape and test it under perturbations."""
+
+    task_name: ClassVar[TaskName] = "synthshape"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainHalliGalli(_TrainSynthetic):
+    """Train one block on HalliGalli and test it clean and under noise."""
+
+    task_name: ClassVar[TaskName] = "halligalli"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateSynthetic:
+    """Test the model of a finished run again."""
+
+    positional: ClassVar[tuple[str, ...]] = ("folder",)
+
+    folder: Path
+    """Folder of the run."""
+
+    def run(self) -> None:
+        require("rich", "train")
+        from torchsonic.experiments.synthetic import evaluate_run, load_run, write_json
+        from torchsonic.models import PretrainedError
+
+        path = self.folder / "results.json"
+        try:
+            model, config = load_run(self.folder)
+            results = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, PretrainedError, ValueError, TypeError) as error:
+            raise UserError(f"{self.folder} holds no finished run: {error}") from error
+        results.update(evaluate_run(model, config))
+        write_json(path, results)
+        _print_results(results)
+
+
+def _value(arguments: Sequence[str], option: str) -> str | None:
+    """What follows an option among raw arguments."""
+    for place, word in enumerate(arguments):
+        if word == option and place + 1 < len(arguments):
+            return arguments[place + 1]
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2]
+    return None
+
+
+def _print_results(results: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    if not results:  # another process than the first
+        return
+    table = Table("test", "level", "Dice", "told the spacing", title=f"{results['model']} on {results['task']}")
+    if results["task"] == "synthshape":
+        table.add_row("clean", "", f"{results['clean']:.3f}", "")
+    for row in results["rows"]:
+        told = row.get("told")
+        table.add_row(row["test"], f"{row['level']:g}", f"{row['dice']:.3f}", "" if told is None else f"{told:.3f}")
+    console = Console()
+    console.print(table)
+    console.print(
+        f"{results['parameters']:,} parameters, {results['seconds']:.0f} s of training, "
+        f"{results['samples_per_second']:.1f} samples/s"
+    )

@@ -1,0 +1,82 @@
+"""A segmentation network under the paper's perturbations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchsonic.data.perturbations import PERTURBATIONS, perturb
+from torchsonic.evaluation.metrics import confusion, mean_dice
+
+__all__ = ["score_perturbations", "score_samples"]
+
+BATCH = 50
+
+
+def score_samples(
+    model: nn.Module, batches: Callable[[Sequence[int]], tuple[Tensor, Tensor]], indices: Sequence[int], **options: Any
+) -> float:
+    """Dice over all pixels of some samples together.
+
+    Parameters
+    ----------
+    batches
+        Images and labels of some samples.
+    options
+        ``num_classes`` and ``background`` of the task; ``spacing`` to be told to the model.
+    """
+    num_classes, background = options["num_classes"], options["background"]
+    told = {} if options.get("spacing") is None else {"spacing": options["spacing"]}
+    device = next(model.parameters()).device
+    counts = torch.zeros(num_classes, num_classes, dtype=torch.long)
+    with torch.no_grad():
+        for start in range(0, len(indices), BATCH):
+            image, label = batches(indices[start : start + BATCH])
+            counts += confusion(model(image.to(device), **told).argmax(1).cpu(), label, num_classes)
+    return mean_dice(counts, background=background)
+
+
+def score_perturbations(
+    model: nn.Module,
+    data: Any,
+    indices: Sequence[int],
+    *,
+    background: bool = False,
+    seed: int = 0,
+    advance: Callable[[], None] = lambda: None,
+) -> list[dict[str, Any]]:
+    """Dice under every perturbation and level, in the order of the paper's table.
+
+    Parameters
+    ----------
+    data
+        ``samples(indices)`` and ``num_classes``.
+    advance
+        Called after each row.
+
+    Returns
+    -------
+    list of dict
+        ``test``, ``level``, ``dice``; for rescaling also ``told``: the Dice of a model that is told the spacing of the
+        rescaled image, ``None`` for one that cannot be told.
+    """
+    model.eval()
+    rows = []
+    for kind, perturbation in PERTURBATIONS.items():
+        for level in perturbation.levels:
+
+            def batches(chosen: Sequence[int], kind: str = kind, level: float = level) -> tuple[Tensor, Tensor]:
+                image, label = data.samples(chosen)
+                return perturb(image, label, kind, level, seed=seed + int(chosen[0]))
+
+            shared = {"num_classes": data.num_classes, "background": background}
+            row = {"test": kind, "level": level, "dice": score_samples(model, batches, indices, **shared)}
+            if kind == "rescaling":
+                can = getattr(model, "takes_spacing", False)
+                row["told"] = score_samples(model, batches, indices, spacing=1 / level, **shared) if can else None
+            rows.append(row)
+            advance()
+    return rows
