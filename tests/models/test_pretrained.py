@@ -6,6 +6,7 @@ import pickle
 import sys
 import types
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -133,6 +134,7 @@ def test_a_foreign_file_is_refused(folder):
         ({"arguments": [1]}, "holds no arguments"),
         ({"arguments": {"in_channels": 3, "num_classes": 3, "wings": 2}}, "refuses the arguments.*wings"),
         ({"arguments": {"in_channels": -3, "num_classes": 3}}, "refuses the arguments.*in_channels"),
+        ({"arguments": {"in_channels": 3, "num_classes": 3, "width": -4}}, "refuses the arguments"),
     ],
 )
 def test_a_tampered_configuration_is_refused(folder, change, match):
@@ -161,10 +163,68 @@ def test_places_that_hold_no_model_are_refused(tmp_path):
 
 def test_what_json_cannot_hold_is_refused_before_anything_is_written(tmp_path):
     model = SonicNet(1, 2, width=8, depth=1, spacing=(1.0, 1.0))
-    model.arguments["spacing"] = torch.ones(2)
+    model.arguments["spacing"] = {1.0, 2.0}
     with pytest.raises(TypeError, match="argument spacing="):
         model.save_pretrained(tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_a_changed_model_is_refused_when_it_is_saved(tmp_path):
+    pruned = torchsonic.create_model("sonic_tiny", depths=(1, 1, 1, 1))
+    pruned.prune_intermediate_layers([0])
+    merged = torchsonic.create_model("resnet50_replk", depths=(1, 1, 1, 1)).eval()
+    merged.layer1[0].conv2.merge()
+    for model in (pruned, merged):
+        with pytest.raises(ValueError, match=r"not what its arguments build .pruned, merged or edited"):
+            model.save_pretrained(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_two_models_of_one_name_are_refused():
+    with pytest.raises(TypeError, match=r"called ResNet is defined in torchsonic\.models\.resnet"):
+        type("ResNet", (PretrainedModel,), {})
+
+
+def test_a_file_is_no_place_to_save_in(model, tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(NotADirectoryError, match="is a file; give a folder"):
+        model.save_pretrained(tmp_path / "file")
+
+
+def test_numbers_of_numpy_are_saved_as_numbers(tmp_path):
+    model = SonicNet(1, np.int64(3), width=8, depth=1, spacing=np.array([1.0, 2.0]), mode_dropout=np.float32(0.5))
+    loaded = SonicNet.from_pretrained(model.save_pretrained(tmp_path))
+    assert loaded.arguments == {**model.arguments, "num_classes": 3, "spacing": [1.0, 2.0]}
+
+
+def test_weights_of_another_kind_of_number_are_refused(folder):
+    state = load_file(folder / WEIGHTS_NAME)
+    save_file({**state, "head.2.bias": torch.zeros(3, dtype=torch.int64)}, folder / WEIGHTS_NAME)
+    refuses(folder, r"head.2.bias as torch.int64", verify=False)
+
+
+def test_a_configuration_that_asks_for_the_moon_allocates_nothing(folder):
+    path = folder / CONFIG_NAME
+    config = json.loads(path.read_text())
+    config["arguments"]["num_classes"] = 10**12
+    path.write_text(json.dumps(config))
+    refuses(folder, r"head.2.bias is \(3,\)|head.2.weight is")
+
+
+def test_subclasses_that_pass_keywords_on_are_saved(tmp_path):
+    class Heart(SonicNet):
+        def __init__(self, in_channels: int, **options) -> None:
+            super().__init__(in_channels, 4, **options)
+
+    loaded = Heart.from_pretrained(Heart(1, width=8, depth=1).save_pretrained(tmp_path))
+    assert loaded.arguments == {"in_channels": 1, "width": 8, "depth": 1}
+
+
+def test_a_mistyped_path_does_not_ask_the_hub(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    refuses("runs/nothing", "there is no folder 'runs/nothing', and it is no Hub repository")
 
 
 def test_users_own_models_are_saved_too(tmp_path):
@@ -220,7 +280,7 @@ def test_the_hub_gives_and_takes_models(model, folder, monkeypatch):
     hub = FakeHub(folder)
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     assert isinstance(torchsonic.from_pretrained("someone/model"), SonicNet)
-    refuses("someone/else", "the Hub gave none either: 404")
+    refuses("someone/else", "none came from the Hub: 404")
     assert model.push_to_hub("someone/model", private=True) == "commit"
     assert hub.uploads[0] == ("someone/model", True)
     assert isinstance(hub.uploads[1], SonicNet)

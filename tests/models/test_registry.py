@@ -6,7 +6,9 @@ import pytest
 import torch
 
 import torchsonic
+from torchsonic.functional import resample
 from torchsonic.models import SonicNet, model_entry
+from torchsonic.models.registry import OPERATORS
 from torchsonic.testing import relative_error
 
 NAMES = torchsonic.list_models()
@@ -52,6 +54,9 @@ def test_forward_at_two_resolutions_and_an_odd_size(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_gradient_reaches_every_parameter(name):
     model = small(name)
+    with torch.no_grad():  # blocks of ResNets start as their skips, which would hide the rest
+        for p in model.parameters():
+            p.add_(0.1 * (p == 0))
     y = model(samples(name, "odd"))
     (y * torch.randn_like(y)).sum().backward()
     silent = [key for key, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
@@ -79,7 +84,7 @@ def test_saved_and_loaded_model_is_bit_equal(name, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_spacing_is_heard_or_refused(name):
-    model = small(name).eval()
+    model = small(name, **({"zero_init_last": False} if name.startswith("resnet50") else {})).eval()
     x = samples(name, "usual")
     assert model.takes_spacing == ("sonic" in name or "s4nd" in name)
     if not model.takes_spacing:
@@ -157,6 +162,76 @@ def test_parameter_counts_of_the_large_models(name, millions):
     with torch.device("meta"):
         model = torchsonic.create_model(name)
     assert round(sum(p.numel() for p in model.parameters()) / 1e6, 2) == millions
+
+
+@pytest.mark.parametrize("operator", ["conv", "sonic", "hybrid", "s4nd", "niff", "gfnet", "replk", "dilated"])
+def test_operators_keep_their_own_initial_weights_in_a_resnet(operator):
+    """A rival whose filters are drawn too small starts dead, and loses for no fault of its own."""
+    torch.manual_seed(0)
+    model = torchsonic.create_model("resnet50", operator=operator, depths=(1, 1, 1, 1), image_size=64)
+    fresh = OPERATORS[operator](256, 256, stride=1, grid=4)
+    placed = model.layer3[0].conv2
+    for key, value in fresh.state_dict().items():
+        if value.is_floating_point() and value.numel() > 100 and operator not in ("conv", "dilated"):
+            assert placed.state_dict()[key].std().item() == pytest.approx(value.std().item(), rel=0.25, abs=1e-6), key
+    heard = {}
+    for name in ("layer1", "layer2", "layer3", "layer4"):
+        getattr(model, name)[0].bn2.register_forward_hook(
+            lambda _, args, y, name=name: heard.update({name: (args[0].std().item(), y.std().item())})
+        )
+    model(resample(torch.randn(8, 3, 16, 16), 64))
+    for name, (before, behind) in heard.items():
+        assert before > 5e-3, name  # well above the norm's epsilon, or its scale is lost
+        assert behind == pytest.approx(1, abs=0.1), name
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("resnet50")])
+def test_fresh_networks_have_moderate_logits_and_gradients(name):
+    torch.manual_seed(0)
+    model = torchsonic.create_model(name, num_classes=10)
+    with torch.no_grad():
+        assert model.eval()(torch.randn(4, 3, 64, 64)).abs().max() < 1e3
+    y = model.train()(torch.randn(4, 3, 64, 64))
+    torch.nn.functional.cross_entropy(y, torch.arange(4)).backward()
+    assert torch.stack([p.grad.norm() for p in model.parameters()]).norm() < 100
+
+
+def test_options_of_operators_are_checked_and_heard():
+    shallow = {"depths": (1, 1, 1, 1)}
+    with pytest.raises(ValueError, match="give spacing to the model"):
+        torchsonic.create_model("resnet50_sonic", operator_options={"spacing": 3.0}, **shallow)
+    with pytest.raises(ValueError, match="grid must be one of"):
+        torchsonic.create_model("resnet50", grid="bogus", **shallow)
+    with pytest.raises(ValueError, match="knows spacing"):
+        torchsonic.create_model("resnet50", spacing=2.0, **shallow)
+    model = torchsonic.create_model("resnet50_niff", operator_options={"hidden": (6, 3)}, **shallow)
+    assert model.layer1[0].conv2.real[0].out_features == 6
+    model = torchsonic.create_model("resnet50_sonic", operator_options={"padding_mode": "zeros"}, **shallow)
+    assert model.conv1.sonic.padding_mode == model.layer4[0].conv2.padding_mode == "zeros"
+    model = torchsonic.create_model("resnet50_sonic", operator_options={"num_modes": [8, 9, 10, 11]}, **shallow)
+    assert [getattr(model, f"layer{i}")[0].conv2.num_modes for i in (1, 2, 3, 4)] == [8, 9, 10, 11]
+
+
+def test_what_a_caller_does_to_arguments_stays_with_him():
+    torchsonic.create_model("resnet50_dilated").arguments["operator_options"]["dilation"][3] = 64
+    assert torchsonic.create_model("resnet50_dilated").layer4[0].conv2.dilation == (4, 4)
+
+
+@pytest.mark.parametrize("name", ["sonic_tiny", "vit_s16", "resnet50", "synthshape_convnet", "sonicnet2d"])
+def test_wrong_input_is_named(name):
+    model = small(name).eval()
+    with pytest.raises(ValueError, match="expects 3 channels, got 4"):
+        model(torch.randn(1, 4, 64, 64))
+    with pytest.raises(ValueError, match=r"expects \(batch, channel, 2 axes\)"):
+        model(torch.randn(3, 64, 64))
+    with pytest.raises(TypeError, match="floating-point"):
+        model(torch.zeros(1, 3, 64, 64, dtype=torch.long))
+
+
+@pytest.mark.parametrize("bad", [-1, 2.5, "3"])
+def test_a_wrong_number_of_classes_is_named(bad):
+    with pytest.raises((ValueError, TypeError), match="num_classes must be"):
+        small("sonic_tiny", num_classes=bad)
 
 
 def test_wrong_names_are_refused_with_the_nearest_valid_one():

@@ -21,7 +21,8 @@ RIVALS = (
 
 def make(name: str):
     torch.manual_seed(0)
-    model = torchsonic.create_model(name, num_classes=10)
+    options = {"zero_init_last": False} if name.startswith("resnet50") else {}  # all that is there is heard
+    model = torchsonic.create_model(name, num_classes=10, **options)
     with torch.no_grad():  # statistics of norms, without which evaluation means little
         for _ in range(3):
             model(torch.randn(4, 3, 64, 64))
@@ -65,6 +66,53 @@ def test_logits_do_not_depend_on_an_anisotropic_sampling(spacing, image):
     other = resample(coarse, [round(64 / d) for d in spacing])
     with torch.no_grad():
         assert relative_error(model(other, spacing=spacing), model(coarse)) < 1e-4
+
+
+@pytest.mark.parametrize("name", SONIC)
+@pytest.mark.parametrize("size", [36, 62, 65, 67, 100])
+def test_sizes_that_the_strides_do_not_divide_are_no_exception(name, size):
+    model = make(name)
+    fine = resample(torch.randn(1, 3, size, size), 2 * size)
+    coarse = fine[..., ::2, ::2]
+    with torch.no_grad():
+        expected = model(coarse)
+        assert relative_error(model(fine, spacing=0.5), expected) < 1e-3  # float32 through fifty layers
+        assert relative_error(model(coarse, spacing=torch.ones(1, 2)), expected) < 1e-4
+        assert relative_error(model(coarse, spacing=1.0), expected) < 1e-4
+
+
+@pytest.mark.parametrize("name", SONIC)
+def test_a_spacing_told_in_the_call_wins_over_one_set_before(name):
+    model = make(name)
+    x = torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        expected = model(x)
+        torchsonic.set_spacing(model, 0.5)
+        assert relative_error(model(x, spacing=1.0), expected) < 1e-5
+
+
+def test_strides_are_found_whatever_the_model_was_told():
+    model = make("sonic_tiny")
+    before = [layer.input_stride for _, layer in torchsonic.nn.spaced_layers(model)]
+    torchsonic.infer_strides(torchsonic.set_spacing(model, 0.5), torch.zeros(1, 3, 64, 64))
+    assert [layer.input_stride for _, layer in torchsonic.nn.spaced_layers(model)] == before
+    assert model.stem.sonic.spacing == (0.5, 0.5)
+
+
+def test_a_spacing_beyond_reason_is_refused_with_a_remedy():
+    with pytest.raises(ValueError, match=r"blow an image of \(64, 64\) up to .*use grid='input'"):
+        make("sonic_tiny")(torch.randn(1, 3, 64, 64), spacing=256.0)
+
+
+def test_the_papers_preset_keeps_a_stem_of_pixels_and_so_moves(image):
+    """Its 7x7 convolution sees pixels: the default has a Sonic stem for a reason."""
+    assert change(make("resnet50_sonic.paper"), *image) > 100 * change(make("resnet50_sonic"), *image)
+
+
+def test_on_its_input_grid_a_sonic_classifier_still_moves_less(image):
+    model = torchsonic.create_model("sonic_tiny", num_classes=10, grid="input")
+    model.load_state_dict(make("sonic_tiny").state_dict())
+    assert change(model.eval(), *image) < min(change(make(name), *image) for name in ("resnet50", "vit_s16"))
 
 
 def test_sonic_logits_move_less_than_every_rivals(image):

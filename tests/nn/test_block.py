@@ -12,11 +12,11 @@ from torchsonic.testing import band_limited_field, relative_error
 SIZES = {1: (18,), 2: (12, 18), 3: (6, 8, 10)}
 
 
-def sonic(channels_in, channels_out, stride):
+def sonic(channels_in, channels_out, *, stride):
     return torchsonic.SonicConv2d(channels_in, channels_out, 6, stride=stride, bias=False)
 
 
-def conv(channels_in, channels_out, stride):
+def conv(channels_in, channels_out, *, stride):
     return nn.Conv2d(channels_in, channels_out, 3, stride, 1, bias=False)
 
 
@@ -90,6 +90,48 @@ def test_blocks_pass_the_spacing_on_and_strides_multiply_it():
     y, spacing = chain.walk(x, 0.5)
     assert spacing == (6.0, 6.0)
     torch.testing.assert_close(torchsonic.set_spacing(chain, 0.5)(x), y)
+
+
+def test_a_class_of_layers_is_an_operator_too():
+    assert ResidualBlock(torchsonic.SonicConv2d, 8, 8, stride=2).operator.stride == (2, 2)
+    assert Bottleneck(HybridConv, 8, 8).conv2.sonic.num_modes == 8
+
+
+@pytest.mark.parametrize("size", [16, 17])
+def test_the_skip_of_a_spectral_stride_does_not_alias(size):
+    block = Bottleneck(sonic, 4, 4, stride=2).eval()
+    heard = []
+    block.downsample.register_forward_pre_hook(lambda _, args: heard.append(args[0]))
+    x = torch.randn(1, 4, size, size)
+    block(x)
+    torch.testing.assert_close(heard[0], resample(x, [-(-size // 2)] * 2))
+
+
+def test_parts_of_a_chain_go_on_knowing_their_strides():
+    chain = SpacedSequential(SonicBlock(3, 4, 4, stride=2), nn.ReLU(), SonicBlock(4, 4, 4))
+    assert isinstance(chain[1:], SpacedSequential)
+    assert chain[:1].stride == (2, 2)
+    assert chain[1:][1].operator.input_stride == (2.0, 2.0)
+    chain.append(SonicBlock(4, 4, 4))
+    assert chain[3].operator.input_stride == (2.0, 2.0)
+    x = torch.randn(1, 3, 8, 8)
+    torch.testing.assert_close(chain(x, 0.5), chain[1:](chain[:1](x, 0.5), 1.0))
+    with pytest.raises(TypeError, match="build a new one"):
+        chain.insert(0, nn.ReLU())
+
+
+@pytest.mark.parametrize("up", [nn.ConvTranspose2d(3, 3, 2, stride=2), nn.Upsample(scale_factor=2)])
+def test_layers_that_refine_the_grid_refine_the_spacing(up):
+    chain = SpacedSequential(up, SonicBlock(3, 3, 4))
+    assert chain[1].operator.input_stride == (0.5, 0.5)
+    assert chain.walk(torch.randn(1, 3, 8, 8), 1.0)[1] == (0.5, 0.5)
+
+
+def test_plain_containers_that_would_lose_the_spacing_are_refused():
+    for inner in (nn.Sequential(SonicBlock(3, 3, 4)), nn.Sequential(nn.Conv2d(3, 3, 1), nn.MaxPool2d(2))):
+        with pytest.raises(ValueError, match="layer 1 is a plain container"):
+            SpacedSequential(nn.ReLU(), inner)
+    SpacedSequential(nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU()))
 
 
 def test_odd_sizes_keep_the_extent_of_spectral_strides_and_the_step_of_pixel_strides():

@@ -57,6 +57,11 @@ def test_kernels_longer_than_the_image_still_work(mode):
     assert torch.isfinite(layer(torch.randn(1, 2, 1, 3, dtype=torch.float64), spacing=0.1)).all()
 
 
+def test_a_kernel_far_larger_than_the_image_is_refused():
+    with pytest.raises(ValueError, match="too fine for a local kernel"):
+        local((2, 2))(torch.randn(1, 2, 16, 16, dtype=torch.float64), spacing=1e-4)
+
+
 def test_gradients_are_right():
     layer = local((2, 4), stride=2)
     x = torch.randn(2, 2, 4, 6, dtype=torch.float64, requires_grad=True)
@@ -73,6 +78,7 @@ def test_each_sample_has_its_own_spacing():
     spacing = torch.tensor([[1.0, 0.5], [2.0, 2.0], [1.0, 0.5]])
     expected = torch.cat([layer(x[i : i + 1], tuple(spacing[i].tolist())) for i in range(3)])
     torch.testing.assert_close(layer(x, spacing), expected)
+    torch.testing.assert_close(layer(x, spacing.numpy()), expected)
     layer.set_spacing(spacing)
     torch.testing.assert_close(layer(x), expected)
 

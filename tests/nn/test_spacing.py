@@ -48,6 +48,16 @@ def test_telling_a_strided_model_its_reference_spacing_changes_nothing():
         torch.testing.assert_close(torchsonic.set_spacing(model, 1.0)(x), expected)
 
 
+def test_responses_kept_before_strides_were_found_are_not_used():
+    model = nn.Sequential(make_layer(2, stride=2), make_layer(2, (4, 3), seed=1)).eval()
+    x = torch.randn(1, 3, 16, 16, dtype=torch.float64)
+    torchsonic.infer_strides(model, x)
+    torchsonic.set_spacing(model, 0.5)
+    with torch.no_grad():
+        kept = model(x)
+    torch.testing.assert_close(kept, model(x).detach())
+
+
 def test_forgotten_strides_are_warned_of():
     model = nn.Sequential(make_layer(2, stride=2), make_layer(2, (4, 3), seed=1))
     with pytest.warns(UserWarning, match="call infer_strides"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -32,6 +33,7 @@ class Depthwise(nn.Module):
         Have the 1x1 convolution even where C = K; where they differ it is always there.
     """
 
+    draws_own_weights: ClassVar[bool] = True
     stride: tuple[int, ...]
     pointwise: nn.Module | None
 

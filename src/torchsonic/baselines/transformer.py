@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -47,6 +49,8 @@ class PatchTokens(nn.Module):
     bicubically to any other, as is usual when a transformer changes its resolution.
     """
 
+    draws_own_weights: ClassVar[bool] = True
+
     def __init__(self, in_channels: int, dim: int, patch: int, grid: int) -> None:
         super().__init__()
         self.patch = patch
@@ -59,4 +63,4 @@ class PatchTokens(nn.Module):
         x = self.embed(F.pad(x, (0, -width % self.patch, 0, -height % self.patch)))
         if x.shape[2:] == self.positions.shape[2:]:
             return x + self.positions
-        return x + F.interpolate(self.positions, x.shape[2:], mode="bicubic", align_corners=False).to(x.dtype)
+        return x + F.interpolate(self.positions, x.shape[2:], mode="bicubic", align_corners=False)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from torchsonic.baselines.transformer import PatchTokens, TransformerBlock
-from torchsonic.functional.arguments import choice
+from torchsonic.functional.arguments import check_samples, choice, positive
 from torchsonic.models.classifier import Classifier, linear_rates
 
 __all__ = ["VisionTransformer"]
@@ -58,6 +58,9 @@ class VisionTransformer(Classifier):
         global_pool: str = "token",
     ) -> None:
         super().__init__()
+        self.in_channels = positive(in_channels, "in_channels")
+        positive(depth, "depth")
+        positive(patch, "patch")
         self.tokens = PatchTokens(in_channels, dim, patch, -(-image_size // patch))
         self.class_token = nn.Parameter(torch.zeros(1, 1, dim))
         self.blocks = nn.ModuleList(
@@ -76,6 +79,7 @@ class VisionTransformer(Classifier):
 
     def _run(self, x: Tensor, taken: Sequence[int], last: int) -> tuple[Tensor, list[Tensor], tuple[int, int]]:
         """Tokens behind block ``last``, those behind the blocks taken, and the lattice of patches."""
+        check_samples(x, 2, self.in_channels, type(self).__name__)
         x = self.tokens(x)
         lattice = (x.shape[2], x.shape[3])
         # The class token has no position of its own: adding one would only move its own initial value.

@@ -47,7 +47,7 @@ def positive(value: int, name: str) -> int:
 def choice(value: T, allowed: Sequence[T], name: str) -> T:
     """One of a few allowed values."""
     if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(str, allowed))}, got {value!r}")
+        raise ValueError(f"{name} must be one of {', '.join(str(v) or repr(v) for v in allowed)}, got {value!r}")
     return value
 
 

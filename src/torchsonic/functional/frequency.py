@@ -92,6 +92,8 @@ def spacing_values(spacing: Spacing, num_axes: int) -> tuple[float, ...]:
     if isinstance(spacing, Tensor):
         return tuple(as_spacing(spacing, num_axes)[0].tolist())
     try:
+        if isinstance(spacing, str):
+            raise TypeError
         single = isinstance(spacing, numbers.Real) and not isinstance(spacing, bool)
         steps = (float(spacing),) * num_axes if single else tuple(float(s) for s in spacing)  # type: ignore
     except (TypeError, ValueError) as error:

@@ -7,6 +7,7 @@ Afterwards ``timm.create_model("resnet50_sonic", num_classes=10)`` works as for 
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 try:
@@ -55,6 +56,11 @@ def _build(name: str):
         for theirs, ours in RENAMED.items():
             if theirs in arguments:
                 arguments[ours] = arguments.pop(theirs)
+        size = arguments.get("image_size")
+        if isinstance(size, (tuple, list)):
+            arguments["image_size"] = max(size)
+        if "image_size" not in inspect.signature(MODELS[name].build.__init__).parameters:
+            arguments.pop("image_size", None)  # it takes any size
         return create_model(f"{name}.{preset}" if preset else name, **arguments)
 
     def entrypoint(pretrained: bool = False, **kwargs: Any):

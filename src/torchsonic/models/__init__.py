@@ -5,13 +5,14 @@ from torchsonic.models.classifier import Classifier
 from torchsonic.models.pretrained import PretrainedError, PretrainedModel, from_pretrained
 from torchsonic.models.registry import ModelEntry, create_model, list_models, model_entry
 from torchsonic.models.resnet import ResNet
-from torchsonic.models.sonic_classifier import SonicClassifier
+from torchsonic.models.sonic_classifier import MixerBlock, SonicClassifier
 from torchsonic.models.sonicnet import SonicNet
 from torchsonic.models.stem import SonicStem
 from torchsonic.models.synthshape import SynthShapeNet
 
 __all__ = [
     "Classifier",
+    "MixerBlock",
     "ModelEntry",
     "PretrainedError",
     "PretrainedModel",

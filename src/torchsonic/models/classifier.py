@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from torchsonic.functional.arguments import choice
+from torchsonic.functional.arguments import check_samples, choice
 from torchsonic.functional.frequency import Spacing
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.nn.chain import SpacedSequential, walk
@@ -26,6 +27,7 @@ class Classifier(PretrainedModel):
     """
 
     takes_spacing: bool
+    in_channels: int
     pools: ClassVar[tuple[str, ...]] = ("avg", "max", "")
     num_classes: int
     num_features: int
@@ -34,6 +36,8 @@ class Classifier(PretrainedModel):
     def _build_head(
         self, num_features: int, num_classes: int, *, drop_rate: float, global_pool: str, norm: nn.Module | None = None
     ) -> None:
+        if not isinstance(num_classes, Integral) or num_classes < 0:
+            raise ValueError(f"num_classes must be an integer of at least 0, got {num_classes!r}")
         self.num_features = self.head_hidden_size = num_features
         self.num_classes = num_classes
         self.norm = nn.Identity() if norm is None else norm
@@ -49,6 +53,7 @@ class Classifier(PretrainedModel):
 
     def forward_features(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         """Features of the last stage, ``(B, num_features, h, w)``, normalised if the network does that."""
+        check_samples(x, 2, self.in_channels, type(self).__name__)
         refuse_unheard(self, spacing)
         for _, modules in self._stages()[: self._num_kept]:
             for module in modules:
@@ -91,6 +96,7 @@ class Classifier(PretrainedModel):
             Compute nothing behind the last level asked for.
         """
         choice(output_fmt, ("NCHW",), "output_fmt")
+        check_samples(x, 2, self.in_channels, type(self).__name__)
         refuse_unheard(self, spacing)
         taken = self._levels(indices)
         stages, features = self._stages()[: self._num_kept], []
@@ -108,11 +114,10 @@ class Classifier(PretrainedModel):
         count = self._num_kept
         if indices is None:
             return list(range(count))
-        levels = list(range(count - indices, count)) if isinstance(indices, int) else [i % count for i in indices]
-        asked = [indices] if isinstance(indices, int) else list(indices)
-        if not levels or (isinstance(indices, int) and indices > count) or any(not -count <= i <= count for i in asked):
+        asked = range(count - indices, count) if isinstance(indices, int) else indices
+        if len(asked) == 0 or any(not -count <= level < count for level in asked):
             raise ValueError(f"indices must name some of {count} feature levels, got {indices}")
-        return levels
+        return [level % count for level in asked]
 
     def prune_intermediate_layers(
         self, indices: int | Sequence[int] = 1, prune_norm: bool = False, prune_head: bool = True
@@ -159,16 +164,21 @@ class Classifier(PretrainedModel):
         raise NotImplementedError
 
     def init_weights(self) -> None:
-        """Kaiming normal for convolutions, small normal for linear layers; Sonic layers keep their own."""
-        for module in self.modules():
-            if isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d)):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-            elif isinstance(module, nn.Linear):
-                nn.init.trunc_normal_(module.weight, std=0.02)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        """Kaiming normal for convolutions, small normal for linear layers; operators keep what they drew themselves."""
+        _draw_weights(self)
+
+
+def _draw_weights(module: nn.Module) -> None:
+    if getattr(module, "draws_own_weights", False):
+        return
+    if isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d)):
+        nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    elif isinstance(module, nn.Linear):
+        nn.init.trunc_normal_(module.weight, std=0.02)
+    if isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)) and module.bias is not None:
+        nn.init.zeros_(module.bias)
+    for child in module.children():
+        _draw_weights(child)
 
 
 def linear_rates(last: float, count: int) -> list[float]:

@@ -11,16 +11,19 @@ import hashlib
 import inspect
 import json
 import os
-import re
 import tempfile
 from collections.abc import Mapping
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+
+from torchsonic.models.hub import download, import_hub, is_repository
 
 __all__ = ["CONFIG_NAME", "WEIGHTS_NAME", "PretrainedError", "PretrainedModel", "from_pretrained"]
 
@@ -28,6 +31,7 @@ CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
 FORMAT = 1
 MAX_CONFIG_BYTES = 1 << 20
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 M = TypeVar("M", bound="PretrainedModel")
 
@@ -48,13 +52,20 @@ class PretrainedModel(nn.Module):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        other = PretrainedModel.known.get(cls.__name__)
+        if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"a model called {cls.__name__} is defined in {other.__module__}; choose another name")
         PretrainedModel.known[cls.__name__] = cls
 
     def __new__(cls, *args: Any, **kwargs: Any):
         # Copies and unpickling call this without arguments and fill in the attributes themselves.
         model = super().__new__(cls)
-        bound = inspect.signature(cls.__init__).bind_partial(model, *args, **kwargs)
-        model.__dict__["arguments"] = dict(list(bound.arguments.items())[1:])
+        signature = inspect.signature(cls.__init__)
+        arguments = dict(list(signature.bind_partial(model, *args, **kwargs).arguments.items())[1:])
+        for parameter in signature.parameters.values():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                arguments.update(arguments.pop(parameter.name, {}))
+        model.__dict__["arguments"] = arguments
         return model
 
     def save_pretrained(self, folder: str | os.PathLike) -> Path:
@@ -76,10 +87,13 @@ class PretrainedModel(nn.Module):
         from torchsonic import __version__
 
         folder = Path(folder)
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(f"{folder} is a file; give a folder for {CONFIG_NAME} and {WEIGHTS_NAME}")
         config = {"format": FORMAT, "torchsonic": __version__, "class": type(self).__name__}
         config["arguments"] = {name: _plain(name, value) for name, value in self.arguments.items()}
         # One tensor under two names would be refused; a loaded copy of each is the same model.
         state = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in self.state_dict().items()}
+        _check_rebuilds(self, config["arguments"], state)
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as scratch:
             weights = Path(scratch) / WEIGHTS_NAME
@@ -125,21 +139,24 @@ class PretrainedModel(nn.Module):
             raise PretrainedError(f"{folder / CONFIG_NAME} describes a {config['class']!r}, not {wanted}")
         state = _read_weights(folder / WEIGHTS_NAME, config.get("sha256") if verify else None)
         try:
-            with torch.random.fork_rng(devices=[]):  # the first, discarded weights must not move the user's seed
-                model = build(**config["arguments"])
-        except (TypeError, ValueError) as error:
+            # First without memory: what does not fit the weights is not built. Nor may it move the user's seed.
+            with torch.random.fork_rng(devices=[]), torch.device("meta"):
+                expected = build(**config["arguments"]).state_dict()
+        except Exception as error:  # whatever a constructor makes of arguments that are not its own
             raise PretrainedError(
                 f"{folder / CONFIG_NAME}: {build.__name__} refuses the arguments saved by torchsonic "
                 f"{config['torchsonic']}: {error}"
             ) from error
-        _check_names_and_shapes(model.state_dict(), state, folder / WEIGHTS_NAME)
+        _check_names_and_shapes(expected, state, folder / WEIGHTS_NAME)
+        with torch.random.fork_rng(devices=[]):
+            model = build(**config["arguments"])
         _keep_dtypes(model, state)
         model.load_state_dict(state)
         return model.to(device).eval()  # type: ignore[return-value]
 
     def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None, message: str = "") -> str:
         """Upload the saved model to the Hugging Face Hub; returns the address of the commit."""
-        hub = _import_hub()
+        hub = import_hub()
         api = hub.HfApi(token=token)
         api.create_repo(repo_id, private=private, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
@@ -159,6 +176,10 @@ def _plain(name: str, value: Any) -> Any:
     """An argument as JSON holds it."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
+    if isinstance(value, (Integral, Real)):  # numpy's
+        return int(value) if isinstance(value, Integral) else float(value)
+    if isinstance(value, np.ndarray) or (isinstance(value, Tensor) and not value.requires_grad):
+        return value.tolist()
     if isinstance(value, (list, tuple)):
         return [_plain(name, item) for item in value]
     if isinstance(value, Mapping):
@@ -166,17 +187,22 @@ def _plain(name: str, value: Any) -> Any:
     raise TypeError(f"argument {name}={value!r} of type {type(value).__name__} cannot be saved as JSON")
 
 
+def _check_rebuilds(model: PretrainedModel, arguments: Mapping[str, Any], state: Mapping[str, Tensor]) -> None:
+    """Refuse a model that its arguments no longer describe: loading would fail when it is too late."""
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        fresh = type(model)(**arguments).state_dict()
+    changed = [name for name in {**fresh, **state} if name not in fresh or name not in state]
+    changed += [name for name in fresh if name in state and fresh[name].shape != state[name].shape]
+    if changed:
+        raise ValueError(
+            f"this {type(model).__name__} is not what its arguments build (pruned, merged or edited since): "
+            f"{len(changed)} tensors differ, {changed[0]} first; save it before such changes"
+        )
+
+
 def _digest(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _import_hub():
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise ImportError('the Hub needs huggingface_hub; run: pip install "torchsonic[hub]"') from error
-    return huggingface_hub
 
 
 def _locate(source: str | os.PathLike, revision: str | None, token: str | None) -> Path:
@@ -186,20 +212,15 @@ def _locate(source: str | os.PathLike, revision: str | None, token: str | None) 
         return folder
     if folder.exists():
         raise PretrainedError(f"{folder} is a file; give the folder with {CONFIG_NAME} and {WEIGHTS_NAME}")
-    name = os.fspath(source)
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", name):
-        raise PretrainedError(f"there is no folder {name!r}, and it is no Hub repository of the form owner/name")
+    # A mistyped path beside a folder that is there is no repository: asking the Hub would only cost time.
+    if not is_repository(os.fspath(source)) or folder.parent.is_dir():
+        raise PretrainedError(f"there is no folder {os.fspath(source)!r}, and it is no Hub repository owner/name")
     try:
-        hub = _import_hub()
-    except ImportError as error:
-        raise PretrainedError(f"there is no folder {name!r}; as a Hub repository it needs more: {error}") from error
-    try:
-        paths = [
-            hub.hf_hub_download(name, file, revision=revision, token=token) for file in (CONFIG_NAME, WEIGHTS_NAME)
-        ]
-    except (OSError, ValueError) as error:  # the Hub's own errors and those of the network are of these kinds
-        raise PretrainedError(f"there is no folder {name!r}, and the Hub gave none either: {error}") from error
-    return Path(paths[0]).parent
+        return download(os.fspath(source), (CONFIG_NAME, WEIGHTS_NAME), revision=revision, token=token)
+    except (ImportError, OSError, ValueError) as error:  # the Hub's own errors and those of the network are of these
+        raise PretrainedError(
+            f"there is no folder {os.fspath(source)!r}, and none came from the Hub: {error}"
+        ) from error
 
 
 def _missing(path: Path) -> PretrainedError:
@@ -215,7 +236,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         raise PretrainedError(f"{path} is {path.stat().st_size} bytes long; this is no configuration of torchsonic")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise PretrainedError(f"{path} is no valid JSON, perhaps cut short: {error}") from error
     if not isinstance(config, dict) or not isinstance(config.get("class"), str) or "torchsonic" not in config:
         raise PretrainedError(f"{path} was not written by torchsonic: it names no class and no version")
@@ -254,6 +275,8 @@ def _check_names_and_shapes(expected: Mapping[str, Tensor], state: Mapping[str, 
         ]
         raise PretrainedError(f"{path} holds weights of another model: {' and '.join(parts)}")
     for name, value in expected.items():
+        if value.is_floating_point() and state[name].dtype not in DTYPES:
+            raise PretrainedError(f"{path} holds {name} as {state[name].dtype}, which is no dtype of weights")
         if state[name].shape != value.shape:
             got, want = tuple(state[name].shape), tuple(value.shape)
             raise PretrainedError(f"{path} holds weights of another model: {name} is {got}, expected {want}")

@@ -6,6 +6,7 @@ import difflib
 import fnmatch
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -45,7 +46,9 @@ class Registry(Generic[T]):
 
 def _nearest(name: str, known: Mapping[str, Any] | list[str]) -> str:
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.4)
-    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}"
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known are {', '.join(known)}" if known else "; there are none"
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,8 @@ def model_entry(name: str) -> tuple[ModelEntry, dict[str, Any]]:
     entry = MODELS[base]
     if preset and preset not in entry.presets:
         raise ValueError(f"unknown preset {preset!r} of model {base!r}{_nearest(preset, entry.presets)}")
-    return entry, {**entry.arguments, **(entry.presets[preset] if preset else {})}
+    # A copy: what a caller does to it must not change the registry.
+    return entry, deepcopy({**entry.arguments, **(entry.presets[preset] if preset else {})})
 
 
 def create_model(name: str, **overrides: Any) -> PretrainedModel:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from torch import nn
 
-from torchsonic.functional.arguments import choice
+from torchsonic.functional.arguments import choice, positive
 from torchsonic.models.classifier import Classifier, linear_rates
 from torchsonic.models.registry import OPERATORS
 from torchsonic.models.stem import Grid, SonicStem
@@ -30,7 +30,7 @@ class ResNet(Classifier):
         What looks at neighbours in the blocks: ``conv``, ``sonic``, ``hybrid``, ``s4nd``, ``niff``, ``gfnet``,
         ``replk`` or ``dilated``.
     operator_options
-        Arguments of the operator; a list of four gives each stage its own value.
+        Arguments of the operator; four values in a list give each stage its own.
     stem
         ``conv``: 7x7 convolution of stride 2 and max pooling, as usual. ``sonic``: one Sonic layer of stride 4, which
         makes the whole network independent of the sampling when it is told the spacing.
@@ -44,6 +44,11 @@ class ResNet(Classifier):
         Usual size of images, for operators tied to a grid (GFNet).
     spacing
         Reference spacing of images.
+    zero_init_last
+        Let every block start as its skip: deep networks then start with moderate gradients, whatever the
+        operator.
+    drop_rate, drop_path_rate, global_pool
+        Dropout before the last layer; stochastic depth, growing towards the last block; ``avg``, ``max`` or ``""``.
 
     Examples
     --------
@@ -53,7 +58,8 @@ class ResNet(Classifier):
 
     References
     ----------
-    He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition (2016).
+    He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition (2016). With dilations for strides: Yu, Koltun,
+    Funkhouser: Dilated Residual Networks (2017).
     """
 
     def __init__(
@@ -71,13 +77,19 @@ class ResNet(Classifier):
         strides: Sequence[int] = (1, 2, 2, 2),
         image_size: int = 224,
         spacing: float | Sequence[float] = 1.0,
+        zero_init_last: bool = True,
         drop_rate: float = 0.0,
         drop_path_rate: float = 0.0,
         global_pool: str = "avg",
     ) -> None:
         super().__init__()
+        self.in_channels = positive(in_channels, "in_channels")
         OPERATORS[operator]  # refuse an unknown name before anything is built
+        options = dict(operator_options or {})
         choice(stem, ("conv", "sonic"), "stem")
+        choice(grid, ("reference", "input"), "grid")
+        if "spacing" in options:
+            raise ValueError(f"give spacing to the model, not in operator_options: {options['spacing']}")
         choice(block, ("bottleneck", "plain"), "block")
         if len(depths) != 4 or len(strides) != 4:
             raise ValueError(f"depths and strides must be four numbers each, got {depths} and {strides}")
@@ -87,7 +99,8 @@ class ResNet(Classifier):
             self.conv1 = make_conv(in_channels, width, 7, spatial_dims=2, stride=2)
             self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
         else:
-            self.conv1 = SonicStem(in_channels, width, STEM_MODES, stride=4, grid=grid, spacing=spacing)
+            shared = {key: options[key] for key in ("padding_mode",) if key in options}
+            self.conv1 = SonicStem(in_channels, width, STEM_MODES, stride=4, grid=grid, spacing=spacing, **shared)
             self.maxpool = nn.Identity()
         self.bn1 = make_norm("batch", width, 2)
         self.act1 = make_activation("relu")
@@ -96,7 +109,7 @@ class ResNet(Classifier):
         self.feature_info = [{"num_chs": width, "reduction": 2 if stem == "conv" else 4, "module": "act1"}]
         for stage, (depth, stride) in enumerate(zip(depths, strides, strict=True)):
             size = -(-image_size // (reduction * stride))
-            build = _operator_of_stage(operator, operator_options or {}, stage, size, spacing)
+            build = _operator_of_stage(operator, options, stage, size, spacing)
             narrow, blocks = width * 2**stage, []
             for index in range(depth):
                 step, rate = stride if index == 0 else 1, next(rates)
@@ -111,7 +124,14 @@ class ResNet(Classifier):
             reduction *= stride
             self.feature_info.append({"num_chs": channels, "reduction": reduction, "module": f"layer{stage + 1}"})
         self._build_head(channels, num_classes, drop_rate=drop_rate, global_pool=global_pool)
+        if not self.takes_spacing and spacing != 1.0:
+            raise ValueError(f"spacing={spacing} given, but neither stem nor operator {operator!r} knows spacing")
         self.init_weights()
+        if zero_init_last:
+            for module in self.modules():
+                last = {Bottleneck: "bn3", ResidualBlock: "norm"}.get(type(module))
+                if last is not None:
+                    module.get_parameter(f"{last}.weight").data.zero_()
 
     def _stages(self) -> list[tuple[str, Sequence[nn.Module]]]:
         layers: list[nn.Module] = [getattr(self, f"layer{i}") for i in (1, 2, 3, 4)]
@@ -129,11 +149,14 @@ def _operator_of_stage(
     name: str, options: Mapping[str, Any], stage: int, size: int, spacing: float | Sequence[float]
 ) -> Operator:
     """The builder of one stage's operator, its options resolved."""
-    chosen = {key: value[stage] if isinstance(value, (list, tuple)) else value for key, value in options.items()}
+    chosen = {
+        key: value[stage] if isinstance(value, (list, tuple)) and len(value) == 4 else value
+        for key, value in options.items()
+    }
     if name in ("sonic", "hybrid", "s4nd"):
         chosen["spacing"] = spacing
 
-    def build(in_channels: int, out_channels: int, stride: int) -> nn.Module:
+    def build(in_channels: int, out_channels: int, /, *, stride: Any) -> nn.Module:
         return OPERATORS[name](in_channels, out_channels, stride, grid=size, **chosen)
 
     return build

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from torchsonic.functional.arguments import positive
 from torchsonic.functional.frequency import Spacing
 from torchsonic.functional.spectrum import PaddingMode
 from torchsonic.models.classifier import Classifier, linear_rates
@@ -41,6 +42,12 @@ class MixerBlock(nn.Module):
         x \leftarrow x + \gamma_2\,\mathrm{MLP}(\mathrm{norm}(x))
 
     ``A`` is a Sonic layer, with a local branch if asked for; the MLP acts on each pixel. ``(B, C, H, W)`` to the same.
+
+    Examples
+    --------
+    >>> block = torchsonic.models.MixerBlock(16, num_modes=8, local_kernel=3)
+    >>> block(torch.randn(1, 16, 12, 10), spacing=0.5).shape
+    torch.Size([1, 16, 12, 10])
     """
 
     takes_spacing: ClassVar[bool] = True
@@ -66,8 +73,8 @@ class MixerBlock(nn.Module):
         else:
             self.mixer = SonicConv2d(channels, channels, num_modes, **options)
         self.mlp = nn.Sequential(nn.Conv2d(channels, hidden, 1), nn.GELU(), nn.Conv2d(hidden, channels, 1))
-        self.gamma1 = nn.Parameter(torch.full((channels, 1, 1), layer_scale))
-        self.gamma2 = nn.Parameter(torch.full((channels, 1, 1), layer_scale))
+        self.gamma1 = nn.Parameter(torch.full((channels, 1, 1), float(layer_scale)))
+        self.gamma2 = nn.Parameter(torch.full((channels, 1, 1), float(layer_scale)))
         self.drop_path = DropPath(drop_path)
 
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
@@ -92,8 +99,10 @@ class SonicClassifier(Classifier):
         Of the blocks; ``local_kernel=3`` adds a local branch.
     grid
         See :class:`torchsonic.models.stem.SonicStem`.
-    spacing
-        Reference spacing of images.
+    spacing, padding_mode
+        Reference spacing of images, and what surrounds them.
+    drop_rate, global_pool
+        Dropout before the last layer; ``avg``, ``max`` or ``""``.
 
     Examples
     --------
@@ -123,8 +132,9 @@ class SonicClassifier(Classifier):
         global_pool: str = "avg",
     ) -> None:
         super().__init__()
-        if len(widths) != len(depths) or not widths:
-            raise ValueError(f"widths and depths must be equally many, got {widths} and {depths}")
+        self.in_channels = positive(in_channels, "in_channels")
+        if len(widths) != len(depths) or not widths or min(*widths, *depths) < 1:
+            raise ValueError(f"widths and depths must be equally many positive numbers, got {widths} and {depths}")
         sonic: dict[str, Any] = {"spacing": spacing, "padding_mode": padding_mode}
         modes = [max(8, round(modes_ratio * width)) for width in widths]
         self.stem: nn.Module = SonicStem(in_channels, widths[0], modes[0], grid=grid, **sonic)

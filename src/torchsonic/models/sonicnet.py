@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from torchsonic.functional.arguments import check_samples, positive
 from torchsonic.functional.frequency import Spacing
 from torchsonic.functional.resample import resample
 from torchsonic.functional.spectrum import PaddingMode
@@ -78,6 +79,8 @@ class SonicNet(PretrainedModel):
         checkpointing: bool = False,
     ) -> None:
         super().__init__()
+        self.in_channels, self.num_axes = positive(in_channels, "in_channels"), spatial_dims
+        positive(num_classes, "num_classes")
         if depth < 1:
             raise ValueError(f"depth must be at least 1, got {depth}")
         if head_kernel < 1 or head_kernel % 2 == 0:
@@ -118,6 +121,7 @@ class SonicNet(PretrainedModel):
 
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         """Logits of images of the given spacing: a number, one per axis, or ``(B, D)``."""
+        check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
         size = tuple(x.shape[2:])
         logits = self.head(self.blocks(x, spacing))
         return logits if tuple(logits.shape[2:]) == size else resample(logits, size)

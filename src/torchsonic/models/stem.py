@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -10,11 +11,14 @@ from torch import Tensor, nn
 from torchsonic.functional.arguments import choice
 from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing, spacing_values
 from torchsonic.nn.conv import make_sonic
-from torchsonic.nn.spaced import scale_spacing
+from torchsonic.nn.spaced import batch_spacing, scale_spacing
 
 __all__ = ["Grid", "SonicStem"]
 
 Grid = Literal["reference", "input"]
+# A field of a whole number of cells must not gain one by rounding.
+ROUNDING = 1e-6
+MOST_REFINEMENT = 4
 
 
 class SonicStem(nn.Module):
@@ -24,6 +28,12 @@ class SonicStem(nn.Module):
     *reference* spacing, whatever the spacing of the input: two samplings of one band-limited field give the same
     features, here and in everything behind. With ``grid="input"`` it is ``stride`` times coarser than the input. Both
     are one evaluation of the same continuous operator; they agree when the input has the reference spacing.
+
+    Examples
+    --------
+    >>> stem = torchsonic.models.SonicStem(3, 8)
+    >>> stem(torch.randn(1, 3, 64, 64)).shape, stem(torch.randn(1, 3, 128, 128), spacing=0.5).shape
+    (torch.Size([1, 8, 16, 16]), torch.Size([1, 8, 16, 16]))
     """
 
     takes_spacing: ClassVar[bool] = True
@@ -50,35 +60,31 @@ class SonicStem(nn.Module):
         """Output spacing over reference spacing, per axis."""
         return self.sonic.stride
 
-    def _is_reference(self, given: Spacing) -> bool:
-        reference = self.sonic.reference_spacing
-        return not isinstance(given, Tensor) and spacing_values(given, len(reference)) == reference
-
     def output_size(self, size: Sequence[int], spacing: Spacing | None = None) -> tuple[int, ...]:
         """Samples of the output for an input of the given size and spacing."""
-        given = self.sonic.spacing if spacing is None else spacing
-        if self.grid == "input" or self._is_reference(given):
+        given = self.sonic.spacing if spacing is None else batch_spacing(spacing)
+        if self.grid == "input":
             return self.sonic.output_size(size)
         if isinstance(given, Tensor):
             # Samples of a batch share one grid: that of their mean spacing.
             steps = as_spacing(given, len(size), batch=ANY_BATCH).log().mean(0).exp().tolist()
         else:
             steps = spacing_values(given, len(size))
-        return tuple(
-            max(1, round(n * step / (reference * stride)))
-            for n, step, reference, stride in zip(
-                size, steps, self.sonic.reference_spacing, self.sonic.stride, strict=True
+        whole = zip(size, steps, self.sonic.reference_spacing, self.sonic.stride, strict=True)
+        counts = tuple(max(1, math.ceil(n * step / (ref * stride) - ROUNDING)) for n, step, ref, stride in whole)
+        if any(count > MOST_REFINEMENT * n for n, count in zip(size, counts, strict=True)):
+            raise ValueError(
+                f"spacing {tuple(steps)} is so far above the reference {self.sonic.reference_spacing} that "
+                f"grid='reference' would blow an image of {tuple(size)} up to {counts}; use grid='input'"
             )
-        )
+        return counts
 
     def walk(self, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
-        """Apply the stem; return its output and its spacing, ``None`` if that is what the layers behind assume."""
-        given = self.sonic.spacing if spacing is None else spacing
+        """Apply the stem; return its output and the exact spacing of that."""
+        given = self.sonic.spacing if spacing is None else batch_spacing(spacing)
         size = tuple(x.shape[2:])
         out_size = self.output_size(size, given)
         y = self.sonic(x, given, out_size)
-        if self._is_reference(given):
-            return y, None
         return y, scale_spacing(given, [n / m for n, m in zip(size, out_size, strict=True)])
 
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from torchsonic.functional.arguments import choice, positive
+from torchsonic.functional.arguments import check_samples, choice, positive
 from torchsonic.functional.frequency import Spacing
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.models.registry import BACKBONES
@@ -56,6 +56,8 @@ class SynthShapeNet(PretrainedModel):
     ) -> None:
         super().__init__()
         positive(depth, "depth")
+        positive(num_classes, "num_classes")
+        self.in_channels = positive(in_channels, "in_channels")
         self.project = make_conv(in_channels, width, spatial_dims=2)
         self.backbone = BACKBONES[backbone](width, depth, **(backbone_options or {}))
         self.takes_spacing = knows_spacing(self.backbone)
@@ -73,6 +75,7 @@ class SynthShapeNet(PretrainedModel):
 
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         """Logits of images; a spacing may be given if ``takes_spacing``."""
+        check_samples(x, 2, self.in_channels, type(self).__name__)
         refuse_unheard(self, spacing)
         z = self.project(x)
         return self.head(z + apply(self.backbone, z, spacing))

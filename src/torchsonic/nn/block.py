@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Protocol
 
 from torch import Tensor, nn
 
@@ -20,14 +20,19 @@ __all__ = ["Bottleneck", "Form", "Operator", "ResidualBlock", "Shortcut", "Sonic
 
 Form = Literal["post", "pre"]
 Stride = int | Sequence[int]
-Operator = Callable[[int, int, Any], nn.Module]
+
+
+class Operator(Protocol):
+    """Builds what looks at neighbours: ``operator(in_channels, out_channels, stride=stride)``."""
+
+    def __call__(self, in_channels: int, out_channels: int, /, *, stride: Any) -> nn.Module: ...
 
 
 class Shortcut(nn.Module):
     """The path round an operator: nothing, or a 1x1 projection onto its channels and its grid.
 
     ``smooth`` resamples without aliasing onto the grid of a spectral stride, which covers the same extent; otherwise
-    every stride-th sample is kept, as convolutions do.
+    every stride-th sample is kept, as convolutions do. ``(B, C, *size)`` to ``(B, K, *ceil(size / stride))``.
     """
 
     def __init__(
@@ -84,7 +89,7 @@ class ResidualBlock(_Block):
     Parameters
     ----------
     operator
-        ``operator(C, K, stride)`` builds ``A``; any module, told the spacing if it can use it.
+        ``operator(C, K, stride=stride)`` builds ``A``; any module, told the spacing if it can use it.
     form
         The paper's figure has the norm behind the operator, its appendix before it.
     drop_path
@@ -113,7 +118,7 @@ class ResidualBlock(_Block):
     ) -> None:
         super().__init__()
         self.form: Form = choice(form, ("post", "pre"), "form")
-        self.operator = operator(in_channels, out_channels, stride)
+        self.operator = operator(in_channels, out_channels, stride=stride)
         self.norm = make_norm(norm, out_channels if form == "post" else in_channels, spatial_dims)
         self.activation = make_activation(activation or ("relu" if form == "post" else "gelu"))
         self.drop_path = DropPath(drop_path)
@@ -122,7 +127,7 @@ class ResidualBlock(_Block):
             out_channels,
             stride,
             spatial_dims=spatial_dims,
-            smooth=hasattr(self.operator, "coarsening"),
+            smooth=getattr(self.operator, "keeps_extent", False),
         )
 
     def _strided(self) -> nn.Module:
@@ -154,6 +159,11 @@ class SonicBlock(ResidualBlock):
     >>> block = torchsonic.nn.SonicBlock(3, 16, num_modes=8, spatial_dims=2, form="pre", local_kernel=3)
     >>> block(torch.randn(1, 3, 12, 10), spacing=(1.0, 0.5)).shape
     torch.Size([1, 16, 12, 10])
+
+    References
+    ----------
+    Spectral Oriented Neural Invariant Convolutions (SONIC), section "Formulation"; the local branch is what its
+    conclusion names as future work.
     """
 
     def __init__(
@@ -175,8 +185,8 @@ class SonicBlock(ResidualBlock):
         if local_kernel < 0:
             raise ValueError(f"local_kernel must be 0 or an odd number of taps, got {local_kernel}")
 
-        def operator(channels_in: int, channels_out: int, step: Stride) -> nn.Module:
-            shared: dict[str, Any] = {"spatial_dims": spatial_dims, "stride": step, "bias": bias, **options}
+        def operator(channels_in: int, channels_out: int, /, *, stride: Stride) -> nn.Module:
+            shared: dict[str, Any] = {"spatial_dims": spatial_dims, "stride": stride, "bias": bias, **options}
             if local_kernel:
                 return HybridConv(channels_in, channels_out, num_modes, kernel_size=local_kernel, **shared)
             return make_sonic(channels_in, channels_out, num_modes, **shared)
@@ -201,7 +211,7 @@ class Bottleneck(_Block):
 
     ``W_1`` narrows to ``width`` channels, ``A`` looks at neighbours and carries the stride, ``W_3`` widens to
     ``expansion * width``. Shapes: ``(B, C, *size)`` to ``(B, expansion * width, *size / stride)``. Names of the parts
-    are those of common ResNet checkpoints.
+    are those of common ResNet checkpoints. Behind a spectral stride the skip is resampled without aliasing.
 
     Examples
     --------
@@ -229,16 +239,18 @@ class Bottleneck(_Block):
         out_channels = self.expansion * width
         self.conv1 = make_conv(in_channels, width, spatial_dims=spatial_dims)
         self.bn1 = make_norm(norm, width, spatial_dims)
-        self.conv2 = operator(width, width, stride)
+        self.conv2 = operator(width, width, stride=stride)
         self.bn2 = make_norm(norm, width, spatial_dims)
         self.conv3 = make_conv(width, out_channels, spatial_dims=spatial_dims)
         self.bn3 = make_norm(norm, out_channels, spatial_dims)
         self.activation = make_activation(activation)
         self.drop_path = DropPath(drop_path)
         self.downsample: nn.Module = nn.Identity()
-        if in_channels != out_channels or max(per_axis(stride, spatial_dims, "stride")) > 1:
+        strided = max(per_axis(stride, spatial_dims, "stride")) > 1
+        self.smooth = strided and getattr(self.conv2, "keeps_extent", False)
+        if in_channels != out_channels or strided:
             self.downsample = nn.Sequential(
-                make_conv(in_channels, out_channels, spatial_dims=spatial_dims, stride=stride),
+                make_conv(in_channels, out_channels, spatial_dims=spatial_dims, stride=1 if self.smooth else stride),
                 make_norm(norm, out_channels, spatial_dims),
             )
 
@@ -249,4 +261,5 @@ class Bottleneck(_Block):
         """Apply the block to an input of the given spacing."""
         y = self.activation(self.bn1(self.conv1(x)))
         y = self.activation(self.bn2(apply(self.conv2, y, spacing)))
+        x = resample(x, y.shape[2:]) if self.smooth else x
         return self.activation(self.drop_path(self.bn3(self.conv3(y))) + self.downsample(x))

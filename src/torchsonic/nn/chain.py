@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from torchsonic.functional.frequency import Spacing
-from torchsonic.nn.spaced import apply, coarsening, scale_spacing
+from torchsonic.nn.spaced import apply, coarsening, knows_spacing, scale_spacing
 from torchsonic.nn.spacing import place_behind
 
 __all__ = ["SpacedSequential", "walk"]
@@ -22,7 +22,11 @@ def walk(module: nn.Module, x: Tensor, spacing: Spacing | None) -> tuple[Tensor,
     if own is not None:
         return own(x, spacing)
     y = apply(module, x, spacing)
-    return y, None if spacing is None else scale_spacing(spacing, coarsening(module, tuple(x.shape[2:])))
+    if spacing is None:
+        return y, None
+    if isinstance(module, nn.Upsample):
+        return y, scale_spacing(spacing, [n / m for n, m in zip(x.shape[2:], y.shape[2:], strict=True)])
+    return y, scale_spacing(spacing, coarsening(module, tuple(x.shape[2:])))
 
 
 def _times(first: float | Sequence[float], second: float | Sequence[float]) -> float | tuple[float, ...]:
@@ -34,8 +38,27 @@ def _times(first: float | Sequence[float], second: float | Sequence[float]) -> f
     return tuple(a * b for a, b in zip(*pairs, strict=True))
 
 
+def _nominal_stride(module: nn.Module) -> float | tuple[float, ...]:
+    """The stride a layer was built with; the product of all for a plain container."""
+    if type(module) in (nn.Sequential, nn.ModuleList):
+        total: float | tuple[float, ...] = 1
+        for part in module.children():
+            total = _times(total, _nominal_stride(part))
+        return total
+    stride = getattr(module, "stride", 1)
+    if isinstance(module, nn.Upsample) and module.scale_factor is not None:
+        scale = module.scale_factor
+        return tuple(1 / s for s in scale) if isinstance(scale, Sequence) else 1 / scale
+    if isinstance(module, (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)):
+        return tuple(1 / step for step in module.stride)
+    return tuple(stride) if isinstance(stride, Sequence) else stride
+
+
 class SpacedSequential(nn.Sequential):
     """``nn.Sequential`` that passes the spacing on and tells each layer the strides before it.
+
+    Layers must be new, or know of no stride yet: those of another chain know theirs. A chain within a chain is a
+    :class:`SpacedSequential`, too, since a plain container passes no spacing on.
 
     Examples
     --------
@@ -50,12 +73,38 @@ class SpacedSequential(nn.Sequential):
     takes_spacing: ClassVar[bool] = True
 
     def __init__(self, *modules: nn.Module) -> None:
-        super().__init__(*modules)
+        super().__init__()
+        if len(modules) == 1 and isinstance(modules[0], Mapping):
+            raise TypeError("SpacedSequential takes layers, not a dictionary of them; their names are their places")
         self.checkpointing = False  # keep only the layers' inputs for the backward pass
         self.stride: float | tuple[float, ...] = 1
         for module in modules:
-            place_behind(module, self.stride)
-            self.stride = _times(self.stride, getattr(module, "stride", 1))
+            self.append(module)
+
+    def append(self, module: nn.Module) -> SpacedSequential:
+        """Add a layer behind the others."""
+        strided = _times(1.0, _nominal_stride(module)) not in (1.0, (1.0,), (1.0, 1.0), (1.0, 1.0, 1.0))
+        if type(module) in (nn.Sequential, nn.ModuleList) and (strided or knows_spacing(module)):
+            raise ValueError(f"layer {len(self)} is a plain container and passes no spacing on; use SpacedSequential")
+        place_behind(module, self.stride)
+        self.stride = _times(self.stride, _nominal_stride(module))
+        self.add_module(str(len(self)), module)
+        return self
+
+    def insert(self, index: int, module: nn.Module) -> SpacedSequential:
+        """Refused: layers behind would have to forget their strides."""
+        raise TypeError("layers cannot be inserted into a SpacedSequential; build a new one")
+
+    def __getitem__(self, index: int | slice):  # type: ignore[override]
+        """A layer, or a part of the chain whose layers go on knowing the strides before them."""
+        if not isinstance(index, slice):
+            return super().__getitem__(index)
+        part = SpacedSequential()
+        for module in list(self)[index]:
+            part.add_module(str(len(part)), module)
+            part.stride = _times(part.stride, _nominal_stride(module))
+        part.checkpointing = self.checkpointing
+        return part
 
     def walk(self, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
         """Apply all layers; return the output and its spacing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +31,8 @@ STANDARDISE_EPS = 1e-5
 
 class SonicConvNd(ModeBank):
     """Common part of the three layers; see :class:`SonicConv2d`."""
+
+    keeps_extent: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -164,7 +166,7 @@ class SonicConvNd(ModeBank):
             band = padded_sizes(size, out_size, self.padding_mode)
             if 4 * x.element_size() * self.num_modes * math.prod(band.shape) <= self._cache.max_bytes:
                 responses = self._cache.get(
-                    (band, spacing_values(given, self.num_axes), dtype, x.device),
+                    (band, spacing_values(given, self.num_axes), self.reference_spacing, dtype, x.device),
                     self.mode_parameters(),
                     lambda: evaluate_responses(self._shape(band.size_in, steps, dtype), steps, band, self._symmetry),
                 )

@@ -19,10 +19,11 @@ from torchsonic.functional.arguments import check_samples, choice, per_axis, pos
 from torchsonic.functional.frequency import Spacing, as_spacing, spacing_values
 from torchsonic.functional.spectrum import PaddingMode
 from torchsonic.nn.conv import SonicConvNd, make_sonic
-from torchsonic.nn.spaced import SpacedLayer
+from torchsonic.nn.spaced import SpacedLayer, batch_spacing
 
 __all__ = ["HybridConv", "LocalConv"]
 
+SHORT = 16  # samples that a kernel may always reach, however small the image
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
@@ -79,14 +80,14 @@ class LocalConv(SpacedLayer):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """White noise of variance 1 leaves with variance 1/2: half as loud as the global branch."""
+        """White noise of variance 1 leaves with variance 1/2: half the power of the global branch."""
         nn.init.normal_(self.weight, std=(2 * self.weight[0].numel()) ** -0.5)
 
     def coarsening(self, size: Sequence[int]) -> tuple[float, ...]:
         """A stride keeps every stride-th sample."""
         return tuple(float(s) for s in self.stride)
 
-    def _taps(self, steps: tuple[float, ...]) -> Tensor:
+    def _taps(self, steps: tuple[float, ...], size: Sequence[int]) -> Tensor:
         """Weights on the grid of the given spacing: each axis maps k taps to samples by linear shares."""
         weight = self.weight
         for axis, (step, reference) in enumerate(zip(steps, self.reference_spacing, strict=True)):
@@ -94,9 +95,15 @@ class LocalConv(SpacedLayer):
                 continue
             radius = self.kernel_size // 2
             reach = math.ceil(radius * reference / step - 1e-9)
-            taps = torch.arange(-radius, radius + 1, device=weight.device, dtype=torch.float64) * (reference / step)
-            samples = torch.arange(-reach, reach + 1, device=weight.device, dtype=torch.float64)
-            share = (1 - (samples[:, None] - taps).abs()).clamp_min(0).to(weight.dtype)
+            if reach > max(size[axis], SHORT):
+                raise ValueError(
+                    f"spacing {step:g} is too fine for a local kernel with taps {reference:g} apart: it would reach "
+                    f"{reach} samples far, beyond an image of {size[axis]}"
+                )
+            # In float64 and so on the CPU: not every device has it.
+            taps = torch.arange(-radius, radius + 1, device="cpu", dtype=torch.float64) * (reference / step)
+            samples = torch.arange(-reach, reach + 1, device="cpu", dtype=torch.float64)
+            share = (1 - (samples[:, None] - taps).abs()).clamp_min(0).to(weight)
             weight = (weight.movedim(2 + axis, -1) @ share.mT).movedim(-1, 2 + axis)
         return weight
 
@@ -121,7 +128,7 @@ class LocalConv(SpacedLayer):
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         """Apply the layer; ``spacing`` is a number, one per axis, or ``(B, D)``."""
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
-        given = self._spacing if spacing is None else spacing
+        given = self._spacing if spacing is None else batch_spacing(spacing)
         if not isinstance(given, Tensor):
             return self._convolve(x, spacing_values(given, self.num_axes))
         rows = [tuple(row) for row in as_spacing(given, self.num_axes, batch=x.shape[0]).tolist()]
@@ -130,7 +137,7 @@ class LocalConv(SpacedLayer):
         return torch.cat([self._convolve(sample[None], row) for sample, row in zip(x, rows, strict=True)])
 
     def _convolve(self, x: Tensor, steps: tuple[float, ...]) -> Tensor:
-        weight = self._taps(steps)
+        weight = self._taps(steps, x.shape[2:])
         padded = self._padded(x, [n // 2 for n in weight.shape[2:]])
         return _CONV[self.num_axes](padded, weight.to(x.dtype), stride=self.stride, groups=self.groups)
 
@@ -161,6 +168,7 @@ class HybridConv(nn.Module):
     """
 
     takes_spacing: ClassVar[bool] = True
+    keeps_extent: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing, spacing_values
 
-__all__ = ["SpacedLayer", "apply", "coarsening", "knows_spacing", "refuse_unheard", "scale_spacing"]
+__all__ = ["SpacedLayer", "apply", "batch_spacing", "coarsening", "knows_spacing", "refuse_unheard", "scale_spacing"]
 
 
 class SpacedLayer(nn.Module):
@@ -22,6 +23,7 @@ class SpacedLayer(nn.Module):
     """
 
     takes_spacing: ClassVar[bool] = True
+    draws_own_weights: ClassVar[bool] = True
     num_axes: int
     stride: tuple[int, ...]
     reference_spacing: tuple[float, ...]
@@ -67,10 +69,16 @@ class SpacedLayer(nn.Module):
         return tuple(n / m for n, m in zip(size, self.output_size(size), strict=True))
 
 
+def batch_spacing(spacing: Spacing) -> Spacing:
+    """A spacing for each sample as a tensor, also if it came as an array; any other as it is."""
+    return torch.as_tensor(spacing) if isinstance(spacing, np.ndarray) and spacing.ndim == 2 else spacing
+
+
 def scale_spacing(spacing: Spacing | None, factors: Sequence[float]) -> Spacing | None:
     """Multiply a spacing axis by axis; numbers stay numbers, so that layers can cache by them, and ``None`` untold."""
     if spacing is None:
         return None
+    spacing = batch_spacing(spacing)
     if isinstance(spacing, Tensor):
         steps = as_spacing(spacing, len(factors), batch=ANY_BATCH)
         return steps * torch.tensor(tuple(factors), dtype=steps.dtype, device=steps.device)
@@ -96,10 +104,13 @@ def apply(module: nn.Module, x: Tensor, spacing: Spacing | None = None) -> Tenso
 def coarsening(module: nn.Module, size: Sequence[int]) -> tuple[float, ...]:
     """Spacing of a layer's output over that of its input, which has the given size.
 
-    A layer may say itself how it coarsens the grid; a pixel-bound one with a stride keeps every stride-th sample.
+    A layer may say itself how it coarsens the grid; a pixel-bound one with a stride keeps every stride-th sample, and a
+    transposed one puts ``stride`` samples where there was one.
     """
     own = getattr(module, "coarsening", None)
     if own is not None:
         return own(size)
     stride = getattr(module, "stride", 1)
-    return tuple(map(float, stride if isinstance(stride, Sequence) else (stride,) * len(size)))
+    steps = tuple(map(float, stride if isinstance(stride, Sequence) else (stride,) * len(size)))
+    transposed = isinstance(module, (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d))
+    return tuple(1 / step for step in steps) if transposed else steps

@@ -104,12 +104,17 @@ def infer_strides(model: nn.Module, example: Tensor) -> nn.Module:
         if seen.setdefault(layer, stride) != stride:
             raise ValueError(f"a layer is used at strides {seen[layer]} and {stride}; pass spacing to it explicitly")
 
+    told = {layer: layer.spacing for _, layer in spaced_layers(model)}
     handles = [layer.register_forward_pre_hook(record, with_kwargs=True) for _, layer in spaced_layers(model)]
     training = {module: module.training for module in model.modules()}
     try:
+        for layer in told:  # a network may choose its grids by the spacing it is told
+            layer.set_spacing(layer.reference_spacing)
         with torch.no_grad():
             model.eval()(example)
     finally:
+        for layer, spacing in told.items():
+            layer.set_spacing(spacing)
         for handle in handles:
             handle.remove()
         for module, mode in training.items():
