@@ -19,7 +19,7 @@ ALLOWED = {
     "data": set(),
     "evaluation": {"functional", "data", "__version__"},
     "training": {"functional", "nn", "evaluation"},
-    "experiments": {"functional", "nn", "models", "baselines", "data", "evaluation", "training"},
+    "experiments": {"functional", "nn", "models", "baselines", "data", "evaluation", "training", "__version__"},
     "integrations": {"functional", "nn", "models", "baselines"},
     "cli": {
         "functional",
@@ -39,6 +39,7 @@ CORE = {"torch", "numpy", "safetensors"}
 OPTIONAL_IN = {
     "cli": {"tyro", "rich", "benchmarks"},
     "demo": {"matplotlib", "rich"},
+    "experiments": {"matplotlib"},
     "models": {"huggingface_hub"},
     "integrations": {"timm"},
     "training": {"lightning_fabric", "rich", "wandb"},

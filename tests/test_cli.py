@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import torchsonic
+from tests.experiments.runs import make_run
 from torchsonic.cli import main
 
 
@@ -44,6 +45,10 @@ def test_a_wrong_option_is_refused_without_a_traceback():
         (["bench", "models", "--batch", "0"], "--batch must be at least 1, got 0"),
         (["bench", "models", "--image-size", "-1"], "--image-size must be at least 1, got -1"),
         (["bench", "report", "--out", "no/such/folder"], "no/such/folder"),
+        (["report", "no/such/folder"], "there is no folder no/such/folder"),
+        (["report", str(Path(__file__).parent)], "no finished run"),
+        (["table1", "--folds", "5"], "fold must be 0 to 4, got 5"),
+        (["data", "preview", "--seed", "-1"], "--seed must not be negative, got -1"),
         (["models", "no_such_*"], "no model matches 'no_such_*'"),
         (["models", "synthshape_*", "--out", __file__], "no place for the table"),
     ],
@@ -145,3 +150,32 @@ def test_demo_trains_and_draws(tmp_path):
     done = run("demo", "--steps", "3", "--batch", "2", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "demo.png").stat().st_size > 10_000
+
+
+def test_report_writes_its_files_beside_the_runs(tmp_path, capsys):
+    make_run(tmp_path, with_model=True)
+    (make_run(tmp_path, model="vit") / "results.json").unlink()
+    assert main(["report", str(tmp_path)]) == 0
+    shown = capsys.readouterr()
+    assert "1 runs, 1 left out" in shown.out
+    assert "left out: synthshape/vit/fold0-seed0: not finished" in shown.err
+    assert {"report.html", "report.md", "report.json"} <= {path.name for path in (tmp_path / "report").iterdir()}
+
+
+def test_table1_trains_and_reports_and_then_only_reports(tmp_path, capsys):
+    options = ["--steps", "2", "--batch", "2", "--test-samples", "2", "--out", str(tmp_path)]
+    arguments = ["table1", "--preset", "smoke", "--models", "vit", "--tasks", "halligalli", *options]
+    assert main(arguments) == 0
+    assert "run 1 of 1: halligalli/vit/fold0-seed0" in capsys.readouterr().out
+    page = (tmp_path / "report" / "report.html").read_text()
+    assert "ViT" in page
+    assert main(arguments) == 0
+    shown = capsys.readouterr().out
+    assert "1 of 1 runs are finished already" in shown
+    assert "run 1 of" not in shown
+
+
+def test_preview_draws_a_sheet_for_each_task(tmp_path):
+    assert main(["data", "preview", "--out", str(tmp_path), "--seed", "3"]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"synthshape.png", "halligalli.png"}
+    assert all(path.stat().st_size > 30_000 for path in tmp_path.iterdir())

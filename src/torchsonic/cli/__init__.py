@@ -14,6 +14,7 @@ from typing import Annotated, Any, Union, get_type_hints
 import torchsonic
 from torchsonic.cli.bench import BenchInit, BenchModels, BenchOperator, BenchReport, BenchScaling
 from torchsonic.cli.models import Models
+from torchsonic.cli.report import DataPreview, Report, Table1
 from torchsonic.cli.surroundings import Command, UserError, make_folder, require, require_console_and_figures
 from torchsonic.cli.synthetic import EvaluateSynthetic, TrainHalliGalli, TrainSynthShape
 from torchsonic.demo import DemoConfig, run_demo
@@ -54,6 +55,9 @@ COMMANDS: dict[str, Any] = {
         {"synthshape": TrainSynthShape, "halligalli": TrainHalliGalli},
     ),
     "evaluate": EvaluateSynthetic,
+    "report": Report,
+    "table1": Table1,
+    "data": ("Look at the data.", {"preview": DataPreview}),
     "bench": (
         "Measure speed and memory.",
         {
@@ -83,10 +87,10 @@ def _command_type(commands: Mapping[str, Any], arguments: Sequence[str]) -> Any:
                 entry.__annotations__[field] = tyro.conf.Positional[get_type_hints(entry)[field]]
             for field in getattr(entry, "hidden", ()):
                 entry.__annotations__[field] = tyro.conf.Suppress[get_type_hints(entry)[field]]
-            default = entry.with_preset(arguments) if hasattr(entry, "with_preset") else tyro.MISSING
-            members.append(Annotated[entry, tyro.conf.subcommand(name, default=default)])
-    # tyro takes a union of one for the type itself, without a subcommand.
-    assert len(members) > 1
+            preset = {"default": entry.with_preset(arguments)} if hasattr(entry, "with_preset") else {}
+            members.append(Annotated[entry, tyro.conf.subcommand(name, **preset)])
+    if len(members) == 1:  # tyro takes a union of one for the type itself, without a subcommand
+        members.append(Annotated[None, tyro.conf.Suppress])
     return Union[tuple(members)]
 
 

@@ -60,7 +60,7 @@ class HalliGalli:
     >>> from torchsonic.data import HalliGalli
     >>> image, label = HalliGalli().samples(range(4))
     >>> label[:, 31:33, 31:33].flatten(1).amax(1)
-    tensor([0, 1, 1, 0])
+    tensor([1, 0, 0, 1])
     """
 
     seed: int = 0

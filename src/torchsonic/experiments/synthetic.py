@@ -149,11 +149,10 @@ def run_experiment(config: SyntheticConfig, folder: Path, *, show: bool = True) 
     run = describe_run(seed=config.training.seed, device=fabric.device)
     model, task = make_model(config), make_task(config)
     folder.mkdir(parents=True, exist_ok=True)
-    if fabric.is_global_zero:
-        write_json(folder / "config.json", asdict(config))
     result = fit(model, task, config.training, folder, fabric=fabric, show=show)
     results: dict[str, Any] = {}
     if fabric.is_global_zero:
+        write_json(folder / "config.json", asdict(config))
         model.save_pretrained(folder / "model")
         results = {**_describe(config, model, result), **evaluate_run(model, config, show=show), "run": run}
         write_json(folder / "results.json", results)

@@ -74,7 +74,7 @@ class WeightsAndBiases:
 
     def __init__(self, folder: Path, *, first_step: int = 0) -> None:
         try:
-            import wandb
+            import wandb  # pyright: ignore[reportMissingImports]
         except ImportError as error:
             raise ImportError("the logger wandb needs wandb; run: pip install wandb") from error
         name = folder.resolve().name

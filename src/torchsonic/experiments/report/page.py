@@ -1,0 +1,146 @@
+"""The report as one HTML file that needs no other: styles and pictures are inside."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Sequence
+from html import escape
+from importlib.resources import files
+from itertools import groupby
+from string import Template
+from typing import TYPE_CHECKING
+
+from torchsonic.experiments.report.budget import BUDGET_HEADERS, budget_rows
+from torchsonic.experiments.report.table import Cell, Row, Table
+from torchsonic.experiments.report.words import (
+    EXPLANATIONS,
+    about_line,
+    best_places,
+    difference_words,
+    number_words,
+    origin_words,
+    paper_words,
+)
+
+if TYPE_CHECKING:
+    from torchsonic.experiments.report.write import Picture, Report
+
+__all__ = ["to_html"]
+
+SMALL, LARGE = 0.005, 0.03
+
+
+def to_html(report: Report) -> str:
+    """The whole page."""
+    package = files("torchsonic.experiments.report")
+    template = Template(package.joinpath("page.html").read_text(encoding="utf-8"))
+    return template.substitute(
+        style=package.joinpath("page.css").read_text(encoding="utf-8"),
+        about=escape(about_line(report)),
+        warnings=_warnings(report.warnings),
+        table=_main_table(report.table),
+        rank="" if report.rank is None else f'<p class="rank">{escape(report.rank)}</p>',
+        notes="".join(f"<p>{escape(sentence)}</p>" for sentence in EXPLANATIONS),
+        budgets=_budgets(report),
+        pictures="".join(map(_picture, report.pictures)),
+        links="".join(f'<a href="#{escape(p.name)}">{escape(p.title)}</a>' for p in report.pictures),
+        runs=_origins(report),
+        skipped=_skipped(report),
+    )
+
+
+def _warnings(warnings: Sequence[str]) -> str:
+    if not warnings:
+        return ""
+    return (
+        '<section class="warnings" aria-labelledby="warnings"><h2 id="warnings">Before comparing</h2>'
+        f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in warnings)}</ul></section>"
+    )
+
+
+def _main_table(table: Table) -> str:
+    top = "".join(f'<th scope="colgroup" colspan="3">{escape(column.name)}</th>' for column in table.columns)
+    second = '<th scope="col">ours</th><th scope="col">paper</th><th scope="col">diff.</th>' * len(table.columns)
+    groups = '<colgroup span="3">' * len(table.columns)
+    bodies = ""
+    for group, rows in groupby(table.rows, key=lambda row: row.group):
+        heading = f'<tr class="group"><th scope="rowgroup" colspan="{1 + 3 * len(table.columns)}">'
+        heading += f"<span>{escape(group)}</span></th></tr>"
+        bodies += f"<tbody>{heading}{''.join(map(_main_row, rows))}</tbody>"
+    return _scrollable(
+        "Dice and cost of each model: ours, the paper's, and the difference",
+        f'<colgroup>{groups}<thead><tr><td rowspan="2"></td>{top}</tr><tr>{second}</tr></thead>{bodies}',
+        "scores",
+    )
+
+
+def _main_row(row: Row) -> str:
+    best = best_places(row)
+    cells = "".join(_cell(cell, row.kind, best=place in best) for place, cell in enumerate(row.cells))
+    return f'<tr><th scope="row">{escape(row.label)}</th>{cells}</tr>'
+
+
+def _cell(cell: Cell, kind: str, *, best: bool) -> str:
+    ours = escape(number_words(cell.ours, kind))
+    mean, plus, spread = ours.partition(" ± ")
+    shown = f"<b>{mean}</b>" if best else mean
+    shown += f" <small>±&nbsp;{spread.replace(' ', '&nbsp;')}</small>" if plus else ""
+    shade = _shade(cell.difference) if kind == "dice" else "same"
+    return (
+        f'<td class="ours">{shown}</td><td class="paper">{escape(paper_words(cell, kind))}</td>'
+        f'<td class="diff {shade}">{escape(difference_words(cell, kind))}</td>'
+    )
+
+
+def _shade(difference: float | None) -> str:
+    if difference is None or abs(difference) < SMALL:
+        return "same"
+    return ("better" if difference > 0 else "worse") + (" much" if abs(difference) > LARGE else "")
+
+
+def _budgets(report: Report) -> str:
+    head = "".join(f'<th scope="col">{escape(word)}</th>' for word in BUDGET_HEADERS)
+    rows = "".join(
+        f'<tr><td>{escape(task)}</td><th scope="row">{escape(name)}</th>'
+        f"{''.join(f'<td>{escape(word)}</td>' for word in rest)}</tr>"
+        for task, name, *rest in budget_rows(report.columns)
+    )
+    return _scrollable(
+        "With what each column was obtained", f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>", "budgets"
+    )
+
+
+def _scrollable(caption: str, content: str, kind: str) -> str:
+    return (
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}">'
+        f'<table class="{kind}"><caption>{escape(caption)}</caption>{content}</table></div>'
+    )
+
+
+def _picture(picture: Picture) -> str:
+    data = base64.b64encode(picture.png).decode("ascii")
+    return (
+        f'<section><h2 id="{escape(picture.name)}">{escape(picture.title)}</h2><figure>'
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(picture.title)}">'
+        f'<img alt="{escape(picture.title)}" src="data:image/png;base64,{data}"></div>'
+        f"<figcaption>{escape(picture.caption)}</figcaption></figure></section>"
+    )
+
+
+def _origins(report: Report) -> str:
+    return _list(
+        f"<code>{escape(str(run.origin.get('command', 'unknown command')))}</code><br>"
+        f"{escape(run.folder.as_posix())}: {escape(origin_words(run))}"
+        for run in report.runs
+    )
+
+
+def _skipped(report: Report) -> str:
+    if not report.skipped:
+        return ""
+    items = _list(f"<code>{escape(folder.as_posix())}</code>: {escape(text)}" for folder, text in report.skipped)
+    return f'<section><h2 id="skipped">Left out ({len(report.skipped)})</h2>{items}</section>'
+
+
+def _list(items: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
