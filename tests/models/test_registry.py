@@ -182,7 +182,7 @@ def test_operators_keep_their_own_initial_weights_in_a_resnet(operator):
     model(resample(torch.randn(8, 3, 16, 16), 64))
     for name, (before, behind) in heard.items():
         assert before > 5e-3, name  # well above the norm's epsilon, or its scale is lost
-        assert behind == pytest.approx(1, abs=0.1), name
+        assert behind == pytest.approx(1, abs=0.2), name
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n.startswith("resnet50")])
