@@ -83,11 +83,12 @@ class SpacedSequential(nn.Sequential):
 
     def append(self, module: nn.Module) -> SpacedSequential:
         """Add a layer behind the others."""
-        strided = _times(1.0, _nominal_stride(module)) not in (1.0, (1.0,), (1.0, 1.0), (1.0, 1.0, 1.0))
+        stride = _nominal_stride(module)
+        strided = any(step != 1 for step in (stride if isinstance(stride, Sequence) else (stride,)))
         if type(module) in (nn.Sequential, nn.ModuleList) and (strided or knows_spacing(module)):
             raise ValueError(f"layer {len(self)} is a plain container and passes no spacing on; use SpacedSequential")
         place_behind(module, self.stride)
-        self.stride = _times(self.stride, _nominal_stride(module))
+        self.stride = _times(self.stride, stride)
         self.add_module(str(len(self)), module)
         return self
 
