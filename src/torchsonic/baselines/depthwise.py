@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchsonic.functional.arguments import check_samples, choice, per_axis, positive
+from torchsonic.nn.norm import CONVOLUTIONS
 
-__all__ = ["AXES", "CONVOLUTIONS", "Depthwise"]
+__all__ = ["AXES", "Depthwise"]
 
 AXES = (1, 2, 3)
-CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 POOLINGS = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 
 

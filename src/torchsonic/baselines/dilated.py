@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from torchsonic.baselines.depthwise import AXES, CONVOLUTIONS
+from torchsonic.baselines.depthwise import AXES
 from torchsonic.functional.arguments import check_samples, choice, per_axis, positive
+from torchsonic.nn.norm import CONVOLUTIONS
 
 __all__ = ["Dilated"]
 

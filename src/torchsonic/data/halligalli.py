@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from torchsonic.data.labels import IGNORE
 from torchsonic.data.scenes import sample_uniforms
 from torchsonic.data.shapes import KINDS, Scenes, render
 
@@ -26,7 +27,6 @@ __all__ = ["HalliGalli"]
 FIELD = 64
 CORNER = 8.0
 RADIUS = 6.0
-IGNORE = -100
 INTENSITY, GROUND = 1.0, 0.0
 
 

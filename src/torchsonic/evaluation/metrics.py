@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["confusion", "dice_per_class", "mean_dice"]
+from torchsonic.data.labels import IGNORE
 
-IGNORE = -100
+__all__ = ["IGNORE", "confusion", "dice_per_class", "mean_dice"]
 
 
 def confusion(prediction: Tensor, label: Tensor, num_classes: int) -> Tensor:

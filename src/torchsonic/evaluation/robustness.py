@@ -17,7 +17,13 @@ BATCH = 50
 
 
 def score_samples(
-    model: nn.Module, batches: Callable[[Sequence[int]], tuple[Tensor, Tensor]], indices: Sequence[int], **options: Any
+    model: nn.Module,
+    batches: Callable[[Sequence[int]], tuple[Tensor, Tensor]],
+    indices: Sequence[int],
+    *,
+    num_classes: int,
+    background: bool,
+    spacing: float | None = None,
 ) -> float:
     """Dice over all pixels of some samples together.
 
@@ -25,11 +31,12 @@ def score_samples(
     ----------
     batches
         Images and labels of some samples.
-    options
-        ``num_classes`` and ``background`` of the task; ``spacing`` to be told to the model.
+    num_classes, background
+        Of the task; class 0 counts only with ``background``.
+    spacing
+        To be told to the model.
     """
-    num_classes, background = options["num_classes"], options["background"]
-    told = {} if options.get("spacing") is None else {"spacing": options["spacing"]}
+    told = {} if spacing is None else {"spacing": spacing}
     device = next(model.parameters()).device
     counts = torch.zeros(num_classes, num_classes, dtype=torch.long)
     with torch.no_grad():
@@ -72,7 +79,7 @@ def score_perturbations(
                 image, label = data.samples(chosen)
                 return perturb(image, label, kind, level, seed=seed + int(chosen[0]))
 
-            shared = {"num_classes": data.num_classes, "background": background}
+            shared: dict[str, Any] = {"num_classes": data.num_classes, "background": background}
             row = {"test": kind, "level": level, "dice": score_samples(model, batches, indices, **shared)}
             if kind == "rescaling":
                 can = getattr(model, "takes_spacing", False)

@@ -180,7 +180,7 @@ def evaluate_run(model: PretrainedModel, config: SyntheticConfig, *, show: bool 
     data, indices = make_data(config.task), test_indices(config)
     background = config.task == "halligalli"
     model.eval()
-    shared = {"num_classes": data.num_classes, "background": background}
+    shared: dict[str, Any] = {"num_classes": data.num_classes, "background": background}
     clean = score_samples(model, data.samples, indices, **shared)
     if config.task == "synthshape":
         total = sum(len(perturbation.levels) for perturbation in PERTURBATIONS.values())

@@ -139,9 +139,7 @@ class PretrainedModel(nn.Module):
             raise PretrainedError(f"{folder / CONFIG_NAME} describes a {config['class']!r}, not {wanted}")
         state = _read_weights(folder / WEIGHTS_NAME, config.get("sha256") if verify else None)
         try:
-            # First without memory: what does not fit the weights is not built. Nor may it move the user's seed.
-            with torch.random.fork_rng(devices=[]), torch.device("meta"):
-                expected = build(**config["arguments"]).state_dict()
+            expected = _expected_state(build, config["arguments"])
         except Exception as error:  # whatever a constructor makes of arguments that are not its own
             raise PretrainedError(
                 f"{folder / CONFIG_NAME}: {build.__name__} refuses the arguments saved by torchsonic "
@@ -187,10 +185,15 @@ def _plain(name: str, value: Any) -> Any:
     raise TypeError(f"argument {name}={value!r} of type {type(value).__name__} cannot be saved as JSON")
 
 
+def _expected_state(build: type[PretrainedModel], arguments: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Names and shapes of a model's tensors, without memory for them and without moving the user's seed."""
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):
+        return build(**arguments).state_dict()
+
+
 def _check_rebuilds(model: PretrainedModel, arguments: Mapping[str, Any], state: Mapping[str, Tensor]) -> None:
     """Refuse a model that its arguments no longer describe: loading would fail when it is too late."""
-    with torch.random.fork_rng(devices=[]), torch.device("meta"):
-        fresh = type(model)(**arguments).state_dict()
+    fresh = _expected_state(type(model), arguments)
     changed = [name for name in {**fresh, **state} if name not in fresh or name not in state]
     changed += [name for name in fresh if name in state and fresh[name].shape != state[name].shape]
     if changed:

@@ -43,7 +43,6 @@ class Shortcut(nn.Module):
         *,
         spatial_dims: int,
         smooth: bool,
-        norm: Norm = "none",
     ) -> None:
         super().__init__()
         self.stride = per_axis(stride, spatial_dims, "stride")

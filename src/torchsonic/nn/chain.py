@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from torchsonic.functional.frequency import Spacing
-from torchsonic.nn.spaced import apply, coarsening, knows_spacing, scale_spacing
+from torchsonic.nn.spaced import apply, coarsening, knows_spacing, nominal_stride, scale_spacing
 from torchsonic.nn.spacing import place_behind
 
 __all__ = ["SpacedSequential", "walk"]
@@ -38,20 +38,14 @@ def _times(first: float | Sequence[float], second: float | Sequence[float]) -> f
     return tuple(a * b for a, b in zip(*pairs, strict=True))
 
 
-def _nominal_stride(module: nn.Module) -> float | tuple[float, ...]:
-    """The stride a layer was built with; the product of all for a plain container."""
+def _chain_stride(module: nn.Module) -> float | tuple[float, ...]:
+    """The stride of a layer; the product of all for a plain container."""
     if type(module) in (nn.Sequential, nn.ModuleList):
         total: float | tuple[float, ...] = 1
         for part in module.children():
-            total = _times(total, _nominal_stride(part))
+            total = _times(total, _chain_stride(part))
         return total
-    stride = getattr(module, "stride", 1)
-    if isinstance(module, nn.Upsample) and module.scale_factor is not None:
-        scale = module.scale_factor
-        return tuple(1 / s for s in scale) if isinstance(scale, Sequence) else 1 / scale
-    if isinstance(module, (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)):
-        return tuple(1 / step for step in module.stride)
-    return tuple(stride) if isinstance(stride, Sequence) else stride
+    return nominal_stride(module)
 
 
 class SpacedSequential(nn.Sequential):
@@ -83,7 +77,7 @@ class SpacedSequential(nn.Sequential):
 
     def append(self, module: nn.Module) -> SpacedSequential:
         """Add a layer behind the others."""
-        stride = _nominal_stride(module)
+        stride = _chain_stride(module)
         strided = any(step != 1 for step in (stride if isinstance(stride, Sequence) else (stride,)))
         if type(module) in (nn.Sequential, nn.ModuleList) and (strided or knows_spacing(module)):
             raise ValueError(f"layer {len(self)} is a plain container and passes no spacing on; use SpacedSequential")
@@ -103,7 +97,7 @@ class SpacedSequential(nn.Sequential):
         part = SpacedSequential()
         for module in list(self)[index]:
             part.add_module(str(len(part)), module)
-            part.stride = _times(part.stride, _nominal_stride(module))
+            part.stride = _times(part.stride, _chain_stride(module))
         part.checkpointing = self.checkpointing
         return part
 

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from torchsonic.functional.arguments import choice
 
-__all__ = ["Activation", "ChannelNorm", "Norm", "make_activation", "make_conv", "make_norm"]
+__all__ = ["CONVOLUTIONS", "Activation", "ChannelNorm", "Norm", "make_activation", "make_conv", "make_norm"]
 
 Norm = Literal["group", "channel", "batch", "instance", "none"]
 Activation = Literal["relu", "gelu", "silu", "none"]
 
 NUM_GROUPS = 8
-_CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 _BATCH_NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 _INSTANCE_NORMS = {1: nn.InstanceNorm1d, 2: nn.InstanceNorm2d, 3: nn.InstanceNorm3d}
 
@@ -62,7 +62,7 @@ def make_conv(
     bias: bool = False,
 ) -> nn.Module:
     """Build a convolution that keeps the size up to its stride; 1x1 without bias unless told otherwise."""
-    choice(spatial_dims, tuple(_CONVOLUTIONS), "spatial_dims")
+    choice(spatial_dims, tuple(CONVOLUTIONS), "spatial_dims")
     steps = stride if isinstance(stride, int) else tuple(stride)
     padding = kernel_size // 2
-    return _CONVOLUTIONS[spatial_dims](in_channels, out_channels, kernel_size, steps, padding, bias=bias)
+    return CONVOLUTIONS[spatial_dims](in_channels, out_channels, kernel_size, steps, padding, bias=bias)

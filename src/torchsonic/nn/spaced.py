@@ -11,7 +11,16 @@ from torch import Tensor, nn
 
 from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing, spacing_values
 
-__all__ = ["SpacedLayer", "apply", "batch_spacing", "coarsening", "knows_spacing", "refuse_unheard", "scale_spacing"]
+__all__ = [
+    "SpacedLayer",
+    "apply",
+    "batch_spacing",
+    "coarsening",
+    "knows_spacing",
+    "nominal_stride",
+    "refuse_unheard",
+    "scale_spacing",
+]
 
 
 class SpacedLayer(nn.Module):
@@ -110,7 +119,16 @@ def coarsening(module: nn.Module, size: Sequence[int]) -> tuple[float, ...]:
     own = getattr(module, "coarsening", None)
     if own is not None:
         return own(size)
+    stride = nominal_stride(module)
+    return tuple(map(float, stride if isinstance(stride, Sequence) else (stride,) * len(size)))
+
+
+def nominal_stride(module: nn.Module) -> float | tuple[float, ...]:
+    """The stride a layer was built with, below 1 for one that refines the grid; a number stands for all axes."""
+    if isinstance(module, (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)):
+        return tuple(1 / step for step in module.stride)
+    if isinstance(module, nn.Upsample) and module.scale_factor is not None:
+        scale = module.scale_factor
+        return tuple(1 / s for s in scale) if isinstance(scale, Sequence) else 1 / scale
     stride = getattr(module, "stride", 1)
-    steps = tuple(map(float, stride if isinstance(stride, Sequence) else (stride,) * len(size)))
-    transposed = isinstance(module, (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d))
-    return tuple(1 / step for step in steps) if transposed else steps
+    return tuple(stride) if isinstance(stride, Sequence) else stride

@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torchsonic.evaluation.metrics import IGNORE
+
 __all__ = [
     "IGNORE",
     "cross_entropy_and_dice",
@@ -13,9 +15,6 @@ __all__ = [
     "soft_dice_loss",
     "weighted_cross_entropy",
 ]
-
-IGNORE = -100
-"""Label of pixels that no loss and no metric looks at."""
 
 
 def weighted_cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:

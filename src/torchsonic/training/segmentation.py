@@ -9,13 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchsonic.evaluation.metrics import confusion, mean_dice
+from torchsonic.evaluation.robustness import score_samples
 from torchsonic.training.losses import cross_entropy_and_dice, inverse_frequency_weights
 from torchsonic.training.order import epoch_order
 
 __all__ = ["NumberedSamples", "SegmentationTask"]
 
-EVALUATION_BATCH = 50
 WEIGHT_SAMPLES = 512
 
 
@@ -79,9 +78,11 @@ class SegmentationTask:
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """Dice on the test samples."""
-        device = next(model.parameters()).device
-        counts = torch.zeros(self.data.num_classes, self.data.num_classes, dtype=torch.long)
-        for start in range(0, len(self.test), EVALUATION_BATCH):
-            image, label = self.data.samples(self.test[start : start + EVALUATION_BATCH].tolist())
-            counts += confusion(model(image.to(device)).argmax(1).cpu(), label, self.data.num_classes)
-        return {"score": mean_dice(counts, background=self.background)}
+        score = score_samples(
+            model,
+            self.data.samples,
+            self.test.tolist(),
+            num_classes=self.data.num_classes,
+            background=self.background,
+        )
+        return {"score": score}

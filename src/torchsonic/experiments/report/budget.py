@@ -8,12 +8,13 @@ from typing import Any
 
 from torchsonic.evaluation.provenance import BUSY_LIMIT
 from torchsonic.experiments.report.collect import TASKS, Column, Run
+from torchsonic.training.loop import MAY_CHANGE
 
 __all__ = ["BUDGET_HEADERS", "budget_rows", "find_warnings"]
 
 BUDGET_HEADERS = ("task", "model", "steps", "batch", "test samples", "runs", "seeds", "folds", "commit", "threads")
 # What does not change a result, or differs between runs on purpose.
-FREE = {"seed", "workers", "accelerator", "devices", "nodes", "log_every", "checkpoint_every", "loggers"}
+FREE = {"seed", *MAY_CHANGE}
 
 
 def budget_rows(columns: Sequence[Column]) -> list[list[str]]:

@@ -1,0 +1,8 @@
+"""What a label may be beside a class."""
+
+from __future__ import annotations
+
+__all__ = ["IGNORE"]
+
+IGNORE = -100
+"""Label of pixels that no loss and no metric looks at."""
