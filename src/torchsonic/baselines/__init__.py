@@ -5,6 +5,7 @@
 """
 
 from torchsonic.baselines import entries as _entries  # noqa: F401  (registers the names)
+from torchsonic.baselines import window as _window  # noqa: F401  (registers the shorter ways)
 from torchsonic.baselines.dilated import Dilated
 from torchsonic.baselines.gfnet import GFNet
 from torchsonic.baselines.niff import NIFF

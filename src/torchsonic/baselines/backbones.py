@@ -16,7 +16,7 @@ from torchsonic.baselines.s4nd import S4ND
 from torchsonic.baselines.transformer import PatchTokens, TransformerBlock
 from torchsonic.functional.frequency import Spacing
 from torchsonic.nn.chain import SpacedSequential
-from torchsonic.nn.norm import make_conv, make_norm
+from torchsonic.nn.norm import Norm, make_conv, make_norm
 from torchsonic.nn.spaced import apply
 
 __all__ = ["FilterBlock", "VitBackbone", "conv_backbone", "gfnet_backbone", "niff_backbone", "s4nd_backbone"]
@@ -30,11 +30,13 @@ class FilterBlock(nn.Module):
 
     takes_spacing: ClassVar[bool] = True
 
-    def __init__(self, filter_: nn.Module, mlp: nn.Module, width: int, *, second_norm: bool = False) -> None:
+    def __init__(
+        self, filter_: nn.Module, mlp: nn.Module, width: int, *, norm: Norm = "group", second_norm: bool = False
+    ) -> None:
         super().__init__()
-        self.norm1 = make_norm("group", width, 2)
+        self.norm1 = make_norm(norm, width, 2)
         self.filter = filter_
-        self.norm2 = make_norm("group" if second_norm else "none", width, 2)
+        self.norm2 = make_norm(norm if second_norm else "none", width, 2)
         self.mlp = mlp
 
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
@@ -46,40 +48,40 @@ def _pointwise(width: int, hidden: int, *, bias: bool) -> nn.Module:
     return nn.Sequential(widen, nn.GELU(), make_conv(hidden, width, spatial_dims=2, bias=bias))
 
 
-def conv_backbone(width: int, depth: int, *, kernel_size: int = 3) -> nn.Module:
+def conv_backbone(width: int, depth: int, *, kernel_size: int = 3, norm: Norm = "group") -> nn.Module:
     """3x3 convolution, GroupNorm, GELU."""
     parts: list[nn.Module] = []
     for _ in range(depth):
         conv = make_conv(width, width, kernel_size, spatial_dims=2)
-        parts += [conv, make_norm("group", width, 2), nn.GELU()]
+        parts += [conv, make_norm(norm, width, 2), nn.GELU()]
     return nn.Sequential(*parts)
 
 
-def gfnet_backbone(width: int, depth: int, *, grid: int = 32, mlp_ratio: int = 4) -> nn.Module:
+def gfnet_backbone(width: int, depth: int, *, grid: int = 32, mlp_ratio: int = 4, norm: Norm = "group") -> nn.Module:
     """Norm, learned mask, norm, MLP; the mask is learnt on ``grid x grid``."""
 
     def block() -> nn.Module:
         mlp = _pointwise(width, mlp_ratio * width, bias=False)
-        return FilterBlock(GFNet(width, width, grid=grid), mlp, width, second_norm=True)
+        return FilterBlock(GFNet(width, width, grid=grid), mlp, width, norm=norm, second_norm=True)
 
     return nn.Sequential(*[block() for _ in range(depth)])
 
 
-def niff_backbone(width: int, depth: int, **options: Any) -> nn.Module:
+def niff_backbone(width: int, depth: int, *, norm: Norm = "group", **options: Any) -> nn.Module:
     """Norm, filter from an MLP of frequency, then 1x1, GELU, 1x1."""
 
     def block() -> nn.Module:
-        return FilterBlock(NIFF(width, width, **options), _pointwise(width, width, bias=True), width)
+        return FilterBlock(NIFF(width, width, **options), _pointwise(width, width, bias=True), width, norm=norm)
 
     return nn.Sequential(*[block() for _ in range(depth)])
 
 
-def s4nd_backbone(width: int, depth: int, **options: Any) -> nn.Module:
+def s4nd_backbone(width: int, depth: int, *, norm: Norm = "group", **options: Any) -> nn.Module:
     """Norm, state-space filter, GELU, 1x1; told the spacing."""
 
     def block() -> nn.Module:
         mix = nn.Sequential(nn.GELU(), make_conv(width, width, spatial_dims=2))
-        return FilterBlock(S4ND(width, width, **options), mix, width)
+        return FilterBlock(S4ND(width, width, **options), mix, width, norm=norm)
 
     return SpacedSequential(*[block() for _ in range(depth)])
 
@@ -95,10 +97,13 @@ class VitBackbone(nn.Module):
         self.blocks = nn.Sequential(*[TransformerBlock(width, num_heads, mlp_ratio=mlp_ratio) for _ in range(depth)])
         self.norm = nn.LayerNorm(width)
 
+    def encode(self, tokens: Tensor) -> Tensor:
+        """Transformer blocks and the last norm on a lattice of tokens, ``(B, D, h, w)`` to the same."""
+        lattice = tokens.shape[2:]
+        return self.norm(self.blocks(tokens.flatten(2).mT)).mT.unflatten(2, lattice)
+
     def forward(self, x: Tensor) -> Tensor:
         size, patch = x.shape[2:], self.tokens.patch
-        tokens = self.tokens(x)
-        lattice = tokens.shape[2:]
-        tokens = self.norm(self.blocks(tokens.flatten(2).mT)).mT.unflatten(2, lattice)
-        whole = F.interpolate(tokens, [patch * n for n in lattice], mode="bilinear", align_corners=False)
+        tokens = self.encode(self.tokens(x))
+        whole = F.interpolate(tokens, [patch * n for n in tokens.shape[2:]], mode="bilinear", align_corners=False)
         return whole[..., : size[0], : size[1]]

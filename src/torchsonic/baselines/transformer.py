@@ -60,7 +60,10 @@ class PatchTokens(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         height, width = x.shape[-2:]
-        x = self.embed(F.pad(x, (0, -width % self.patch, 0, -height % self.patch)))
-        if x.shape[2:] == self.positions.shape[2:]:
-            return x + self.positions
-        return x + F.interpolate(self.positions, x.shape[2:], mode="bicubic", align_corners=False)
+        return self.place(self.embed(F.pad(x, (0, -width % self.patch, 0, -height % self.patch))))
+
+    def place(self, tokens: Tensor) -> Tensor:
+        """Add positions to embedded patches, ``(B, D, h, w)``."""
+        if tokens.shape[2:] == self.positions.shape[2:]:
+            return tokens + self.positions
+        return tokens + F.interpolate(self.positions, tokens.shape[2:], mode="bicubic", align_corners=False)

@@ -53,7 +53,7 @@ class Report:
 class Table1:
     """Train the models of Table 1 one after another, leaving out what is done, and write the report."""
 
-    preset: Literal["smoke", "quick", "paper"] = "quick"
+    preset: Literal["smoke", "demo", "quick", "paper"] = "quick"
     """Steps, batch and samples of each run; paper is the full protocol of five seeds and five folds."""
     models: tuple[ModelName, ...] = get_args(ModelName)
     """Which models."""

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from torchsonic.cli.surroundings import UserError, require
-from torchsonic.experiments.synthetic import PRESETS, SyntheticConfig, TaskName, apply_preset
+from torchsonic.experiments.synthetic import PRESETS, SyntheticConfig, TaskName, apply_preset, protocol
 
 __all__ = ["EvaluateSynthetic", "TrainHalliGalli", "TrainSynthShape"]
 
 RUNS = Path("runs")
-Preset = Literal["smoke", "quick", "paper"]
+Preset = Literal["smoke", "demo", "quick", "paper"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _TrainSynthetic(SyntheticConfig):
     preset: Preset = "quick"
-    """Steps, batch and samples: smoke ends in a minute, quick in minutes, paper is the full protocol."""
+    """Steps, batch and samples: smoke ends in a minute, demo in a few, quick in about eight, paper is the full protocol."""
     seeds: tuple[int, ...] = ()
     """Several seeds, one run after another, instead of --seed."""
     folds: tuple[int, ...] = ()
@@ -37,10 +37,11 @@ class _TrainSynthetic(SyntheticConfig):
         chosen = _value(arguments, "--preset") or cls.preset
         if chosen not in PRESETS:  # to be refused by the parser, in its words
             return cls(task=cls.task_name)
-        protocol = {"seeds": tuple(range(5)), "folds": tuple(range(5))} if chosen == "paper" else {}
-        if cls.task_name == "halligalli":
-            protocol.pop("folds", None)
-        return replace(apply_preset(cls(task=cls.task_name), chosen), preset=chosen, **protocol)
+        config = replace(apply_preset(cls(task=cls.task_name), chosen), preset=chosen)
+        if chosen != "paper":
+            return config
+        seeds, folds = protocol(chosen, cls.task_name)
+        return replace(config, seeds=seeds, folds=folds)
 
     def run(self) -> None:
         require("lightning_fabric", "train")

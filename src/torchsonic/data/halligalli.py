@@ -97,12 +97,21 @@ class HalliGalli:
         )
         return scenes, answer
 
+    def window(self, size: tuple[int, int] | None = None) -> tuple[slice, slice]:
+        """Rows and columns of the labelled patch on a grid."""
+        rows, columns = (self._within(count) for count in size or self.size)
+        return slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
+
+    def _within(self, count: int) -> list[int]:
+        """The pixels of an axis whose centres lie in the patch."""
+        centres = (np.arange(count) + 0.5) / count
+        return np.flatnonzero(np.abs(centres - 0.5) < self.patch / 2 / FIELD).tolist()
+
     def samples(self, indices: Sequence[int], size: tuple[int, int] | None = None) -> tuple[Tensor, Tensor]:
         """Images ``(B, 3, H, W)`` in [0, 1] and labels ``(B, H, W)``, on any grid; all but the patch is ignored."""
         size = size or self.size
         scenes, answer = self.scenes(indices)
         image, _ = render(scenes, size)
         label = np.full((len(indices), *size), IGNORE, np.int64)
-        rows, columns = (np.abs((np.arange(count) + 0.5) / count - 0.5) < self.patch / 2 / FIELD for count in size)
-        label[:, np.outer(rows, columns)] = answer[:, None]
+        label[(slice(None), *self.window(size))] = answer[:, None, None]
         return torch.from_numpy(image), torch.from_numpy(label)

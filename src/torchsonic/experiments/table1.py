@@ -10,12 +10,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from torchsonic.experiments.synthetic import FOLDS, SyntheticConfig, TaskName, apply_preset, run_experiment
+from torchsonic.experiments.synthetic import SyntheticConfig, TaskName, apply_preset, protocol, run_experiment
 from torchsonic.training.checkpoint import CheckpointError
 
 __all__ = ["is_finished", "plan_runs", "train_all"]
 
-PAPER_SEEDS = 5
+
+# Of a sample, roughly: HalliGalli has one block instead of four, computed for four pixels.
+RELATIVE_COST = {"synthshape": 1.0, "halligalli": 0.04}
 
 
 def plan_runs(
@@ -40,8 +42,9 @@ def plan_runs(
     changes
         ``steps``, ``batch`` and ``test_samples`` that replace the preset's; ``None`` leaves it.
     """
-    seeds = seeds or range(PAPER_SEEDS if preset == "paper" else 1)
-    folds = folds or range(FOLDS if preset == "paper" else 1)
+    usual = {task: protocol(preset, task) for task in tasks}
+    seeds = seeds or sorted({seed for own, _ in usual.values() for seed in own})
+    folds = folds or sorted({fold for _, own in usual.values() for fold in own})
     given = {name: value for name, value in changes.items() if value is not None}
     own = {name: given.pop(name) for name in ("test_samples",) if name in given}
     plan = []
@@ -123,8 +126,8 @@ def time_left(took: Iterable[tuple[SyntheticConfig, float]], waiting: Iterable[S
     return total
 
 
-def _samples(config: SyntheticConfig) -> int:
-    return config.training.steps * config.training.batch
+def _samples(config: SyntheticConfig) -> float:
+    return config.training.steps * config.training.batch * RELATIVE_COST[config.task]
 
 
 def _words(seconds: float) -> str:

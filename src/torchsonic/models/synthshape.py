@@ -9,11 +9,13 @@ from torch import Tensor, nn
 
 from torchsonic.functional.arguments import check_samples, choice, positive
 from torchsonic.functional.frequency import Spacing
+from torchsonic.functional.window import Window, crop
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.models.registry import BACKBONES
+from torchsonic.models.window import Projected, is_pointwise, run_in_window
 from torchsonic.nn.block import SonicBlock
 from torchsonic.nn.chain import SpacedSequential
-from torchsonic.nn.norm import make_conv, make_norm
+from torchsonic.nn.norm import Norm, make_conv, make_norm
 from torchsonic.nn.spaced import apply, knows_spacing, refuse_unheard
 
 __all__ = ["SynthShapeNet", "sonic_backbone"]
@@ -33,6 +35,8 @@ class SynthShapeNet(PretrainedModel):
     head
         ``table``: 1x1, GroupNorm, GELU, 1x1, which gives the parameter counts of the paper's Table 1. ``text``:
         GroupNorm, GELU, 3x3, as the paper's appendix describes.
+    head_norm
+        Of the head; ``channel`` normalises each pixel for itself.
     backbone_options
         Arguments of the backbone, for example ``{"norm": "channel"}`` for Sonic.
 
@@ -52,6 +56,7 @@ class SynthShapeNet(PretrainedModel):
         width: int = 64,
         depth: int = 4,
         head: Literal["table", "text"] = "table",
+        head_norm: Norm = "group",
         backbone_options: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__()
@@ -68,17 +73,36 @@ class SynthShapeNet(PretrainedModel):
             hidden, kernel = [], 3
         self.head = nn.Sequential(
             *hidden,
-            make_norm("group", width, 2),
+            make_norm(head_norm, width, 2),
             nn.GELU(),
             make_conv(width, num_classes, kernel, spatial_dims=2, bias=True),
         )
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
-        """Logits of images; a spacing may be given if ``takes_spacing``."""
+    def forward(self, x: Tensor, spacing: Spacing | None = None, window: Window | None = None) -> Tensor:
+        """Logits of images.
+
+        Parameters
+        ----------
+        x
+            ``(B, in_channels, H, W)``.
+        spacing
+            Of the pixels; may be given if ``takes_spacing``.
+        window
+            Rows and columns in which logits are wanted, two slices; what they do not need is left out where possible.
+
+        Returns
+        -------
+        Tensor
+            ``(B, num_classes, H, W)``, or of the window's size.
+        """
         check_samples(x, 2, self.in_channels, type(self).__name__)
         refuse_unheard(self, spacing)
+        if window is not None and all(is_pointwise(part) for part in self.head):
+            image = Projected(x, self.project.weight.flatten(1))
+            return self.head(image.crop(window) + run_in_window(self.backbone, image, window, spacing))
         z = self.project(x)
-        return self.head(z + apply(self.backbone, z, spacing))
+        logits = self.head(z + apply(self.backbone, z, spacing))
+        return logits if window is None else crop(logits, window)
 
 
 def sonic_backbone(width: int, depth: int, *, num_modes: int = 64, **options: Any) -> nn.Module:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -14,7 +14,13 @@ from torchsonic.functional.arguments import choice, per_axis, positive
 from torchsonic.functional.frequency import Spacing, as_spacing, frequency_grid
 from torchsonic.functional.pair import ModeShape
 from torchsonic.functional.transfer import Modes, grid_gain, reference_gain, response_matrix, spacing_frame
-from torchsonic.nn.init import HIGHEST_FREQUENCY, initial_directions, initial_mixing, initial_responses
+from torchsonic.nn.init import (
+    BANK_OPTIONS,
+    HIGHEST_FREQUENCY,
+    initial_directions,
+    initial_mixing,
+    initial_responses,
+)
 from torchsonic.nn.spaced import SpacedLayer
 
 __all__ = ["DEFAULT_FIELD", "ModeBank", "Variant"]
@@ -46,6 +52,7 @@ class ModeBank(SpacedLayer):
         spacing: float | Sequence[float],
         variant: Variant,
         field: float | None,
+        bank: Mapping[str, float] | None = None,
         device=None,
         dtype=None,
     ) -> None:
@@ -62,6 +69,10 @@ class ModeBank(SpacedLayer):
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"dtype must be a real floating-point type, got {dtype}")
         self.field = float(field)
+        self.bank = dict(bank or {})
+        unknown = set(self.bank) - BANK_OPTIONS
+        if unknown:
+            raise ValueError(f"bank must have only {', '.join(sorted(BANK_OPTIONS))}, got {min(unknown)!r}")
         self._assume_spacing(spacing)
 
         def parameter(*shape: int) -> nn.Parameter:
@@ -78,9 +89,10 @@ class ModeBank(SpacedLayer):
         self.oscillation_limit = parameter()  # rho
 
     def reset_parameters(self, generator: torch.Generator | None = None, **bank: float) -> None:
-        """Draw all parameters anew; ``bank`` goes to :func:`torchsonic.nn.init.initial_responses`."""
+        """Draw all parameters anew; ``bank`` replaces settings of the layer's own."""
         if self.mix_in.is_meta:
             return
+        bank = {**self.bank, **bank}
         # Drawn on the CPU (or the generator's device), so that a seed means the same everywhere.
         with torch.device("cpu" if generator is None else generator.device):
             direction = initial_directions(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
@@ -46,6 +46,7 @@ class SonicConvNd(ModeBank):
         padding_mode: PaddingMode = "circular",
         variant: Variant = "exact",
         field: float | None = None,
+        bank: Mapping[str, float] | None = None,
         mode_dropout: float = 0.0,
         input_noise: float = 0.0,
         order: str = "auto",
@@ -61,6 +62,7 @@ class SonicConvNd(ModeBank):
             spacing=spacing,
             variant=variant,
             field=field,
+            bank=bank,
             device=device,
             dtype=dtype,
         )
@@ -81,7 +83,7 @@ class SonicConvNd(ModeBank):
         self.reset_parameters()
 
     def reset_parameters(self, generator: torch.Generator | None = None, **bank: float) -> None:
-        """Draw all parameters anew; ``bank`` goes to :func:`torchsonic.nn.init.initial_responses`."""
+        """Draw all parameters anew; ``bank`` replaces settings of the layer's own."""
         super().reset_parameters(generator, **bank)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
@@ -115,6 +117,26 @@ class SonicConvNd(ModeBank):
         if centred:
             kernel = torch.roll(kernel, [n // 2 for n in grid], dims=list(range(2, 2 + self.num_axes)))
         return kernel
+
+    def mode_kernels(self, size: int | Sequence[int], spacing: Spacing | None = None) -> Tensor:
+        r"""The two real kernels of each mode on a periodic grid, ``(M, 2, *size)``, origin first.
+
+        .. math:: y = \operatorname{Re}(C)\,(k_1 * P - k_2 * Q) - \operatorname{Im}(C)\,(k_1 * Q + k_2 * P),
+           \qquad P + iQ = B x
+
+        They are the real and imaginary part of an oscillating beam along the mode's direction.
+        """
+        grid = per_axis(size, self.num_axes, "size")
+        steps = as_spacing(self._spacing if spacing is None else spacing, self.num_axes, device=self._device)
+        dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
+        impulse = torch.zeros(1, 1, *grid, dtype=dtype, device=self._device)
+        impulse[(0, 0, *[0] * self.num_axes)] = 1.0
+        # B = 1 gives Re w = k_1 and Im w = k_2, which C hands out one by one.
+        mix_in = torch.eye(2, dtype=dtype, device=self._device)[:1].mT.expand(self.num_modes, 2, 1)
+        mix_out = torch.eye(2 * self.num_modes, dtype=dtype, device=self._device).unflatten(1, (self.num_modes, 2))
+        shape = self._shape(grid, steps, dtype)
+        kernels = spectral_conv(impulse, mix_in, mix_out, shape, spacing=steps, symmetry=self._symmetry)
+        return kernels[0].unflatten(0, (self.num_modes, 2))
 
     @property
     def _symmetry(self) -> Literal["real", "half"]:
@@ -238,6 +260,7 @@ class SonicConvNd(ModeBank):
             "padding_mode": "circular",
             "variant": "exact",
             "field": DEFAULT_FIELD[self.num_axes],
+            "bank": {},
             "mode_dropout": 0.0,
             "input_noise": 0.0,
             "order": "auto",
@@ -285,6 +308,9 @@ class SonicConv2d(SonicConvNd):
     field
         Extent in pixels that the longest initial mode covers; by default 128, 64 and 32 in one, two and three
         dimensions.
+    bank
+        How the initial modes are drawn, where not by default: ``shortest_decay`` in pixels, ``highest_frequency`` in
+        radians per pixel, ``width_to_length``. Long, narrow modes read distant objects, short ones edges.
     mode_dropout
         Probability of leaving a mode out, for the whole batch, in training.
     input_noise

@@ -17,13 +17,14 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["HIGHEST_FREQUENCY", "initial_directions", "initial_mixing", "initial_responses"]
+__all__ = ["BANK_OPTIONS", "HIGHEST_FREQUENCY", "initial_directions", "initial_mixing", "initial_responses"]
 
 SHORTEST_DECAY = 1.0
 WIDTH_TO_LENGTH = 1 / 3
 NARROWEST_WIDTH = 0.5
 STILL_FRACTION = 0.25
 HIGHEST_FREQUENCY = math.pi / 2
+BANK_OPTIONS = {"shortest_decay", "highest_frequency", "width_to_length"}
 GOLDEN = (math.sqrt(5) - 1) / 2
 
 

@@ -50,11 +50,13 @@ def soft_dice_loss(logits: Tensor, labels: Tensor, *, background: bool = True, s
 
 
 def cross_entropy_and_dice(
-    logits: Tensor, labels: Tensor, weights: Tensor | None = None, *, background: bool = True
+    logits: Tensor, labels: Tensor, weights: Tensor | None = None, *, dice: float = 0.5, background: bool = True
 ) -> Tensor:
-    """Half of each, as in the paper."""
+    """Half of each, as in the paper, or another share ``dice`` of the Dice loss."""
     entropy = weighted_cross_entropy(logits, labels, weights)
-    return 0.5 * entropy + 0.5 * soft_dice_loss(logits, labels, background=background)
+    if dice == 0:
+        return entropy
+    return (1 - dice) * entropy + dice * soft_dice_loss(logits, labels, background=background)
 
 
 def inverse_frequency_weights(counts: Tensor) -> Tensor:

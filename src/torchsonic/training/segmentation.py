@@ -28,7 +28,7 @@ class NumberedSamples(Protocol):
 
 
 class SegmentationTask:
-    """Half class-weighted cross-entropy, half Dice loss; scored by the Dice of all test pixels together.
+    """Class-weighted cross-entropy and Dice loss, half of each by default; scored by the Dice of all test pixels together.
 
     Parameters
     ----------
@@ -42,6 +42,10 @@ class SegmentationTask:
         Standard deviation of noise added to training images.
     background
         Class 0 is a class like the others, in loss and score.
+    dice
+        Share of the Dice loss; the rest is cross-entropy.
+    window
+        Rows and columns outside of which nothing is labelled; the model is asked for logits there alone.
     """
 
     def __init__(
@@ -54,9 +58,12 @@ class SegmentationTask:
         seed: int = 0,
         noise: float = 0.0,
         background: bool = False,
+        dice: float = 0.5,
+        window: tuple[slice, slice] | None = None,
     ) -> None:
         self.data, self.train, self.test = data, np.asarray(train), np.asarray(test)
         self.size, self.seed, self.noise, self.background = batch, seed, noise, background
+        self.dice, self.window = dice, window
         labels = data.samples(self.train[:WEIGHT_SAMPLES].tolist())[1]
         counts = torch.bincount(labels[labels >= 0], minlength=data.num_classes)
         self.weights = inverse_frequency_weights(counts)
@@ -74,7 +81,11 @@ class SegmentationTask:
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         """Loss of a batch."""
         image, label = batch
-        return cross_entropy_and_dice(model(image), label, self.weights.to(image.device))
+        if self.window is None:
+            logits = model(image)
+        else:
+            logits, label = model(image, window=self.window), label[(slice(None), *self.window)]
+        return cross_entropy_and_dice(logits, label, self.weights.to(image.device), dice=self.dice)
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """Dice on the test samples."""

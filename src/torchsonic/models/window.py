@@ -1,0 +1,152 @@
+"""A backbone's output where it is wanted, without the rest of the image.
+
+Tasks that ask about one place pay for the whole image otherwise: a global filter is an inner product at each pixel, and
+four of them are far cheaper than 4,096 by FFT. What cannot be cut short (a norm over the image, several blocks before
+the last) is computed as usual, then cropped; the result is the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import singledispatch
+from itertools import takewhile
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchsonic.functional.call import without_autocast
+from torchsonic.functional.frequency import Spacing
+from torchsonic.functional.window import Window, crop, kernels_at, window_size
+from torchsonic.nn.block import ResidualBlock
+from torchsonic.nn.chain import walk
+from torchsonic.nn.conv import SonicConvNd
+from torchsonic.nn.norm import ChannelNorm
+from torchsonic.nn.spaced import apply
+
+__all__ = ["Projected", "is_pointwise", "run_in_window"]
+
+# Image channels times pixels of the window above which the FFT of the whole image is cheaper.
+MOST_PRODUCTS = 32
+
+
+@dataclass(frozen=True)
+class Projected:
+    """An image of few channels and the matrix that widens it.
+
+    The matrix commutes with filters, so that they need see no more than the few channels.
+
+    Parameters
+    ----------
+    image
+        ``(B, C, *size)``.
+    weight, bias
+        ``(K, C)`` and ``(K,)``; ``None`` leaves the image as it is.
+    """
+
+    image: Tensor
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+
+    def widen(self, values: Tensor) -> Tensor:
+        """Multiply channels by the matrix: ``(B, C, ..)`` to ``(B, K, ..)``."""
+        if self.weight is None:
+            return values
+        wide = F.conv2d(values.flatten(2)[..., None], self.weight[:, :, None, None], self.bias)
+        return wide.reshape(*wide.shape[:2], *values.shape[2:])
+
+    def whole(self) -> Tensor:
+        """The widened image, ``(B, K, *size)``."""
+        return self.widen(self.image)
+
+    def crop(self, window: Window) -> Tensor:
+        """The widened image in a window."""
+        return self.widen(crop(self.image, window))
+
+    def normalised(self, norm: nn.Module) -> Projected:
+        r"""The image behind a norm that looks at nothing but the pixel; still few channels and a matrix.
+
+        .. math:: \mathrm{LN}(W x) = \gamma\,\bar W \frac{x}{\sqrt{x^\top \bar W^\top \bar W x / K + \epsilon}} + \beta,
+           \qquad \bar W = W - \operatorname{mean}_k W
+        """
+        if isinstance(norm, nn.Identity):
+            return self
+        if self.weight is None or self.bias is not None or not isinstance(norm, ChannelNorm):
+            return Projected(norm(self.whole()))
+        centred = self.weight - self.weight.mean(0)
+        gram = centred.T @ centred / len(centred)
+        variance = torch.einsum("bc...,cd,bd...->b...", self.image, gram, self.image).unsqueeze(1)
+        return Projected(self.image * (variance + norm.eps).rsqrt(), norm.weight[:, None] * centred, norm.bias)
+
+
+def is_pointwise(part: nn.Module) -> bool:
+    """Whether a layer looks at nothing but the pixel."""
+    if isinstance(part, nn.Conv2d):
+        return part.kernel_size == (1, 1) and part.stride == (1, 1)
+    return isinstance(part, (ChannelNorm, nn.Identity, nn.GELU, nn.ReLU, nn.SiLU))
+
+
+@singledispatch
+def run_in_window(part: nn.Module, x: Projected, window: Window, spacing: Spacing | None = None) -> Tensor:
+    """Output of a part of a network in a window, ``(B, K, *window_size)``; parts that know a shorter way register it."""
+    return crop(apply(part, x.whole(), spacing), window)
+
+
+@run_in_window.register
+def _(part: nn.Sequential, x: Projected, window: Window, spacing: Spacing | None = None) -> Tensor:
+    layers = list(part)
+    tail = [*takewhile(is_pointwise, reversed(layers))][::-1]
+    rest = layers[: len(layers) - len(tail)]
+    if not rest:
+        return part(x.crop(window))
+    for layer in rest[:-1]:
+        y, spacing = walk(layer, x.whole(), spacing)
+        x = Projected(y)
+    y = run_in_window(rest[-1], x, window, spacing)
+    return nn.Sequential(*tail)(y)
+
+
+@run_in_window.register
+def _(part: nn.Conv2d, x: Projected, window: Window, spacing: Spacing | None = None) -> Tensor:
+    halo = [n // 2 for n in part.kernel_size]
+    places = [range(*place.indices(n)) for place, n in zip(window, x.image.shape[2:], strict=True)]
+    inside = all(
+        place.step == 1 and place.start >= h and place.stop + h <= n
+        for place, h, n in zip(places, halo, x.image.shape[2:], strict=True)
+    )
+    if not inside or part.stride != (1, 1) or part.dilation != (1, 1) or part.padding != tuple(halo):
+        return crop(part(x.whole()), window)
+    wider = [slice(place.start - h, place.stop + h) for place, h in zip(places, halo, strict=True)]
+    return F.conv2d(x.crop(wider), part.weight, part.bias, groups=part.groups)
+
+
+@run_in_window.register
+def _(part: ResidualBlock, x: Projected, window: Window, spacing: Spacing | None = None) -> Tensor:
+    plain = part.form == "post" and is_pointwise(part.norm) and max(part.stride) == 1
+    if not plain or not isinstance(part.operator, SonicConvNd):
+        return crop(part(x.whole(), spacing), window)
+    y = run_in_window(part.operator, x, window, spacing)
+    return part.activation(part.drop_path(part.norm(y)) + part.shortcut(x.crop(window)))
+
+
+@run_in_window.register
+def _(part: SonicConvNd, x: Projected, window: Window, spacing: Spacing | None = None) -> Tensor:
+    size = tuple(x.image.shape[2:])
+    plain = x.bias is None and part.variant == "exact" and part.padding_mode == "circular" and max(part.stride) == 1
+    products = x.image.shape[1] * math.prod(window_size(window, size))
+    if not plain or part.mode_dropout > 0 or isinstance(spacing, Tensor) or products > MOST_PRODUCTS:
+        return crop(part(x.whole(), spacing), window)
+    with without_autocast(x.image.device):
+        weights = kernels_at(part.mode_kernels(size, spacing).flatten(0, 1), window)
+        image = x.image.to(weights.dtype).flatten(2)
+        # What both kernels of each mode see in each channel at each pixel of the window: (B, C, M, 2, P).
+        seen = x.widen((image @ weights.flatten(0, 1).T).unflatten(2, weights.shape[:2]))
+        seen = seen.unflatten(2, (part.num_modes, 2))
+        mixed = torch.einsum("bcmkp,mic->bmkip", seen, part.mix_in.to(weights.dtype))
+        real = mixed[:, :, 0, 0] - mixed[:, :, 1, 1]
+        imaginary = mixed[:, :, 0, 1] + mixed[:, :, 1, 0]
+        y = torch.einsum("bmip,kmi->bkp", torch.stack([real, imaginary], 2), part.mix_out.to(weights.dtype))
+        if part.bias is not None:
+            y = y + part.bias.to(y.dtype)[:, None]
+    return y.unflatten(2, window_size(window, size)).to(x.image.dtype)
