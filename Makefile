@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 help:
-	@echo "make demo    train a small Sonic network and draw what it learnt (about a minute)"
+	@echo "make demo    train SonicNet and ConvNet on both synthetic tasks and write a report (about 12 minutes)"
 	@echo "make test    run the whole test suite"
 	@echo "make check   lint, format, types, import directions"
 	@echo "make bench   measure speed and memory; writes results/bench"
@@ -24,7 +24,7 @@ $(VENV)/.bench: $(VENV)/.installed
 	@touch $@
 
 demo: $(VENV)/.installed
-	$(BIN)/torchsonic demo
+	$(BIN)/torchsonic table1 --preset demo --models sonicnet convnet --out demo
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest -n auto

@@ -20,7 +20,7 @@ Preset = Literal["smoke", "demo", "quick", "paper"]
 @dataclass(frozen=True, kw_only=True)
 class _TrainSynthetic(SyntheticConfig):
     preset: Preset = "quick"
-    """Steps, batch and samples: smoke ends in a minute, demo in a few, quick in about eight, paper is the full protocol."""
+    """Steps, batch and samples: smoke takes a minute, demo a few, quick about eight; paper is the full protocol."""
     seeds: tuple[int, ...] = ()
     """Several seeds, one run after another, instead of --seed."""
     folds: tuple[int, ...] = ()

@@ -31,7 +31,7 @@ MODELS: tuple[str, ...] = get_args(ModelName)
 # samples of the test are other draws of them.
 POOL, FOLDS = 2000, 5
 HALLIGALLI_TRAIN, HALLIGALLI_TEST = 20000, 1000
-HALLIGALLI_NOISE = 0.05
+HALLIGALLI_NOISE = 0.12
 TEST_NOISE = 0.1
 BANKS: Mapping[str, Mapping[str, Any]] = {
     "broad": {},
@@ -59,6 +59,8 @@ class SyntheticConfig:
     """GroupNorm, the default for SynthShape, or LayerNorm over the channels of each pixel, that for HalliGalli."""
     variant: Literal["exact", "paper"] = "exact"
     """Of SonicNet's operator."""
+    padding: Literal["circular", "zeros", "reflect"] = "circular"
+    """What SonicNet's operator sees beyond the border."""
     bank: Literal["broad", "far"] | None = None
     """Of SonicNet's initial modes: decay from one pixel on, the default for SynthShape, or long ones only."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -81,7 +83,7 @@ class SyntheticConfig:
         return f"{self.task}/{'-'.join(parts)}/fold{self.fold}-seed{self.training.seed}"
 
 
-_SONIC_DEFAULTS = {"form": "post", "variant": "exact", "bank": None}
+_SONIC_DEFAULTS = {"form": "post", "variant": "exact", "padding": "circular", "bank": None}
 
 # One block learns to read the corners by turning its modes towards them, so these learn faster than elsewhere.
 _HALLIGALLI = {"learning_rate": 5e-3, "mode_lr_scale": 0.1, "test_samples": HALLIGALLI_TEST}
@@ -157,7 +159,7 @@ def make_model(config: SyntheticConfig) -> PretrainedModel:
     options: dict[str, Any] = {} if config.model == "vit" else {"norm": norm}  # tokens are always normalised one by one
     if config.model == "sonicnet":
         bank = config.bank or ("broad" if config.task == "synthshape" else "far")
-        options |= {"form": config.form, "variant": config.variant, **BANKS[bank]}
+        options |= {"form": config.form, "variant": config.variant, "padding_mode": config.padding, **BANKS[bank]}
     arguments |= {"head_norm": norm, "backbone_options": options}
     return create_model(f"synthshape_{config.model}", **arguments)
 

@@ -89,7 +89,7 @@ def is_pointwise(part: nn.Module) -> bool:
 
 @singledispatch
 def run_in_window(part: nn.Module, x: Projected, window: Window, spacing: Spacing | None = None) -> Tensor:
-    """Output of a part of a network in a window, ``(B, K, *window_size)``; parts that know a shorter way register it."""
+    """Output of a part of a network in a window, ``(B, K, *window_size)``; shorter ways are registered by type."""
     return crop(apply(part, x.whole(), spacing), window)
 
 

@@ -28,7 +28,7 @@ class NumberedSamples(Protocol):
 
 
 class SegmentationTask:
-    """Class-weighted cross-entropy and Dice loss, half of each by default; scored by the Dice of all test pixels together.
+    """Class-weighted cross-entropy and Dice loss, by default half of each; scored by the Dice of all test pixels.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class SegmentationTask:
     batch
         Samples of a step.
     noise
-        Standard deviation of noise added to training images.
+        Largest standard deviation of noise added to training images; each has its own, uniform from 0 on.
     background
         Class 0 is a class like the others, in loss and score.
     dice
@@ -75,7 +75,8 @@ class SegmentationTask:
         if self.noise:
             for place, one in enumerate(image, start=start):
                 generator = np.random.Generator(np.random.Philox(key=[self.seed, place + (1 << 32)]))
-                one += self.noise * torch.from_numpy(generator.standard_normal(one.shape, dtype=np.float32))
+                level = self.noise * generator.random()
+                one += level * torch.from_numpy(generator.standard_normal(one.shape, dtype=np.float32))
         return image, label
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
