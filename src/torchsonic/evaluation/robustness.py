@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torchsonic.data.perturbations import PERTURBATIONS, perturb
 from torchsonic.evaluation.metrics import confusion, mean_dice
 
-__all__ = ["score_perturbations", "score_samples"]
+__all__ = ["RESOLUTIONS", "score_perturbations", "score_resolutions", "score_samples"]
 
 BATCH = 50
+RESOLUTIONS = (0.75, 1.5)
 
 
 def score_samples(
@@ -86,4 +87,43 @@ def score_perturbations(
                 row["told"] = score_samples(model, batches, indices, spacing=1 / level, **shared) if can else None
             rows.append(row)
             advance()
+    return rows
+
+
+def score_resolutions(
+    model: nn.Module,
+    data: Any,
+    indices: Sequence[int],
+    *,
+    background: bool = False,
+    advance: Callable[[], None] = lambda: None,
+) -> list[dict[str, Any]]:
+    """Dice on the same scenes, whole, rendered on coarser and finer grids than the model was trained on.
+
+    Parameters
+    ----------
+    data
+        ``samples(indices, size)``, ``size`` and ``num_classes``.
+    advance
+        Called after each row.
+
+    Returns
+    -------
+    list of dict
+        As of :func:`score_perturbations`; ``level`` is pixels over the usual number on each axis.
+    """
+    model.eval()
+    can = getattr(model, "takes_spacing", False)
+    shared: dict[str, Any] = {"num_classes": data.num_classes, "background": background}
+    rows = []
+    for level in RESOLUTIONS:
+        size = tuple(round(level * n) for n in data.size)
+
+        def batches(chosen: Sequence[int], size: tuple[int, ...] = size) -> tuple[Tensor, Tensor]:
+            return data.samples(chosen, size)
+
+        untold = score_samples(model, batches, indices, **shared)
+        told = score_samples(model, batches, indices, spacing=1 / level, **shared) if can else None
+        rows.append({"test": "resolution", "level": level, "dice": untold, "told": told})
+        advance()
     return rows

@@ -17,7 +17,12 @@ import torch
 from torchsonic.data import PERTURBATIONS, HalliGalli, SynthShape, perturb
 from torchsonic.evaluation import count_flops, count_parameters
 from torchsonic.evaluation.provenance import describe_run
-from torchsonic.evaluation.robustness import score_perturbations, score_samples
+from torchsonic.evaluation.robustness import (
+    RESOLUTIONS,
+    score_perturbations,
+    score_resolutions,
+    score_samples,
+)
 from torchsonic.models import PretrainedModel, create_model, from_pretrained
 from torchsonic.training import Fit, SegmentationTask, TrainingConfig, fit, make_fabric
 
@@ -211,9 +216,10 @@ def evaluate_run(model: PretrainedModel, config: SyntheticConfig, *, show: bool 
     shared: dict[str, Any] = {"num_classes": data.num_classes, "background": background}
     clean = score_samples(model, data.samples, indices, **shared)
     if config.task == "synthshape":
-        total = sum(len(perturbation.levels) for perturbation in PERTURBATIONS.values())
+        total = sum(len(perturbation.levels) for perturbation in PERTURBATIONS.values()) + len(RESOLUTIONS)
         with counting_progress("testing", total, show=show) as advance:
             rows = score_perturbations(model, data, indices, advance=advance)
+            rows += score_resolutions(model, data, indices, advance=advance)
         return {"clean": clean, "rows": rows}
 
     def noisy(chosen: Any) -> Any:

@@ -25,7 +25,8 @@ EXPLANATIONS = (
     "Dice leaves the background out, as in the paper, and takes all pixels of the test together. HalliGalli counts the "
     "central patch only, over both classes: a constant answer scores about 0.33.",
     "Told the spacing: the rescaled image comes with its true pixel spacing, for models that can use it; the paper has "
-    "no such test.",
+    "no such test. Resolution: the whole scene rendered with 0.75 and 1.5 times as many pixels on each axis, ours too; "
+    "rescaling 1.5 shows the middle of the image only, so that shapes are cut at its border.",
     *COST_NOTES[:1],
     "The paper's GFLOPs are twice its GMACs, which fit an image of 32 x 32 pixels; ours is 64 x 64.",
 )
