@@ -87,7 +87,8 @@ def class_legend(figure: Figure | SubFigure, **place: Any) -> None:
     from matplotlib.patches import Patch
 
     handles = [Patch(facecolor=colour, edgecolor="0.5") for colour in CLASSES]
-    figure.legend(handles, KINDS, ncols=len(KINDS), frameon=False, **place)
+    width = figure.bbox.width / figure.figure.dpi  # of a part, too; a name and its patch take about 1.2 inches
+    figure.legend(handles, KINDS, ncols=min(len(KINDS), max(2, int(width / 1.2))), frameon=False, **place)
 
 
 def thin_axes(panel: Axes) -> None:
