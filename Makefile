@@ -47,6 +47,7 @@ bench: $(VENV)/.bench
 	$(BIN)/torchsonic bench scaling
 	$(BIN)/torchsonic bench models
 	$(BIN)/torchsonic bench init
+	$(BIN)/torchsonic bench data
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

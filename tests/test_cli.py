@@ -45,6 +45,8 @@ def test_a_wrong_option_is_refused_without_a_traceback():
         (["bench", "models", "--batch", "0"], "--batch must be at least 1, got 0"),
         (["bench", "models", "--image-size", "-1"], "--image-size must be at least 1, got -1"),
         (["bench", "report", "--out", "no/such/folder"], "no/such/folder"),
+        (["bench", "data", "--images", "0"], "--images must be at least 1, got 0"),
+        (["bench", "data", "--processes", "0"], "--processes must be at least 1, got (0,)"),
         (["report", "no/such/folder"], "there is no folder no/such/folder"),
         (["report", str(Path(__file__).parent)], "no finished run"),
         (["table1", "--folds", "5"], "fold must be 0 to 4, got 5"),
@@ -86,6 +88,15 @@ def test_reference_results_can_be_drawn_again(tmp_path):
     for kind in ("operator", "scaling", "init"):
         assert (tmp_path / f"{kind}.md").read_text() == (stored / f"{kind}.md").read_text()
         assert (tmp_path / f"{kind}.png").stat().st_size > 10_000
+
+
+def test_data_benchmark_writes_its_results(tmp_path):
+    done = run("bench", "data", "--processes", "1", "--images", "50", "--repeats", "1", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "data.json").read_text())
+    assert [row["data"] for row in result["rows"]] == ["SynthShape", "HalliGalli"]
+    assert all(row["images_per_second"] > 1 for row in result["rows"])
+    assert (tmp_path / "data.png").stat().st_size > 10_000
 
 
 def test_models_are_listed_by_pattern():

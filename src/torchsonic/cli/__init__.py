@@ -12,7 +12,7 @@ from dataclasses import dataclass, make_dataclass
 from typing import Annotated, Any, Union, get_type_hints
 
 import torchsonic
-from torchsonic.cli.bench import BenchInit, BenchModels, BenchOperator, BenchReport, BenchScaling
+from torchsonic.cli.bench import BenchData, BenchInit, BenchModels, BenchOperator, BenchReport, BenchScaling
 from torchsonic.cli.models import Models
 from torchsonic.cli.report import DataPreview, Report, Table1
 from torchsonic.cli.surroundings import Command, UserError, make_folder, require, require_console_and_figures
@@ -65,6 +65,7 @@ COMMANDS: dict[str, Any] = {
             "scaling": BenchScaling,
             "models": BenchModels,
             "init": BenchInit,
+            "data": BenchData,
             "report": BenchReport,
         },
     ),

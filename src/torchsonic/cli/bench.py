@@ -8,7 +8,7 @@ from typing import Literal
 
 from torchsonic.cli.surroundings import UserError, find_benchmarks, make_folder, require_console_and_figures
 
-__all__ = ["BenchInit", "BenchModels", "BenchOperator", "BenchReport", "BenchScaling"]
+__all__ = ["BenchData", "BenchInit", "BenchModels", "BenchOperator", "BenchReport", "BenchScaling"]
 
 REFERENCE_RESULTS = Path("results/bench")
 TRIAL_RESULTS = Path("runs/bench")
@@ -149,6 +149,35 @@ def _report(result: dict, folder: Path) -> None:
     paths = report.write_result(result, folder)
     report.print_result(result)
     print("written:", ", ".join(str(path) for path in paths))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchData:
+    """Images of SynthShape and HalliGalli made per second, by one process and by several."""
+
+    processes: tuple[int, ...] = (1, 2)
+    """Numbers of processes."""
+    images: int = 4000
+    """Images of a round."""
+    repeats: int = 3
+    """Rounds, of which the best counts."""
+    out: Path | None = None
+    """Folder for the results; results/bench by default, runs/bench for other settings."""
+
+    def run(self) -> None:
+        for name in ("images", "repeats"):
+            if getattr(self, name) < 1:
+                raise UserError(f"--{name} must be at least 1, got {getattr(self, name)}")
+        if not self.processes or min(self.processes) < 1:
+            raise UserError(f"--processes must be at least 1, got {self.processes}")
+        require_console_and_figures()
+        find_benchmarks()
+        from benchmarks import data_bench
+
+        usual = (BenchData.processes, BenchData.images, BenchData.repeats)
+        folder = result_folder(self.out, partial=(self.processes, self.images, self.repeats) != usual)
+        images = max(self.images, data_bench.BATCH)
+        _report(data_bench.run_data_bench(self.processes, images=images, repeats=self.repeats), folder)
 
 
 @dataclass(frozen=True, kw_only=True)
