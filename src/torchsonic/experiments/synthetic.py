@@ -140,7 +140,7 @@ def make_task(config: SyntheticConfig) -> SegmentationTask:
     """Data, loss and score of a run."""
     data, training = make_data(config.task), config.training
     shared: dict[str, Any] = {"batch": training.batch, "seed": training.seed}
-    if config.task == "synthshape":
+    if not isinstance(data, HalliGalli):
         train = [index for index in range(POOL) if index % FOLDS != config.fold]
         return SegmentationTask(data, train, test_indices(config), **shared)
     # The answer is one bit for each image, which Dice adds nothing to.

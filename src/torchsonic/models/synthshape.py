@@ -98,7 +98,7 @@ class SynthShapeNet(PretrainedModel):
         check_samples(x, 2, self.in_channels, type(self).__name__)
         refuse_unheard(self, spacing)
         if window is not None and all(is_pointwise(part) for part in self.head):
-            image = Projected(x, self.project.weight.flatten(1))
+            image = Projected(x, self.project.get_parameter("weight").flatten(1))
             return self.head(image.crop(window) + run_in_window(self.backbone, image, window, spacing))
         z = self.project(x)
         logits = self.head(z + apply(self.backbone, z, spacing))
