@@ -50,7 +50,9 @@ def test_two_blocks_and_norms_over_the_image(name, norm):
     assert_same(make_net(name, depth=2, norm=norm))
 
 
-@pytest.mark.parametrize("options", [{"form": "pre"}, {"padding_mode": "zeros"}, {"variant": "paper"}])
+@pytest.mark.parametrize(
+    "options", [{"form": "pre"}, {"padding_mode": "zeros"}, {"variant": "paper"}, {"standardise": True}]
+)
 def test_what_cannot_be_cut_short(options):
     assert_same(make_net("sonicnet", **options))
 

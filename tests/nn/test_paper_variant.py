@@ -74,3 +74,14 @@ def test_a_constant_channel_is_harmless():
     layer = make_layer(2, variant="paper")
     y = layer(torch.ones(1, 3, 5, 6, dtype=torch.float64))
     assert torch.isfinite(y).all()
+
+
+def test_the_exact_operator_may_be_standardised_too():
+    layer, plain = make_layer(2, standardise=True), make_layer(2)
+    plain.load_state_dict(layer.state_dict())
+    x = torch.randn(2, 3, 6, 7, dtype=torch.float64)
+    level, spread = x.mean((2, 3), keepdim=True), x.var((2, 3), keepdim=True, unbiased=False)
+    torch.testing.assert_close(layer(x), plain((x - level) / (spread + 1e-5).sqrt()))
+    torch.testing.assert_close(layer(x), layer(3 * x - 7), rtol=1e-4, atol=1e-4)
+    assert "standardise=True" in repr(layer)
+    assert "standardise" not in repr(make_layer(2, variant="paper"))

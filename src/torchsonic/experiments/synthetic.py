@@ -66,6 +66,8 @@ class SyntheticConfig:
     """Of SonicNet's operator."""
     padding: Literal["circular", "zeros", "reflect"] = "circular"
     """What SonicNet's operator sees beyond the border."""
+    standardise: bool | None = None
+    """Whether SonicNet's operators see each channel with mean 0 and variance 1; for SynthShape by default."""
     bank: Literal["broad", "far"] | None = None
     """Of SonicNet's initial modes: decay from one pixel on, the default for SynthShape, or long ones only."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -88,7 +90,7 @@ class SyntheticConfig:
         return f"{self.task}/{'-'.join(parts)}/fold{self.fold}-seed{self.training.seed}"
 
 
-_SONIC_DEFAULTS = {"form": "post", "variant": "exact", "padding": "circular", "bank": None}
+_SONIC_DEFAULTS = {"form": "post", "variant": "exact", "padding": "circular", "standardise": None, "bank": None}
 
 # One block learns to read the corners by turning its modes towards them, so these learn faster than elsewhere.
 _HALLIGALLI = {"learning_rate": 5e-3, "mode_lr_scale": 0.1, "test_samples": HALLIGALLI_TEST}
@@ -104,7 +106,7 @@ PRESETS: Mapping[str, Mapping[TaskName, Mapping[str, Any]]] = {
         "halligalli": {**_HALLIGALLI, "steps": 3000, "batch": 32},
     },
     "quick": {
-        "synthshape": {"steps": 1000, "batch": 8},
+        "synthshape": {"steps": 600, "batch": 8},
         "halligalli": {**_HALLIGALLI, "steps": 6000, "batch": 32},
     },
     "paper": {
@@ -164,7 +166,9 @@ def make_model(config: SyntheticConfig) -> PretrainedModel:
     options: dict[str, Any] = {} if config.model == "vit" else {"norm": norm}  # tokens are always normalised one by one
     if config.model == "sonicnet":
         bank = config.bank or ("broad" if config.task == "synthshape" else "far")
-        options |= {"form": config.form, "variant": config.variant, "padding_mode": config.padding, **BANKS[bank]}
+        standardise = config.task == "synthshape" if config.standardise is None else config.standardise
+        options |= {"form": config.form, "variant": config.variant, "padding_mode": config.padding}
+        options |= {"standardise": standardise, **BANKS[bank]}
     arguments |= {"head_norm": norm, "backbone_options": options}
     return create_model(f"synthshape_{config.model}", **arguments)
 

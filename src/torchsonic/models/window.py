@@ -135,7 +135,13 @@ def _(part: SonicConvNd, x: Projected, window: Window, spacing: Spacing | None =
     size = tuple(x.image.shape[2:])
     plain = x.bias is None and part.variant == "exact" and part.padding_mode == "circular" and max(part.stride) == 1
     products = x.image.shape[1] * math.prod(window_size(window, size))
-    if not plain or part.mode_dropout > 0 or isinstance(spacing, Tensor) or products > MOST_PRODUCTS:
+    if (
+        not plain
+        or part.standardise
+        or part.mode_dropout > 0
+        or isinstance(spacing, Tensor)
+        or products > MOST_PRODUCTS
+    ):
         return crop(part(x.whole(), spacing), window)
     with without_autocast(x.image.device):
         weights = kernels_at(part.mode_kernels(size, spacing).flatten(0, 1), window)

@@ -48,6 +48,7 @@ class SonicConvNd(ModeBank):
         field: float | None = None,
         bank: Mapping[str, float] | None = None,
         mode_dropout: float = 0.0,
+        standardise: bool | None = None,
         input_noise: float = 0.0,
         order: str = "auto",
         mode_chunk: int | None = None,
@@ -71,8 +72,9 @@ class SonicConvNd(ModeBank):
         choice(padding_mode, get_args(PaddingMode), "padding_mode")
         if not 0.0 <= mode_dropout < 1.0:
             raise ValueError(f"mode_dropout must be in [0, 1), got {mode_dropout}")
-        if input_noise < 0 or (input_noise > 0 and variant != "paper"):
-            raise ValueError(f"input_noise must be >= 0 and belongs to variant='paper', got {input_noise}")
+        self.standardise = variant == "paper" if standardise is None else standardise
+        if input_noise < 0 or (input_noise > 0 and not self.standardise):
+            raise ValueError(f"input_noise must be >= 0 and belongs to standardised input, got {input_noise}")
         self.mode_dropout, self.input_noise = mode_dropout, input_noise
         self.order, self.mode_chunk, self.recompute = order, mode_chunk, recompute
         choice(order, ("auto", *ORDERS), "order")
@@ -180,8 +182,8 @@ class SonicConvNd(ModeBank):
         self, x: Tensor, size: tuple[int, ...], out_size: tuple[int, ...], given: Spacing, steps: Tensor
     ) -> Tensor:
         dtype = x.dtype
-        if self.variant == "paper":
-            x = self._standardise(x)
+        if self.standardise:
+            x = self._standardised(x)
         mixing = (self.mix_in.to(dtype), self.mix_out.to(dtype))
         bias = None if self.bias is None else self.bias.to(dtype)
         if self._may_cache(given):
@@ -232,7 +234,7 @@ class SonicConvNd(ModeBank):
         """Forget responses kept in evaluation; needed only after writing to ``parameter.data`` on an accelerator."""
         self._cache.clear()
 
-    def _standardise(self, x: Tensor) -> Tensor:
+    def _standardised(self, x: Tensor) -> Tensor:
         """The paper's note (i): each channel of a sample to mean 0 and variance 1, with a little noise in training."""
         axes = tuple(range(2, x.dim()))
         centred = x - x.mean(axes, keepdim=True)
@@ -262,6 +264,7 @@ class SonicConvNd(ModeBank):
             "field": DEFAULT_FIELD[self.num_axes],
             "bank": {},
             "mode_dropout": 0.0,
+            "standardise": self.variant == "paper",
             "input_noise": 0.0,
             "order": "auto",
             "mode_chunk": None,
@@ -313,8 +316,11 @@ class SonicConv2d(SonicConvNd):
         radians per pixel, ``width_to_length``. Long, narrow modes read distant objects, short ones edges.
     mode_dropout
         Probability of leaving a mode out, for the whole batch, in training.
+    standardise
+        Bring each channel of each sample to mean 0 and variance 1 first, as the paper's variant does and the exact one
+        does not unless told to: the layer then learns faster and bears noise, but is no longer linear.
     input_noise
-        Standard deviation of the noise that the paper's variant adds to its standardised input in training.
+        Standard deviation of noise added to standardised input in training; the paper has it.
     order, mode_chunk, recompute
         How the operator is evaluated, never what it is: see :mod:`torchsonic.functional.plan`. ``recompute=True``
         keeps only ``x`` for the backward pass.
