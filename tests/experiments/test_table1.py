@@ -50,7 +50,7 @@ def test_time_left_goes_by_the_nearest_earlier_runs():
     assert time_left([], [shape]) is None
     assert time_left([(shape, 10.0), (other, 30.0)], [shape]) == pytest.approx(10.0)
     assert time_left([(shape, 10.0)], [other]) == pytest.approx(10.0)
-    assert time_left([(shape, 10.0)], [corner]) == pytest.approx(16.0), "6000 x 32 cheap samples after 600 x 8"
+    assert time_left([(shape, 10.0)], [corner]) == pytest.approx(10 * 10000 * 32 * 0.02 / 4800)
 
 
 def test_finished_runs_are_not_trained_again_and_a_failed_one_does_not_stop_the_rest(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from torchsonic.baselines.niff import NIFF
 from torchsonic.baselines.s4nd import S4ND
 from torchsonic.functional.call import without_autocast
 from torchsonic.functional.frequency import Spacing
-from torchsonic.functional.window import Window, crop, kernels_at, window_size
+from torchsonic.functional.window import Window, crop, seen_from, window_size
 from torchsonic.models.window import Projected, is_pointwise, run_in_window
 
 
@@ -34,7 +34,7 @@ def _(part: GFNet | NIFF, x: Projected, window: Window, spacing: Spacing | None 
     dtype = torch.promote_types(x.image.dtype, torch.float32)
     with without_autocast(x.image.device):
         kernels = torch.fft.irfftn(make_real(part.response(size, dtype=dtype), size), s=size)
-        y = _depthwise(x, kernels_at(kernels, window))
+        y = _depthwise(x, kernels.flatten(1), window)
     return y.unflatten(2, window_size(window, size)).to(x.image.dtype)
 
 
@@ -47,9 +47,16 @@ def _(part: S4ND, x: Projected, window: Window, spacing: Spacing | None = None) 
     kernels = part.axis_kernels(size, spacing, dtype=dtype)
     rows, columns = (_weights(k, place, n) for k, place, n in zip(kernels, window, size, strict=True))
     with without_autocast(x.image.device):
-        y = _depthwise(x, torch.einsum("cph,cqw->cpqhw", rows, columns).flatten(3).flatten(1, 2))
-        y = y.unflatten(2, window_size(window, size))
-        y = torch.addcmul(y, part.skip[:, None, None].to(y.dtype), x.crop(window).to(y.dtype))
+        # Beyond the border are zeros, so the image cannot be rolled; the kernel is a product instead.
+        image = x.image.to(dtype)
+        if x.weight is None:
+            y = torch.einsum("bkhw,kqw,kph->bkpq", image, columns, rows)
+        else:
+            seen = torch.einsum("bchw,kqw->bckhq", image, columns)
+            y = torch.einsum("bckhq,kph,kc->bkpq", seen, rows, x.weight.to(dtype))
+            if x.bias is not None:
+                y = y + torch.einsum("k,kqw,kph->kpq", x.bias.to(dtype), columns, rows)
+        y = torch.addcmul(y, part.skip[:, None, None].to(dtype), x.crop(window).to(dtype))
     return y.to(x.image.dtype)
 
 
@@ -71,14 +78,13 @@ def _(part: VitBackbone, x: Projected, window: Window, spacing: Spacing | None =
     return F.grid_sample(tokens, points, mode="bilinear", padding_mode="border", align_corners=False)
 
 
-def _depthwise(x: Projected, weights: Tensor) -> Tensor:
-    """A filter of its own for each widened channel, from the few: weights ``(K, P, N)`` to ``(B, K, P)``."""
-    image = x.image.to(weights.dtype).flatten(2)
+def _depthwise(x: Projected, kernels: Tensor, window: Window) -> Tensor:
+    """A filter of its own for each widened channel, from the few: kernels ``(K, N)`` to ``(B, K, P)``."""
+    image = seen_from(x.image.to(kernels.dtype), window)
     if x.weight is None:
-        return torch.einsum("bcn,cpn->bcp", image, weights)
-    seen = (image @ weights.flatten(0, 1).T).unflatten(2, weights.shape[:2])
-    y = torch.einsum("bckp,kc->bkp", seen, x.weight)
-    return y if x.bias is None else y + x.bias[:, None] * weights.sum(2)
+        return torch.einsum("bkpn,kn->bkp", image, kernels)
+    y = torch.einsum("bcpk,kc->bkp", image @ kernels.T, x.weight.to(kernels.dtype))
+    return y if x.bias is None else y + (x.bias * kernels.sum(1))[:, None]
 
 
 def _weights(kernel: Tensor, place: slice, size: int) -> Tensor:

@@ -103,11 +103,11 @@ PRESETS: Mapping[str, Mapping[TaskName, Mapping[str, Any]]] = {
     },
     "demo": {
         "synthshape": {"steps": 300, "batch": 8, "test_samples": 100},
-        "halligalli": {**_HALLIGALLI, "steps": 3000, "batch": 32},
+        "halligalli": {**_HALLIGALLI, "steps": 6000, "batch": 32},
     },
     "quick": {
         "synthshape": {"steps": 600, "batch": 8},
-        "halligalli": {**_HALLIGALLI, "steps": 6000, "batch": 32},
+        "halligalli": {**_HALLIGALLI, "steps": 10000, "batch": 32},
     },
     "paper": {
         "synthshape": {"steps": 1000 * (POOL * (FOLDS - 1) // FOLDS) // 32, "batch": 32},

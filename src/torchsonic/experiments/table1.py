@@ -17,7 +17,7 @@ __all__ = ["is_finished", "plan_runs", "train_all"]
 
 
 # Of a sample, roughly: HalliGalli has one block instead of four, computed for four pixels.
-RELATIVE_COST = {"synthshape": 1.0, "halligalli": 0.04}
+RELATIVE_COST = {"synthshape": 1.0, "halligalli": 0.02}
 
 
 def plan_runs(

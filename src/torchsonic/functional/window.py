@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["Window", "crop", "kernels_at", "window_size"]
+__all__ = ["Window", "crop", "seen_from", "window_size"]
 
 Window = Sequence[slice]
 
@@ -23,23 +23,23 @@ def crop(x: Tensor, window: Window) -> Tensor:
     return x[(slice(None), slice(None), *window)]
 
 
-def kernels_at(kernels: Tensor, window: Window) -> Tensor:
-    r"""Kernels as the weights that each pixel of a window gives to all pixels of the grid.
+def seen_from(image: Tensor, window: Window) -> Tensor:
+    r"""The periodic image as each pixel of a window sees it, mirrored about that pixel.
 
-    .. math:: K_p(n) = k((p - n) \bmod N), \qquad y(p) = \sum_n K_p(n)\,x(n)
+    .. math:: x_p(n) = x((p - n) \bmod N), \qquad (k * x)(p) = \sum_n k(n)\,x_p(n)
 
     Parameters
     ----------
-    kernels
-        ``(F, *size)`` on the periodic grid, origin first.
+    image
+        ``(B, C, *size)``.
 
     Returns
     -------
     Tensor
-        ``(F, P, N)`` for P pixels of the window, in order, and N of the grid.
+        ``(B, C, P, N)`` for P pixels of the window, in order, and N of the grid.
     """
-    size = kernels.shape[1:]
-    axes = tuple(range(1, kernels.dim()))
-    mirrored = kernels.flip(axes)
+    size = image.shape[2:]
+    axes = tuple(range(2, image.dim()))
+    mirrored = image.flip(axes)
     places = itertools.product(*[range(*place.indices(n)) for place, n in zip(window, size, strict=True)])
-    return torch.stack([mirrored.roll([p + 1 for p in place], axes).flatten(1) for place in places], dim=1)
+    return torch.stack([mirrored.roll([p + 1 for p in place], axes).flatten(2) for place in places], dim=2)

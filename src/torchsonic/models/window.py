@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from torchsonic.functional.call import without_autocast
 from torchsonic.functional.frequency import Spacing
-from torchsonic.functional.window import Window, crop, kernels_at, window_size
+from torchsonic.functional.window import Window, crop, seen_from, window_size
 from torchsonic.nn.block import ResidualBlock
 from torchsonic.nn.chain import walk
 from torchsonic.nn.conv import SonicConvNd
@@ -144,15 +144,16 @@ def _(part: SonicConvNd, x: Projected, window: Window, spacing: Spacing | None =
     ):
         return crop(part(x.whole(), spacing), window)
     with without_autocast(x.image.device):
-        weights = kernels_at(part.mode_kernels(size, spacing).flatten(0, 1), window)
-        image = x.image.to(weights.dtype).flatten(2)
-        # What both kernels of each mode see in each channel at each pixel of the window: (B, C, M, 2, P).
-        seen = x.widen((image @ weights.flatten(0, 1).T).unflatten(2, weights.shape[:2]))
-        seen = seen.unflatten(2, (part.num_modes, 2))
-        mixed = torch.einsum("bcmkp,mic->bmkip", seen, part.mix_in.to(weights.dtype))
-        real = mixed[:, :, 0, 0] - mixed[:, :, 1, 1]
-        imaginary = mixed[:, :, 0, 1] + mixed[:, :, 1, 0]
-        y = torch.einsum("bmip,kmi->bkp", torch.stack([real, imaginary], 2), part.mix_out.to(weights.dtype))
+        kernels = part.mode_kernels(size, spacing).flatten(0, 1).flatten(1)
+        mix_in, mix_out = part.mix_in.to(kernels.dtype), part.mix_out.to(kernels.dtype)
+        if x.weight is not None:
+            mix_in = mix_in @ x.weight.to(kernels.dtype)
+        # What both kernels of each mode see in each channel at each pixel of the window: (B, C, P, M, 2).
+        seen = (seen_from(x.image.to(kernels.dtype), window) @ kernels.T).unflatten(3, (part.num_modes, 2))
+        mixed = torch.einsum("bcpmk,mic->bpmki", seen, mix_in)
+        real = mixed[..., 0, 0] - mixed[..., 1, 1]
+        imaginary = mixed[..., 0, 1] + mixed[..., 1, 0]
+        y = torch.einsum("bpmi,kmi->bkp", torch.stack([real, imaginary], dim=-1), mix_out)
         if part.bias is not None:
             y = y + part.bias.to(y.dtype)[:, None]
     return y.unflatten(2, window_size(window, size)).to(x.image.dtype)
