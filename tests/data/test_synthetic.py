@@ -142,3 +142,11 @@ def test_kept_images_are_those_rendered():
         torch.testing.assert_close(kept, rendered, rtol=0, atol=1e-5)
         kept += 1  # a caller's own copy
         assert HalliGalli(seed=3).samples(range(30), size)[0].max() <= 1
+
+
+@pytest.mark.parametrize(("count", "pixels"), [(64, [31, 32]), (128, [62, 63, 64, 65]), (24, [11, 12]), (5, [2])])
+def test_the_patch_has_its_pixels_on_any_grid(count, pixels):
+    _, label = HalliGalli().samples([0], (count, count))
+    rows = (label[0] >= 0).any(1).nonzero()[:, 0].tolist()
+    assert rows == pixels
+    assert HalliGalli().window((count, count)) == (slice(pixels[0], pixels[-1] + 1),) * 2

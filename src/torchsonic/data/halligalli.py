@@ -122,9 +122,10 @@ class HalliGalli:
         return slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
 
     def _within(self, count: int) -> list[int]:
-        """The pixels of an axis whose centres lie in the patch."""
-        centres = (np.arange(count) + 0.5) / count
-        return np.flatnonzero(np.abs(centres - 0.5) < self.patch / 2 / FIELD).tolist()
+        """The pixels of an axis whose centres lie in the patch; on a grid too coarse for it, those nearest its middle."""
+        distance = np.abs((np.arange(count) + 0.5) / count - 0.5)
+        inside = np.flatnonzero(distance < self.patch / 2 / FIELD)
+        return (inside if inside.size else np.flatnonzero(distance <= distance.min() + 1e-9)).tolist()
 
     def samples(self, indices: Sequence[int], size: tuple[int, int] | None = None) -> tuple[Tensor, Tensor]:
         """Images ``(B, 3, H, W)`` in [0, 1] and labels ``(B, H, W)``, on any grid; all but the patch is ignored."""
