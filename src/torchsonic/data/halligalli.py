@@ -122,7 +122,7 @@ class HalliGalli:
         return slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
 
     def _within(self, count: int) -> list[int]:
-        """The pixels of an axis whose centres lie in the patch; on a grid too coarse for it, those nearest its middle."""
+        """The pixels of an axis whose centres lie in the patch; on too coarse a grid, those nearest its middle."""
         distance = np.abs((np.arange(count) + 0.5) / count - 0.5)
         inside = np.flatnonzero(distance < self.patch / 2 / FIELD)
         return (inside if inside.size else np.flatnonzero(distance <= distance.min() + 1e-9)).tolist()
