@@ -87,6 +87,22 @@ def test_spacing_is_heard():
     assert not torch.allclose(net(image, 0.5, window), net(image, 1.0, window))
 
 
+@pytest.mark.parametrize("name", ["sonicnet", "s4nd"])
+def test_each_sample_may_have_its_spacing(name):
+    net = make_net(name).eval()
+    image, spacing = torch.randn(2, 3, 16, 16, dtype=torch.float64), torch.tensor([[0.5, 0.5], [1.0, 2.0]])
+    window = (slice(7, 9), slice(7, 9))
+    torch.testing.assert_close(net(image, spacing, window), crop(net(image, spacing), window))
+    torchsonic.set_spacing(net, spacing)
+    torch.testing.assert_close(net(image, window=window), crop(net(image), window))
+
+
+@pytest.mark.parametrize("window", [(slice(0, 2),), (3, 4), (slice(0, 2), slice(9, 9))])
+def test_wrong_windows_are_refused(window):
+    with pytest.raises(ValueError, match="window"):
+        make_net("convnet")(torch.randn(1, 3, 8, 8, dtype=torch.float64), window=window)
+
+
 def test_norm_of_a_widened_image():
     torch.manual_seed(0)
     norm = ChannelNorm(8, eps=1e-6).double()

@@ -12,7 +12,7 @@ from torchsonic.baselines.gfnet import GFNet
 from torchsonic.baselines.niff import NIFF
 from torchsonic.baselines.s4nd import S4ND
 from torchsonic.functional.call import without_autocast
-from torchsonic.functional.frequency import Spacing
+from torchsonic.functional.frequency import Spacing, as_spacing
 from torchsonic.functional.window import Window, crop, seen_from, window_size
 from torchsonic.models.window import Projected, is_pointwise, run_in_window
 
@@ -41,7 +41,8 @@ def _(part: GFNet | NIFF, x: Projected, window: Window, spacing: Spacing | None 
 @run_in_window.register
 def _(part: S4ND, x: Projected, window: Window, spacing: Spacing | None = None) -> Tensor:
     size = tuple(x.image.shape[2:])
-    if part.num_axes != 2 or max(part.stride) > 1 or part.pointwise is not None or isinstance(spacing, Tensor):
+    steps = as_spacing(part.spacing if spacing is None else spacing, part.num_axes, batch=len(x.image))
+    if part.num_axes != 2 or max(part.stride) > 1 or part.pointwise is not None or len(steps) > 1:
         return crop(part(x.whole(), spacing), window)
     dtype = torch.promote_types(x.image.dtype, torch.float32)
     kernels = part.axis_kernels(size, spacing, dtype=dtype)

@@ -8,9 +8,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["Window", "crop", "seen_from", "window_size"]
+__all__ = ["Window", "check_window", "crop", "seen_from", "window_size"]
 
 Window = Sequence[slice]
+
+
+def check_window(window: Window, size: Sequence[int]) -> None:
+    """Refuse what is no window of a grid of the given size."""
+    if len(window) != len(size) or not all(isinstance(place, slice) for place in window):
+        raise ValueError(f"window must be {len(size)} slices, one per axis, got {window!r}")
+    if 0 in window_size(window, size):
+        raise ValueError(f"window {window!r} holds no pixel of an image of {tuple(size)}")
 
 
 def window_size(window: Window, size: Sequence[int]) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from torchsonic.functional.arguments import check_samples, choice, positive
 from torchsonic.functional.frequency import Spacing
-from torchsonic.functional.window import Window, crop
+from torchsonic.functional.window import Window, check_window, crop
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.models.registry import BACKBONES
 from torchsonic.models.window import Projected, is_pointwise, run_in_window
@@ -97,6 +97,8 @@ class SynthShapeNet(PretrainedModel):
         """
         check_samples(x, 2, self.in_channels, type(self).__name__)
         refuse_unheard(self, spacing)
+        if window is not None:
+            check_window(window, x.shape[2:])
         if window is not None and all(is_pointwise(part) for part in self.head):
             image = Projected(x, self.project.get_parameter("weight").flatten(1))
             return self.head(image.crop(window) + run_in_window(self.backbone, image, window, spacing))

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchsonic.functional.call import without_autocast
-from torchsonic.functional.frequency import Spacing
+from torchsonic.functional.frequency import Spacing, as_spacing
 from torchsonic.functional.window import Window, crop, seen_from, window_size
 from torchsonic.nn.block import ResidualBlock
 from torchsonic.nn.chain import walk
@@ -133,15 +133,11 @@ def _(part: ResidualBlock, x: Projected, window: Window, spacing: Spacing | None
 @run_in_window.register
 def _(part: SonicConvNd, x: Projected, window: Window, spacing: Spacing | None = None) -> Tensor:
     size = tuple(x.image.shape[2:])
-    plain = x.bias is None and part.variant == "exact" and part.padding_mode == "circular" and max(part.stride) == 1
+    steps = as_spacing(part.spacing if spacing is None else spacing, part.num_axes, batch=len(x.image))
+    linear = x.bias is None and part.variant == "exact" and not part.standardise and part.mode_dropout == 0
+    circular = part.padding_mode == "circular" and max(part.stride) == 1 and len(steps) == 1
     products = x.image.shape[1] * math.prod(window_size(window, size))
-    if (
-        not plain
-        or part.standardise
-        or part.mode_dropout > 0
-        or isinstance(spacing, Tensor)
-        or products > MOST_PRODUCTS
-    ):
+    if not (linear and circular) or products > MOST_PRODUCTS:
         return crop(part(x.whole(), spacing), window)
     with without_autocast(x.image.device):
         kernels = part.mode_kernels(size, spacing).flatten(0, 1).flatten(1)
