@@ -85,10 +85,9 @@ def draw_levels(table: Table) -> Figure | None:
             groups.setdefault(row.test[0], []).append(row)
     if not groups:
         return None
-    count = len(groups) + 1  # the last panel is the legend
-    across = min(4, count)
-    down = -(-count // across)
-    figure = new_figure(3.2 * across, 2.9 * down)
+    across = min(4, len(groups))
+    down = -(-len(groups) // across)
+    figure = new_figure(3.2 * across, 2.9 * down + 0.6)
     panels = figure.subplots(down, across, squeeze=False).ravel().tolist()
     for panel, (name, rows) in zip(panels, groups.items(), strict=False):
         _draw_panel(panel, table.columns, rows)
@@ -98,7 +97,7 @@ def draw_levels(table: Table) -> Figure | None:
         panel.set_ylabel("Dice")
     for panel in panels[len(groups) :]:
         panel.set_axis_off()
-    _draw_legend(panels[len(groups)], table.columns)
+    _draw_legend(figure, table.columns, ncols=2 * across)
     return figure
 
 
@@ -128,7 +127,7 @@ def _draw_panel(panel: Axes, columns: Sequence[Column], rows: Sequence[Row]) -> 
     thin_axes(panel)
 
 
-def _draw_legend(panel: Axes, columns: Sequence[Column]) -> None:
+def _draw_legend(figure: Figure, columns: Sequence[Column], *, ncols: int) -> None:
     from matplotlib.lines import Line2D
 
     styles = column_styles(columns)
@@ -138,4 +137,5 @@ def _draw_legend(panel: Axes, columns: Sequence[Column]) -> None:
     names.append("told the spacing")
     handles.append(Line2D([], [], color="0.4", marker="o", markersize=7, alpha=0.3, linestyle="none"))
     names.append("the paper's (faint)")
-    panel.legend(handles, names, loc="center", frameon=False, fontsize="small")
+    ncols = min(ncols, len(names))
+    figure.legend(handles, names, loc="outside lower center", ncols=ncols, frameon=False, fontsize="small")
