@@ -39,9 +39,10 @@ CORE = {"torch", "numpy", "safetensors"}
 OPTIONAL_IN = {
     "cli": {"tyro", "rich", "benchmarks"},
     "demo": {"matplotlib", "rich"},
+    "evaluation": {"monai", "picai_eval", "report_guided_annotation"},
     "experiments": {"matplotlib"},
     "models": {"huggingface_hub"},
-    "integrations": {"timm"},
+    "integrations": {"timm", "monai"},
     "training": {"lightning_fabric", "rich", "wandb"},
 }
 
