@@ -13,6 +13,7 @@ from typing import Annotated, Any, Union, get_type_hints
 
 import torchsonic
 from torchsonic.cli.bench import BenchInit, BenchModels, BenchOperator, BenchReport, BenchScaling
+from torchsonic.cli.evaluate import EvaluateVolumes, name_kind
 from torchsonic.cli.models import Models
 from torchsonic.cli.report import DataPreview, Report, Table1
 from torchsonic.cli.surroundings import Command, UserError, make_folder, require, require_console_and_figures
@@ -54,7 +55,10 @@ COMMANDS: dict[str, Any] = {
         "Train a model; a run that was stopped goes on.",
         {"synthshape": TrainSynthShape, "halligalli": TrainHalliGalli},
     ),
-    "evaluate": EvaluateSynthetic,
+    "evaluate": (
+        "Test finished runs, or segmentations of any tool; 'evaluate RUN' finds the kind of the run itself.",
+        {"synthetic": EvaluateSynthetic, "volumes": EvaluateVolumes},
+    ),
     "report": Report,
     "table1": Table1,
     "data": ("Look at the data.", {"preview": DataPreview}),
@@ -118,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         require("tyro", "cli")
-        _parse(arguments).run()
+        _parse(name_kind(arguments, list(COMMANDS["evaluate"][1]))).run()
     except UserError as error:
         print(f"torchsonic: {error}", file=sys.stderr)
         return 1
