@@ -18,6 +18,7 @@ from torchsonic.cli.models import Models
 from torchsonic.cli.report import DataPreview, Report, Table1
 from torchsonic.cli.surroundings import Command, UserError, make_folder, require, require_console_and_figures
 from torchsonic.cli.synthetic import EvaluateSynthetic, TrainHalliGalli, TrainSynthShape
+from torchsonic.cli.volumes import PredictVolumes, TrainVolumes
 from torchsonic.demo import DemoConfig, run_demo
 
 __all__ = ["main"]
@@ -53,8 +54,9 @@ COMMANDS: dict[str, Any] = {
     "models": Models,
     "train": (
         "Train a model; a run that was stopped goes on.",
-        {"synthshape": TrainSynthShape, "halligalli": TrainHalliGalli},
+        {"synthshape": TrainSynthShape, "halligalli": TrainHalliGalli, "volumes": TrainVolumes},
     ),
+    "predict": ("Let a trained model predict.", {"volumes": PredictVolumes}),
     "evaluate": (
         "Test finished runs, or segmentations of any tool; 'evaluate RUN' finds the kind of the run itself.",
         {"synthetic": EvaluateSynthetic, "volumes": EvaluateVolumes},
