@@ -326,7 +326,14 @@ def test_what_cannot_be_compared_is_said():
     first = ModelResult(name="a", cases={"x": make_case(0.9, 0.9)})
     second = ModelResult(name="b", cases={"x": make_case(0.9, 0.9), "y": make_case(0.9, 0.9)})
     said = " ".join(find_warnings(make_evaluation([first, second])))
-    assert "same cases (a 1, b 2)" in said
+    assert "same cases (a: 1; b: 2)" in said
     assert "Few cases" in said
     many = ModelResult(name="c", cases={str(n): make_case(0.9, 0.9) for n in range(6)})
     assert find_warnings(make_evaluation([many])) == []
+    busy = {**ORIGIN, "busy_cores": 1.5}
+    assert find_warnings(make_evaluation([many], run=busy)) == [], "there are no times to be spoilt"
+    timed = ModelResult(name="c", cases={str(n): make_case(0.9, 0.9, seconds=1.0) for n in range(6)})
+    (said,) = find_warnings(make_evaluation([timed], run=busy))
+    assert "do not trust these times" in said
+    (said,) = find_warnings(make_evaluation([many], skipped=[("x", "broken")]))
+    assert said == "1 case was left out; it is named at the end."

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchsonic.evaluation.detection import summarise_lesions
+from torchsonic.evaluation.provenance import activity_warning
 from torchsonic.evaluation.volumes import bootstrap_mean, mean_of, summarise
 
 __all__ = ["CaseResult", "Difference", "Evaluation", "ModelResult", "compare", "find_warnings", "worst_first"]
@@ -133,11 +134,15 @@ def find_warnings(evaluation: Evaluation) -> list[str]:
     found = []
     names = {frozenset(model.cases) for model in evaluation.models}
     if len(names) > 1:
-        counts = ", ".join(f"{model.name} {len(model.cases)}" for model in evaluation.models)
+        counts = "; ".join(f"{model.name}: {len(model.cases)}" for model in evaluation.models)
         found.append(f"Not all models have the same cases ({counts}): compare differences, not means.")
     few = min((len(model.cases) for model in evaluation.models), default=0)
     if 0 < few < 5:
         found.append(f"Few cases: intervals over {few} are too narrow.")
     if evaluation.skipped:
-        found.append(f"{len(evaluation.skipped)} cases were left out; they are named at the end.")
+        count = len(evaluation.skipped)
+        were, they = ("case was", "it is") if count == 1 else ("cases were", "they are")
+        found.append(f"{count} {were} left out; {they} named at the end.")
+    if any(case.seconds is not None for model in evaluation.models for case in model.cases.values()):
+        found += [text] if (text := activity_warning(dict(evaluation.run)).strip()) else []
     return found

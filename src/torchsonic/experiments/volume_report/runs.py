@@ -119,7 +119,7 @@ def score_runs(
     spacings: dict[str, tuple[float, ...]] = {}
     work = sum(len(_runs_of(row, name, external)) for name in cases for row in rows)
     with counting_progress("predicting", work, show=show) as advance:
-        for volume in _read(cases, num_classes, skipped, keep_going=keep_going):
+        for volume in _read(cases, runs, num_classes, skipped, keep_going=keep_going):
             assert volume.label is not None
             found: dict[str, NDArray[np.int16]] = {}
             for row in rows:
@@ -133,7 +133,7 @@ def score_runs(
                     _write(out / "predictions" / _safe(row.name), volume, labels)
                     advance()
             spacings[volume.name] = volume.spacing
-            if pictures and found:
+            if pictures:
                 drawn[volume.name] = draw_case(volume.image[0], volume.label, found, volume.spacing, known)
     if not spacings:
         raise ValueError(f"no case is left of {len(cases)}; the first: {skipped[0][1]}")
@@ -207,15 +207,27 @@ def _runs_of(row: _Row, case: str, external: Path | None) -> list[_Run]:
 
 
 def _read(
-    cases: dict[str, Case], num_classes: int, skipped: list[tuple[str, str]], *, keep_going: bool
+    cases: dict[str, Case],
+    runs: Sequence[_Run],
+    num_classes: int,
+    skipped: list[tuple[str, str]],
+    *,
+    keep_going: bool,
 ) -> Iterator[Volume]:
+    """Volumes one after another; bad ones raise, or are noted and left out."""
+    channels = {run.model.in_channels for run in runs if hasattr(run.model, "in_channels")}
     for name, case in cases.items():
         try:
-            yield read_case(case, num_classes=num_classes)
+            volume = read_case(case, num_classes=num_classes)
+            if channels - {len(volume.image)}:
+                wanted = " and ".join(map(str, sorted(channels, key=str)))
+                raise CaseError(name, case.images[0], f"{len(volume.image)} channels, the networks have {wanted}")
         except CaseError as error:
             if not keep_going:
                 raise
             skipped.append((name, str(error)))
+        else:
+            yield volume
 
 
 def _predict(

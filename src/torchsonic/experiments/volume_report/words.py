@@ -76,7 +76,7 @@ def _estimate(found: Mapping[str, Any], *, key: str = "mean", signed: bool = Fal
         text = f"{abs(value):.3f}"
         if not signed:
             return text
-        return ("\u00b1" if float(text) == 0 else "+" if value > 0 else MINUS) + text
+        return ("" if float(text) == 0 else "+" if value > 0 else MINUS) + text
 
     if found[key] is None:
         return Cell(NONE)
