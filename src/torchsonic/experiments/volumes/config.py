@@ -48,7 +48,7 @@ class VolumesConfig:
     keep_going: bool = False
     """Leave bad cases out with a warning instead of stopping at the first."""
     tell_spacing: bool = True
-    """Whether a network that can be told the voxel spacing is; otherwise it takes every voxel for the median one."""
+    """Keep the voxel spacing from the network, which takes every voxel for the median one; a U-Net never hears it."""
     common_spacing: tuple[float, float, float] | Literal["median"] | None = None
     """Resample all cases to this spacing, in mm along depth, height and width; by default they keep their grids."""
     normalisation: Normalisation = "zscore"

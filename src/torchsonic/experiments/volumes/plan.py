@@ -66,7 +66,7 @@ def choose_patch(shapes: Sequence[Sequence[int]], spacing: Sequence[float], most
     Examples
     --------
     >>> choose_patch([(9, 256, 216)], (10.0, 1.4, 1.4), 160_000)
-    (10, 124, 124)
+    (10, 124, 128)
     """
     patch = [_round(n, up=True) for n in np.median(shapes, axis=0).tolist()]
     while math.prod(patch) > most:
