@@ -65,6 +65,8 @@ def test_a_synthetic_run_is_tested_again(words, tmp_path, capsys):
         (["volumes", "--predictions", "p", "--labels", "l", "--probabilities", "c"], "--probabilities needs --lesions"),
         (["volumes", "run", "--threshold", "0"], "--threshold must be in (0, 1], got 0.0"),
         (["volumes", "run", "--tolerance", "-1"], "--tolerance must be positive, got -1.0"),
+        (["volumes", "run", "--threshold", "0.3"], "--threshold needs --lesions"),
+        (["volumes", "--predictions", "p", "--labels", "l", "--device", "cuda"], "--device belongs to runs"),
         (["volumes", "--predictions", "p", "--labels", "l"], "there is no folder p"),
     ],
 )

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EvaluateVolumes", "kind_of_run", "name_kind"]
 
+THRESHOLD = 0.5
+
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateVolumes:
@@ -45,7 +47,7 @@ class EvaluateVolumes:
     """Class whose lesions are counted: AUROC, AP, F1, sensitivity, precision."""
     probabilities: Path | None = None
     """Folder with probabilities of the lesion class, with --predictions; beside these by default (nnU-Net's .npz)."""
-    threshold: float = 0.5
+    threshold: float = THRESHOLD
     """Least confidence of a lesion that is reported."""
     tolerance: float = 2.0
     """Millimetres within which surfaces agree."""
@@ -95,6 +97,10 @@ class EvaluateVolumes:
             raise UserError(f"--threshold must be in (0, 1], got {self.threshold}")
         if not self.tolerance > 0:
             raise UserError(f"--tolerance must be positive, got {self.tolerance}")
+        if self.threshold != THRESHOLD and self.lesions is None:
+            raise UserError("--threshold needs --lesions, the class of the lesions it is for")
+        if not self.runs and self.device != "cpu":
+            raise UserError("--device belongs to runs, not to --predictions")
 
     def _score(self) -> Evaluation:
         shared: dict[str, Any] = {
