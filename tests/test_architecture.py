@@ -18,7 +18,7 @@ ALLOWED = {
     "baselines": {"functional", "nn", "models"},
     "data": set(),
     "evaluation": {"functional", "data", "__version__"},
-    "training": {"functional", "nn", "evaluation"},
+    "training": {"functional", "nn", "data", "evaluation"},
     "experiments": {"functional", "nn", "models", "baselines", "data", "evaluation", "training", "__version__"},
     "integrations": {"functional", "nn", "models", "baselines"},
     "cli": {
@@ -37,11 +37,14 @@ ALLOWED = {
 }
 CORE = {"torch", "numpy", "safetensors"}
 OPTIONAL_IN = {
+    "baselines": {"monai"},
     "cli": {"tyro", "rich", "benchmarks"},
+    "data": {"nibabel", "scipy"},
     "demo": {"matplotlib", "rich"},
+    "evaluation": {"monai", "picai_eval", "report_guided_annotation"},
     "experiments": {"matplotlib"},
     "models": {"huggingface_hub"},
-    "integrations": {"timm"},
+    "integrations": {"timm", "monai"},
     "training": {"lightning_fabric", "rich", "wandb"},
 }
 

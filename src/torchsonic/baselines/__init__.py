@@ -1,7 +1,8 @@
 """Published operators that Sonic layers are compared with, each written from its paper, all with one interface.
 
 ``Operator(in_channels, out_channels, stride=1, *, spatial_dims=2, ...)`` maps ``(B, C, N_1 .. N_D)`` to
-``(B, K, ceil(N_1 / stride) .. ceil(N_D / stride))`` in the dtype of its input.
+``(B, K, ceil(N_1 / stride) .. ceil(N_D / stride))`` in the dtype of its input. Whole networks stand beside the
+operators: ``VisionTransformer``, and MONAI's U-Net as ``MonaiUNet``.
 """
 
 from torchsonic.baselines import entries as _entries  # noqa: F401  (registers the names)
@@ -11,6 +12,7 @@ from torchsonic.baselines.gfnet import GFNet
 from torchsonic.baselines.niff import NIFF
 from torchsonic.baselines.replk import RepLK
 from torchsonic.baselines.s4nd import S4ND
+from torchsonic.baselines.unet import MonaiUNet
 from torchsonic.baselines.vit import VisionTransformer
 
-__all__ = ["NIFF", "S4ND", "Dilated", "GFNet", "RepLK", "VisionTransformer"]
+__all__ = ["NIFF", "S4ND", "Dilated", "GFNet", "MonaiUNet", "RepLK", "VisionTransformer"]

@@ -13,10 +13,12 @@ from typing import Annotated, Any, Union, get_type_hints
 
 import torchsonic
 from torchsonic.cli.bench import BenchData, BenchInit, BenchModels, BenchOperator, BenchReport, BenchScaling
+from torchsonic.cli.evaluate import EvaluateVolumes, name_kind
 from torchsonic.cli.models import Models
 from torchsonic.cli.report import DataPreview, Report, Table1
 from torchsonic.cli.surroundings import Command, UserError, make_folder, require, require_console_and_figures
 from torchsonic.cli.synthetic import EvaluateSynthetic, TrainHalliGalli, TrainSynthShape
+from torchsonic.cli.volumes import PredictVolumes, TrainVolumes
 from torchsonic.demo import DemoConfig, run_demo
 
 __all__ = ["main"]
@@ -52,9 +54,13 @@ COMMANDS: dict[str, Any] = {
     "models": Models,
     "train": (
         "Train a model; a run that was stopped goes on.",
-        {"synthshape": TrainSynthShape, "halligalli": TrainHalliGalli},
+        {"synthshape": TrainSynthShape, "halligalli": TrainHalliGalli, "volumes": TrainVolumes},
     ),
-    "evaluate": EvaluateSynthetic,
+    "predict": ("Let a trained model predict.", {"volumes": PredictVolumes}),
+    "evaluate": (
+        "Test finished runs, or segmentations of any tool; 'evaluate RUN' finds the kind of the run itself.",
+        {"synthetic": EvaluateSynthetic, "volumes": EvaluateVolumes},
+    ),
     "report": Report,
     "table1": Table1,
     "data": ("Look at the data.", {"preview": DataPreview}),
@@ -119,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         require("tyro", "cli")
-        _parse(arguments).run()
+        _parse(name_kind(arguments, list(COMMANDS["evaluate"][1]))).run()
     except UserError as error:
         print(f"torchsonic: {error}", file=sys.stderr)
         return 1

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 import torchsonic
 
-__all__ = ["Command", "UserError", "find_benchmarks", "make_folder", "require", "require_console_and_figures"]
+__all__ = [
+    "Command",
+    "UserError",
+    "find_benchmarks",
+    "make_folder",
+    "option_value",
+    "require",
+    "require_console_and_figures",
+]
 
 
 class UserError(Exception):
@@ -51,3 +60,13 @@ def make_folder(path: Path) -> Path:
     except OSError as error:
         raise UserError(f"--out: cannot create {path}: {error.strerror}") from error
     return path
+
+
+def option_value(arguments: Sequence[str], option: str) -> str | None:
+    """What follows an option among raw arguments."""
+    for place, word in enumerate(arguments):
+        if word == option and place + 1 < len(arguments):
+            return arguments[place + 1]
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2]
+    return None

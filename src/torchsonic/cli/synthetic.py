@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from torchsonic.cli.surroundings import UserError, require
+from torchsonic.cli.surroundings import UserError, option_value, require
 from torchsonic.experiments.synthetic import PRESETS, SyntheticConfig, TaskName, apply_preset, protocol
 
 __all__ = ["EvaluateSynthetic", "TrainHalliGalli", "TrainSynthShape"]
@@ -34,7 +34,7 @@ class _TrainSynthetic(SyntheticConfig):
     @classmethod
     def with_preset(cls, arguments: Sequence[str]) -> Any:
         """The defaults of the preset that the arguments name, over which further options then win."""
-        chosen = _value(arguments, "--preset") or cls.preset
+        chosen = option_value(arguments, "--preset") or cls.preset
         if chosen not in PRESETS:  # to be refused by the parser, in its words
             return cls(task=cls.task_name)
         config = replace(apply_preset(cls(task=cls.task_name), chosen), preset=chosen)
@@ -107,16 +107,6 @@ class EvaluateSynthetic:
         results.update(evaluate_run(model, config))
         write_json(path, results)
         _print_results(results)
-
-
-def _value(arguments: Sequence[str], option: str) -> str | None:
-    """What follows an option among raw arguments."""
-    for place, word in enumerate(arguments):
-        if word == option and place + 1 < len(arguments):
-            return arguments[place + 1]
-        if word.startswith(f"{option}="):
-            return word.partition("=")[2]
-    return None
 
 
 def _print_results(results: dict[str, Any]) -> None:

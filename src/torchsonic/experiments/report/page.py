@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Iterable, Sequence
 from html import escape
-from importlib.resources import files
 from itertools import groupby
 from string import Template
 from typing import TYPE_CHECKING
 
 from torchsonic.experiments.report.budget import BUDGET_HEADERS, budget_rows
+from torchsonic.experiments.report.elements import embed, item_list, read_part, scrollable, warning_box
 from torchsonic.experiments.report.table import Cell, Row, Table
 from torchsonic.experiments.report.words import (
     EXPLANATIONS,
@@ -32,12 +30,10 @@ SMALL, LARGE = 0.005, 0.03
 
 def to_html(report: Report) -> str:
     """The whole page."""
-    package = files("torchsonic.experiments.report")
-    template = Template(package.joinpath("page.html").read_text(encoding="utf-8"))
-    return template.substitute(
-        style=package.joinpath("page.css").read_text(encoding="utf-8"),
+    return Template(read_part("page.html")).substitute(
+        style=read_part("page.css"),
         about=escape(about_line(report)),
-        warnings=_warnings(report.warnings),
+        warnings=warning_box(report.warnings),
         table=_main_table(report.table),
         rank="" if report.rank is None else f'<p class="rank">{escape(report.rank)}</p>',
         notes="".join(f"<p>{escape(sentence)}</p>" for sentence in EXPLANATIONS),
@@ -46,15 +42,6 @@ def to_html(report: Report) -> str:
         links="".join(f'<a href="#{escape(p.name)}">{escape(p.title)}</a>' for p in report.pictures),
         runs=_origins(report),
         skipped=_skipped(report),
-    )
-
-
-def _warnings(warnings: Sequence[str]) -> str:
-    if not warnings:
-        return ""
-    return (
-        '<section class="warnings" aria-labelledby="warnings"><h2 id="warnings">Before comparing</h2>'
-        f"<ul>{''.join(f'<li>{escape(text)}</li>' for text in warnings)}</ul></section>"
     )
 
 
@@ -67,7 +54,7 @@ def _main_table(table: Table) -> str:
         heading = f'<tr class="group"><th scope="rowgroup" colspan="{1 + 3 * len(table.columns)}">'
         heading += f"<span>{escape(group)}</span></th></tr>"
         bodies += f"<tbody>{heading}{''.join(map(_main_row, rows))}</tbody>"
-    return _scrollable(
+    return scrollable(
         "Dice and cost of each model: ours, the paper's, and the difference",
         f'<colgroup>{groups}<thead><tr><td rowspan="2"></td>{top}</tr><tr>{second}</tr></thead>{bodies}',
         "scores",
@@ -105,30 +92,21 @@ def _budgets(report: Report) -> str:
         f"{''.join(f'<td>{escape(word)}</td>' for word in rest)}</tr>"
         for task, name, *rest in budget_rows(report.columns)
     )
-    return _scrollable(
+    return scrollable(
         "With what each column was obtained", f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>", "budgets"
     )
 
 
-def _scrollable(caption: str, content: str, kind: str) -> str:
-    return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}">'
-        f'<table class="{kind}"><caption>{escape(caption)}</caption>{content}</table></div>'
-    )
-
-
 def _picture(picture: Picture) -> str:
-    data = base64.b64encode(picture.png).decode("ascii")
     return (
         f'<section><h2 id="{escape(picture.name)}">{escape(picture.title)}</h2><figure>'
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(picture.title)}">'
-        f'<img alt="{escape(picture.title)}" src="data:image/png;base64,{data}"></div>'
+        f"{embed(picture.png, picture.title)}"
         f"<figcaption>{escape(picture.caption)}</figcaption></figure></section>"
     )
 
 
 def _origins(report: Report) -> str:
-    return _list(
+    return item_list(
         f"<code>{escape(str(run.origin.get('command', 'unknown command')))}</code><br>"
         f"{escape(run.folder.as_posix())}: {escape(origin_words(run))}"
         for run in report.runs
@@ -138,9 +116,5 @@ def _origins(report: Report) -> str:
 def _skipped(report: Report) -> str:
     if not report.skipped:
         return ""
-    items = _list(f"<code>{escape(folder.as_posix())}</code>: {escape(text)}" for folder, text in report.skipped)
+    items = item_list(f"<code>{escape(folder.as_posix())}</code>: {escape(text)}" for folder, text in report.skipped)
     return f'<section><h2 id="skipped">Left out ({len(report.skipped)})</h2>{items}</section>'
-
-
-def _list(items: Iterable[str]) -> str:
-    return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"

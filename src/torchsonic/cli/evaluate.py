@@ -1,0 +1,164 @@
+"""``torchsonic evaluate volumes``, and which of the ``evaluate`` commands a run is for."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torchsonic.cli.surroundings import UserError, make_folder, require
+
+if TYPE_CHECKING:
+    from torchsonic.experiments.volume_report import Evaluation
+
+__all__ = ["EvaluateVolumes", "kind_of_run", "name_kind"]
+
+THRESHOLD = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateVolumes:
+    """Score segmented volumes and write a report with pictures.
+
+    Of runs (RUN [RUN ...]): each predicts its own test cases, or all cases of --external. Of any tool's output:
+    --predictions and --labels, two folders of NIfTI files whose names match.
+    """
+
+    positional: ClassVar[tuple[str, ...]] = ("runs",)
+
+    runs: tuple[Path, ...] = ()
+    """Folders of finished runs of 'torchsonic train volumes'; the folds of one model share a row."""
+    external: Path | None = None
+    """Folder with images/ and labels/ from elsewhere, all of whose cases the runs predict instead of their own."""
+    data: Path | None = None
+    """Where the cases of the runs lie, if not where they lay in training."""
+    predictions: Path | None = None
+    """Folder of predicted labels, of nnU-Net or any other tool, instead of runs."""
+    labels: Path | None = None
+    """Folder of true labels, with --predictions."""
+    images: Path | None = None
+    """Folder of images for the background of pictures, with --predictions."""
+    classes: tuple[str, ...] = ()
+    """Names of the classes from 1 on; by default those of nnU-Net's dataset.json, or their numbers."""
+    lesions: int | None = None
+    """Class whose lesions are counted: AUROC, AP, F1, sensitivity, precision."""
+    probabilities: Path | None = None
+    """Folder with probabilities of the lesion class, with --predictions; beside these by default (nnU-Net's .npz)."""
+    threshold: float = THRESHOLD
+    """Least confidence of a lesion that is reported."""
+    tolerance: float = 2.0
+    """Millimetres within which surfaces agree."""
+    pictures: bool = True
+    """Leave the pictures out."""
+    keep_going: bool = False
+    """Leave bad cases out with a warning instead of stopping at the first."""
+    device: str = "cpu"
+    """Where the networks of runs compute: cpu, cuda, mps."""
+    out: Path = Path("evaluation")
+    """Folder for the report and, of runs, the predictions."""
+
+    def run(self) -> None:
+        self._check()
+        for package in ("monai", "nibabel", "scipy", *(["picai_eval"] if self.lesions is not None else [])):
+            require(package, "medical")
+        require("matplotlib", "viz")
+        require("rich", "cli")
+        from torchsonic.experiments.volume_report import write_report
+
+        try:
+            evaluation = self._score()
+            written = write_report(evaluation, make_folder(self.out))
+        except (OSError, ValueError) as error:
+            raise UserError(str(error)) from error
+        _print(evaluation)
+        print("written:", written[0])
+
+    def _check(self) -> None:
+        if bool(self.runs) == (self.predictions is not None):
+            raise UserError("give runs, or --predictions and --labels, but not both")
+        with_folders = {"labels": self.labels, "images": self.images, "probabilities": self.probabilities}
+        with_runs = {"external": self.external, "data": self.data}
+        for name, value in with_folders.items():
+            if self.runs and value is not None:
+                raise UserError(f"--{name} belongs to --predictions, not to runs")
+        for name, value in with_runs.items():
+            if not self.runs and value is not None:
+                raise UserError(f"--{name} belongs to runs, not to --predictions")
+        if not self.runs and self.labels is None:
+            raise UserError("--predictions needs --labels, the folder of true labels")
+        if self.external is not None and self.data is not None:
+            raise UserError("--external and --data exclude each other: name one folder of cases")
+        if self.probabilities is not None and self.lesions is None:
+            raise UserError("--probabilities needs --lesions, the class they belong to")
+        if not 0.0 < self.threshold <= 1.0:
+            raise UserError(f"--threshold must be in (0, 1], got {self.threshold}")
+        if not self.tolerance > 0:
+            raise UserError(f"--tolerance must be positive, got {self.tolerance}")
+        if self.threshold != THRESHOLD and self.lesions is None:
+            raise UserError("--threshold needs --lesions, the class of the lesions it is for")
+        if not self.runs and self.device != "cpu":
+            raise UserError("--device belongs to runs, not to --predictions")
+
+    def _score(self) -> Evaluation:
+        shared: dict[str, Any] = {
+            "classes": self.classes,
+            "lesion_class": self.lesions,
+            "threshold": self.threshold,
+            "tolerance": self.tolerance,
+            "pictures": self.pictures,
+            "keep_going": self.keep_going,
+        }
+        if self.predictions is not None and self.labels is not None:
+            from torchsonic.experiments.volume_report import score_folders
+
+            shared |= {"images": self.images, "probabilities": self.probabilities}
+            return score_folders(self.predictions, self.labels, **shared)
+        from torchsonic.experiments.volume_report.runs import score_runs
+
+        shared |= {"external": self.external, "data": self.data, "device": self.device}
+        return score_runs(self.runs, make_folder(self.out), **shared)
+
+
+def _print(evaluation: Evaluation) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from torchsonic.experiments.volume_report.results import compare
+    from torchsonic.experiments.volume_report.words import cost_headers, difference_rows, lesion_headers, lesion_rows
+    from torchsonic.experiments.volume_report.words import score_groups as groups
+    from torchsonic.experiments.volume_report.words import score_rows as rows
+
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    headers = [f"{group}\n{measure}" for group in groups(evaluation) for measure in ("Dice", "NSD")]
+    table = Table("", *headers, *cost_headers(evaluation), title=evaluation.title)
+    for name, cells, costs in rows(evaluation):
+        table.add_row(name, *[f"{cell.text}\n{cell.interval}".strip() for cell in cells], *costs)
+    console.print(table)
+    for name, (dice, nsd), count in difference_rows(compare(evaluation.models)):
+        words = [f"{title} {cell.text} ({cell.interval})" for title, cell in (("Dice", dice), ("NSD", nsd))]
+        console.print(f"{name}: {', '.join(words)}, {count} cases", highlight=False)
+    for name, cells in lesion_rows(evaluation):
+        listed = ", ".join(f"{title} {cell.text}" for title, cell in zip(lesion_headers(), cells, strict=True))
+        console.print(f"{name}, lesions: {listed}", highlight=False)
+    for name, reason in evaluation.skipped:
+        print(f"warning: left out: {name}: {reason}", file=sys.stderr)
+
+
+def kind_of_run(folder: Path) -> str:
+    """``volumes`` for a run on a folder of volumes, else ``synthetic``, which then says what is wrong with it."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return "synthetic"
+    return "volumes" if isinstance(config, dict) and "patch" in config else "synthetic"
+
+
+def name_kind(arguments: Sequence[str], kinds: Sequence[str]) -> list[str]:
+    """Arguments in which ``evaluate RUN`` says of what kind the run is, so that users need not."""
+    words = list(arguments)
+    if words[:1] == ["evaluate"] and len(words) > 1 and not words[1].startswith("-") and words[1] not in kinds:
+        words.insert(1, kind_of_run(Path(words[1])))
+    return words

@@ -1,0 +1,212 @@
+"""Segmented volumes against their labels: Dice and surface Dice of each class and case, means with their uncertainty.
+
+Volumes are ``(D, H, W)``, spacing in millimetres in the same order. Class 0 is background and has no score. A class
+that is neither in the prediction nor in the label has no score in that case (NaN), and the case does not count for its
+mean; one that is in only one of the two scores 0.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["TOLERANCE", "bootstrap_mean", "score_case", "summarise"]
+
+TOLERANCE = 2.0
+"""Millimetres within which surfaces agree."""
+SLACK = 1e-4
+"""Part of the tolerance by which it may be passed: files hold spacing in float32, and 2 x 1.0000001 mm are 2 mm."""
+RESAMPLES, CONFIDENCE = 2000, 0.95
+MEASURES = ("dice", "nsd")
+
+
+def score_case(
+    prediction: ArrayLike,
+    label: ArrayLike,
+    spacing: Sequence[float],
+    *,
+    num_classes: int,
+    tolerance: float = TOLERANCE,
+) -> list[dict[str, Any]]:
+    r"""Scores of each class of one case.
+
+    With P and L the voxels of a class in prediction and label, S their border voxels (those with a face neighbour
+    outside the class, or at the edge of the volume) and d the distance between voxel centres in millimetres,
+
+    .. math::
+        \mathrm{Dice} = \frac{2 |P \cap L|}{|P| + |L|}, \qquad
+        \mathrm{NSD} = \frac{|\{p \in S_P: d(p, S_L) \le \tau\}| + |\{l \in S_L: d(l, S_P) \le \tau\}|}
+            {|S_P| + |S_L|}.
+
+    The second is MONAI's ``SurfaceDiceMetric``, which counts border voxels, not areas.
+
+    Parameters
+    ----------
+    prediction, label
+        Classes 0 to K - 1, ``(D, H, W)``.
+    spacing
+        Millimetres along D, H and W.
+    num_classes
+        K, background included.
+    tolerance
+        Distance :math:`\tau` in millimetres within which surfaces agree.
+
+    Returns
+    -------
+    list of dict
+        ``{"class": k, "dice": float, "nsd": float}`` for k = 1 .. K - 1.
+    """
+    predicted, true = _classes(prediction, "prediction", num_classes), _classes(label, "label", num_classes)
+    if predicted.shape != true.shape:
+        raise ValueError(f"prediction has shape {predicted.shape} but label {true.shape}; both must be of one grid")
+    steps = _steps(spacing)
+    if not (math.isfinite(tolerance) and tolerance > 0):
+        raise ValueError(f"tolerance must be positive and finite, got {tolerance}")
+    rows = []
+    for number in range(1, num_classes):
+        in_prediction, in_label = predicted == number, true == number
+        total = int(in_prediction.sum()) + int(in_label.sum())
+        if not total:
+            rows.append({"class": number, "dice": math.nan, "nsd": math.nan})
+            continue
+        dice = 2 * int((in_prediction & in_label).sum()) / total
+        rows.append({"class": number, "dice": dice, "nsd": _surface_dice(in_prediction, in_label, steps, tolerance)})
+    return rows
+
+
+def _classes(values: ArrayLike, name: str, num_classes: int) -> NDArray[np.integer]:
+    found = np.asarray(values)
+    if found.ndim != 3:
+        raise ValueError(f"{name} must be a volume (D, H, W), got shape {found.shape}")
+    if not found.size:
+        raise ValueError(f"{name} has no voxel, its shape is {found.shape}")
+    whole = found.astype(np.int64)
+    if not np.array_equal(whole, found):
+        raise ValueError(f"{name} must hold whole numbers, the classes; give labels, not probabilities")
+    low, high = int(whole.min()), int(whole.max())
+    if low < 0 or high >= num_classes:
+        wrong = low if low < 0 else high
+        raise ValueError(f"{name} holds class {wrong}, but there are classes 0 to {num_classes - 1} only")
+    return whole
+
+
+def _steps(spacing: Sequence[float]) -> list[float]:
+    steps = [float(step) for step in spacing]
+    if len(steps) != 3 or not all(math.isfinite(step) and step > 0 for step in steps):
+        raise ValueError(f"spacing must be three positive numbers in mm, got {spacing}")
+    return steps
+
+
+def _surface_dice(
+    prediction: NDArray[np.bool_], label: NDArray[np.bool_], spacing: Sequence[float], tolerance: float
+) -> float:
+    """Of one class that is in at least one of the two volumes."""
+    if not prediction.any() or not label.any():
+        return 0.0
+    try:
+        from monai.metrics.surface_dice import compute_surface_dice
+    except ImportError as error:
+        raise ImportError('surface Dice needs MONAI and SciPy; run: pip install "torchsonic[medical]"') from error
+    box = _bounding_box(prediction | label)
+    pair = [torch.from_numpy(np.ascontiguousarray(mask[box]))[None, None] for mask in (prediction, label)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", category=FutureWarning)  # of MONAI, about how it calls itself
+        score = compute_surface_dice(
+            *pair, class_thresholds=[(1 + SLACK) * tolerance], include_background=True, spacing=list(spacing)
+        )
+    return float(score)
+
+
+def _bounding_box(mask: NDArray[np.bool_]) -> tuple[slice, ...]:
+    """The smallest box round some voxels: distances between them do not depend on what lies outside."""
+    slices = []
+    for axis in range(mask.ndim):
+        places = np.flatnonzero(mask.any(axis=tuple(other for other in range(mask.ndim) if other != axis)))
+        slices.append(slice(int(places[0]), int(places[-1]) + 1))
+    return tuple(slices)
+
+
+def summarise(
+    cases: Mapping[str, Sequence[Mapping[str, Any]]] | Iterable[Sequence[Mapping[str, Any]]],
+    *,
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> dict[str, Any]:
+    """Means over cases with 95 % bootstrap intervals.
+
+    Parameters
+    ----------
+    cases
+        What :func:`score_case` gave for each case, all with the same classes; also a mapping from their names.
+    seed, resamples
+        Of the bootstrap, which draws cases with replacement.
+
+    Returns
+    -------
+    dict
+        ``cases`` (their number), ``classes`` (a list of ``{"class": k, "dice": .., "nsd": ..}``) and ``mean``
+        (``{"dice": .., "nsd": ..}``, of the mean over classes in each case); each score as :func:`bootstrap_mean`
+        gives it.
+    """
+    tables = list(cases.values() if isinstance(cases, Mapping) else cases)
+    classes = [[row["class"] for row in table] for table in tables]
+    if any(found != classes[0] for found in classes):
+        raise ValueError(f"cases must have the same classes, got {sorted(set(map(tuple, classes)))}")
+    result: dict[str, Any] = {"cases": len(tables), "classes": [], "mean": {}}
+    scores = {
+        measure: np.array([[row[measure] for row in table] for table in tables], dtype=np.float64)
+        for measure in MEASURES
+    }
+    for place, number in enumerate(classes[0] if classes else []):
+        entry: dict[str, Any] = {"class": number}
+        for measure in MEASURES:
+            entry[measure] = bootstrap_mean(scores[measure][:, place], seed=seed, resamples=resamples)
+        result["classes"].append(entry)
+    for measure in MEASURES:
+        means = [mean_of(row) for row in scores[measure]]
+        result["mean"][measure] = bootstrap_mean(means, seed=seed, resamples=resamples)
+    return result
+
+
+def mean_of(values: Iterable[float]) -> float:
+    """Mean of the numbers that are there; NaN of none.
+
+    Examples
+    --------
+    >>> mean_of([0.5, float("nan"), 1.0])
+    0.75
+    """
+    found = [float(value) for value in values if not math.isnan(value)]
+    return math.fsum(found) / len(found) if found else math.nan
+
+
+def bootstrap_mean(
+    values: Iterable[float], *, seed: int = 0, resamples: int = RESAMPLES, confidence: float = CONFIDENCE
+) -> dict[str, Any]:
+    """Mean and percentile bootstrap interval of independent numbers, of which NaN are left out.
+
+    Returns
+    -------
+    dict
+        ``mean``, ``low``, ``high`` and ``count``; without numbers ``mean`` is ``None``, with one there is no interval.
+
+    Examples
+    --------
+    >>> bootstrap_mean([0.5, 0.5, 0.5])
+    {'mean': 0.5, 'low': 0.5, 'high': 0.5, 'count': 3}
+    """
+    found = np.array([float(value) for value in values], dtype=np.float64)
+    found = found[~np.isnan(found)]
+    if not len(found):
+        return {"mean": None, "low": None, "high": None, "count": 0}
+    if len(found) == 1:
+        return {"mean": float(found[0]), "low": None, "high": None, "count": 1}
+    chosen = np.random.default_rng(seed).integers(len(found), size=(resamples, len(found)))
+    low, high = np.quantile(found[chosen].mean(axis=1), [(1 - confidence) / 2, (1 + confidence) / 2])
+    return {"mean": float(found.mean()), "low": float(low), "high": float(high), "count": len(found)}

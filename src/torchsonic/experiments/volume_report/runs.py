@@ -1,0 +1,261 @@
+"""Runs on volumes: each predicts its own test cases, or all cases of a folder from elsewhere, and is scored."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from torchsonic.data.volumes import Case, CaseError, Volume, find_cases, read_case, write_labels
+from torchsonic.evaluation import count_parameters
+from torchsonic.evaluation.detection import find_lesions
+from torchsonic.evaluation.memory import peak_bytes
+from torchsonic.evaluation.provenance import describe_run
+from torchsonic.evaluation.volumes import TOLERANCE, score_case
+from torchsonic.experiments.volume_report.folders import class_names
+from torchsonic.experiments.volume_report.overlay import draw_case
+from torchsonic.experiments.volume_report.results import CaseResult, Evaluation, ModelResult
+from torchsonic.experiments.volumes import VolumesConfig, load_run, predict_case, predict_probabilities
+from torchsonic.models import PretrainedError, PretrainedModel
+from torchsonic.training.progress import counting_progress
+
+__all__ = ["score_runs"]
+
+
+@dataclass(frozen=True)
+class _Run:
+    folder: Path
+    model: PretrainedModel
+    config: VolumesConfig
+    tests: tuple[str, ...]
+    origin: dict[str, Any]
+
+    @property
+    def row(self) -> str:
+        """The model, without fold and seed."""
+        return Path(self.config.name).parent.name
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A line of the table: a network told the spacing or not, on the cases of all runs that share the line."""
+
+    name: str
+    runs: tuple[_Run, ...]
+    tell_spacing: bool
+    cases: dict[str, CaseResult] = field(default_factory=dict)
+
+    def result(self) -> ModelResult:
+        return ModelResult(
+            name=self.name,
+            cases=self.cases,
+            parameters=count_parameters(self.runs[0].model),
+            source=", ".join(os.fspath(run.folder) for run in self.runs),
+            origin=self.runs[0].origin,
+        )
+
+
+def score_runs(
+    folders: Sequence[Path],
+    out: Path,
+    *,
+    external: Path | None = None,
+    data: Path | None = None,
+    classes: Sequence[str] = (),
+    lesion_class: int | None = None,
+    threshold: float = 0.5,
+    tolerance: float = TOLERANCE,
+    pictures: bool = True,
+    keep_going: bool = False,
+    device: str = "cpu",
+    show: bool = True,
+) -> Evaluation:
+    """Predict, score and draw; predictions are written below ``out`` as they are made.
+
+    A network that was trained to be told the spacing is tested told and not told. Runs of one model that test different
+    cases, as the folds of a cross-validation do, share a row.
+
+    Parameters
+    ----------
+    folders
+        Of the runs.
+    out
+        Folder for ``predictions/``.
+    external
+        Folder with ``images/`` and ``labels/`` whose cases are all predicted by all runs, instead of their own tests.
+    data
+        Where the cases of the runs lie now, if elsewhere than in training.
+    classes, lesion_class, threshold, tolerance, pictures, keep_going
+        As for :func:`torchsonic.experiments.volume_report.score_folders`.
+    device
+        Where the networks run.
+    """
+    provenance = describe_run(seed=0, device=torch.device(device))
+    runs = [_load(folder, device) for folder in folders]
+    counts = {run.config.num_classes for run in runs}
+    if len(counts) > 1:
+        raise ValueError(f"the runs have different numbers of classes, {sorted(map(str, counts))}; evaluate them apart")
+    cases = _find(runs, external, data)
+    rows = _make_rows(runs, None if external is None else tuple(cases))
+    num_classes = runs[0].config.num_classes or 2
+    known = class_names(classes, [external or data or runs[0].config.data])
+    if known is None or (not classes and len(known) != num_classes - 1):
+        known = [f"class {number}" for number in range(1, num_classes)]
+    if len(known) != num_classes - 1:
+        raise ValueError(f"classes: {len(known)} names for the classes 1 to {num_classes - 1} of these runs")
+    if lesion_class is not None and not 1 <= lesion_class < num_classes:
+        raise ValueError(f"lesions={lesion_class} is none of the classes 1 to {num_classes - 1}")
+    skipped: list[tuple[str, str]] = []
+    drawn: dict[str, bytes] = {}
+    spacings: dict[str, tuple[float, ...]] = {}
+    work = sum(len(_runs_of(row, name, external)) for name in cases for row in rows)
+    with counting_progress("predicting", work, show=show) as advance:
+        for volume in _read(cases, runs, num_classes, skipped, keep_going=keep_going):
+            assert volume.label is not None
+            found: dict[str, NDArray[np.int16]] = {}
+            for row in rows:
+                for run in _runs_of(row, volume.name, external):
+                    labels, result = _predict(run, volume, row.tell_spacing, lesion_class, device)
+                    scores = score_case(
+                        labels, volume.label, volume.spacing, num_classes=num_classes, tolerance=tolerance
+                    )
+                    row.cases[volume.name] = CaseResult(scores=scores, **result)
+                    found[row.name] = labels
+                    _write(out / "predictions" / _safe(row.name), volume, labels)
+                    advance()
+            spacings[volume.name] = volume.spacing
+            if pictures:
+                drawn[volume.name] = draw_case(volume.image[0], volume.label, found, volume.spacing, known)
+    if not spacings:
+        raise ValueError(f"no case is left of {len(cases)}; the first: {skipped[0][1]}")
+    where = f"all cases of {external.name}" if external else "test cases"
+    return Evaluation(
+        title=f"{' and '.join(dict.fromkeys(run.row for run in runs))} on {where}",
+        classes=known,
+        models=[row.result() for row in rows],
+        pictures=drawn,
+        spacings=spacings,
+        tolerance=tolerance,
+        skipped=skipped,
+        lesion_class=lesion_class,
+        threshold=threshold,
+        run=provenance,
+    )
+
+
+def _load(folder: Path, device: str) -> _Run:
+    try:
+        model, config = load_run(folder)
+        tests = json.loads((folder / "split.json").read_text(encoding="utf-8"))["test"]
+        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    except (OSError, PretrainedError, ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{folder} holds no finished run on volumes: {error}") from error
+    try:
+        model = model.to(device).eval()
+    except RuntimeError as error:
+        raise ValueError(f"device {device}: {error}") from error
+    return _Run(folder, model, config, tuple(tests), dict(results.get("run", {})))
+
+
+def _find(runs: Sequence[_Run], external: Path | None, data: Path | None) -> dict[str, Case]:
+    """Cases to be predicted, by name."""
+    if external is not None:
+        return {case.name: case for case in find_cases(external)}
+    found: dict[str, Case] = {}
+    for run in runs:
+        folder = data or run.config.data
+        here = {case.name: case for case in find_cases(folder)}
+        for name in run.tests:
+            if name not in here:
+                raise ValueError(f"case {name} of {run.folder} is not in {folder}; use --data to say where it is")
+            if name in found and found[name] != here[name]:
+                raise ValueError(f"case {name} is one in {folder} and another elsewhere; evaluate these runs apart")
+            found[name] = here[name]
+    if not found:
+        raise ValueError(f"{runs[0].folder} has no test cases; use --external to name a folder of cases")
+    return dict(sorted(found.items()))
+
+
+def _make_rows(runs: Sequence[_Run], external: tuple[str, ...] | None) -> list[_Row]:
+    groups: dict[str, list[_Run]] = {}
+    for run in runs:
+        groups.setdefault(run.row, []).append(run)
+    rows = []
+    for name, members in groups.items():
+        tested = [case for run in members for case in (run.tests if external is None else external)]
+        shared = len(set(tested)) == len(tested)  # each case is tested once
+        for part in [members] if shared else [[run] for run in members]:
+            label = name if len(members) == 1 or shared else f"{name} {part[0].folder.name}"
+            if part[0].config.is_told:
+                rows += [_Row(f"{label}, told", tuple(part), True), _Row(f"{label}, not told", tuple(part), False)]
+            else:
+                rows.append(_Row(label, tuple(part), True))
+    return rows
+
+
+def _runs_of(row: _Row, case: str, external: Path | None) -> list[_Run]:
+    return [run for run in row.runs if external is not None or case in run.tests]
+
+
+def _read(
+    cases: dict[str, Case],
+    runs: Sequence[_Run],
+    num_classes: int,
+    skipped: list[tuple[str, str]],
+    *,
+    keep_going: bool,
+) -> Iterator[Volume]:
+    """Volumes one after another; bad ones raise, or are noted and left out."""
+    channels = {run.model.in_channels for run in runs if hasattr(run.model, "in_channels")}
+    for name, case in cases.items():
+        try:
+            volume = read_case(case, num_classes=num_classes)
+            if channels - {len(volume.image)}:
+                wanted = " and ".join(map(str, sorted(channels, key=str)))
+                raise CaseError(name, case.images[0], f"{len(volume.image)} channels, the networks have {wanted}")
+        except CaseError as error:
+            if not keep_going:
+                raise
+            skipped.append((name, str(error)))
+        else:
+            yield volume
+
+
+def _predict(
+    run: _Run, volume: Volume, tell_spacing: bool, lesion_class: int | None, device: str
+) -> tuple[NDArray[np.int16], dict[str, Any]]:
+    """Labels of a case, and what they cost."""
+    assert volume.label is not None
+    answer: list[Any] = []
+    seconds: list[float] = []
+
+    def step() -> None:
+        start = time.perf_counter()
+        predict = predict_case if lesion_class is None else predict_probabilities
+        answer.append(predict(run.model, volume, run.config, tell_spacing=tell_spacing))
+        seconds.append(time.perf_counter() - start)
+
+    peak = peak_bytes(step, torch.device(device))
+    result: dict[str, Any] = {"seconds": seconds[0], "peak_bytes": peak}
+    if lesion_class is None:
+        return answer[0], result
+    result["lesions"] = find_lesions(answer[0][lesion_class], volume.label == lesion_class)
+    return answer[0].argmax(0).astype(np.int16), result
+
+
+def _safe(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name)
+
+
+def _write(folder: Path, volume: Volume, labels: NDArray[np.int16]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_labels(folder / f"{volume.name}.nii.gz", labels, volume.affine)

@@ -1,0 +1,198 @@
+"""torchsonic in MONAI: a network that reads the spacing of a ``MetaTensor``, and windows that keep it.
+
+MONAI's images carry an affine, whose columns belong to the spatial axes of the tensor in their order, and transforms
+keep both in step (``Orientationd``, ``Spacingd``, ``RandZoomd`` and so on). :class:`SonicNet` takes the spacing from
+there, for each sample of a batch its own. ``monai.inferers.SlidingWindowInferer`` cuts windows out of plain tensors, so
+that the network would no longer hear the spacing; :class:`SlidingWindowInferer` here gives it back to them.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+try:
+    import monai.inferers
+    from monai.data.meta_obj import get_track_meta
+    from monai.data.meta_tensor import MetaTensor
+    from monai.utils.type_conversion import convert_to_tensor
+except ImportError as error:
+    raise ImportError('torchsonic.integrations.monai needs MONAI; run: pip install "torchsonic[medical]"') from error
+
+from torchsonic import models
+from torchsonic.functional.frequency import Spacing, as_spacing
+
+__all__ = ["SlidingWindowInferer", "SonicNet", "spacing_of"]
+
+
+def spacing_of(x: Tensor, spatial_dims: int = 3) -> Tensor | None:
+    """Physical spacing of each sample of a batch, from its affine.
+
+    Parameters
+    ----------
+    x
+        ``(B, C, *size)``. A batch has an affine for each sample, ``(B, 4, 4)``, if MONAI collated it, or one for all.
+    spatial_dims
+        Number of spatial axes D; an image of fewer axes than its affine uses the affine's first ones.
+
+    Returns
+    -------
+    Tensor or None
+        ``(B, D)``, float64, in the order of the tensor's axes; ``None`` of a plain tensor. Where a file had no affine
+        MONAI puts the identity, so its spacing is 1.
+
+    Examples
+    --------
+    >>> from monai.data import MetaTensor
+    >>> affine = torch.diag(torch.tensor([0.8, 0.8, 5.0, 1.0]))
+    >>> spacing_of(MetaTensor(torch.zeros(1, 1, 16, 16, 4), affine=affine))
+    tensor([[0.8000, 0.8000, 5.0000]], dtype=torch.float64)
+    """
+    if not isinstance(x, MetaTensor):
+        return None
+    affine = torch.as_tensor(x.affine).as_subclass(Tensor).detach().to("cpu", torch.float64)
+    affine = affine[None] if affine.dim() == 2 else affine
+    batch = x.shape[0]
+    if affine.dim() != 3 or affine.shape[0] not in (1, batch) or affine.shape[-1] <= spatial_dims:
+        raise ValueError(
+            f"the affine of the MetaTensor has shape {tuple(x.affine.shape)}, which does not fit {batch} samples of "
+            f"{spatial_dims} spatial axes; collate with monai.data.list_data_collate, or pass spacing="
+        )
+    # The length of a column is the step along an axis, however the image is turned.
+    steps = torch.linalg.vector_norm(affine[:, :-1, :spatial_dims], dim=1)
+    if not bool((torch.isfinite(steps) & (steps > 0)).all()):
+        raise ValueError(
+            f"the affine of the MetaTensor gives the spacing {steps.tolist()}; mend it or use use_meta=False"
+        )
+    return steps.expand(batch, -1)
+
+
+class SonicNet(nn.Module):
+    """:class:`torchsonic.models.SonicNet` with MONAI's arguments; spacing comes with the image.
+
+    Parameters
+    ----------
+    spatial_dims, in_channels, out_channels
+        As everywhere in MONAI.
+    use_meta
+        Take the spacing from a ``MetaTensor``. With ``False``, or given a plain tensor, the network assumes its
+        reference spacing unless ``forward`` is told another.
+    options
+        Of :class:`torchsonic.models.SonicNet`: ``width``, ``depth``, ``num_modes``, ``stride``, ``norm``, ``spacing``
+        (the reference, along the tensor's axes) and so on.
+
+    Examples
+    --------
+    >>> from monai.data import MetaTensor
+    >>> model = SonicNet(3, 1, 4, width=8, depth=2, spacing=(1.5, 1.5, 8.0))
+    >>> affine = torch.diag(torch.tensor([0.8, 0.8, 5.0, 1.0]))
+    >>> logits = model(MetaTensor(torch.randn(1, 1, 20, 24, 6), affine=affine))  # hears (0.8, 0.8, 5.0)
+    >>> tuple(logits.shape), logits.pixdim.tolist()
+    ((1, 4, 20, 24, 6), [0.8, 0.8, 5.0])
+    """
+
+    takes_spacing: ClassVar[bool] = True
+
+    def __init__(
+        self, spatial_dims: int, in_channels: int, out_channels: int, *, use_meta: bool = True, **options: Any
+    ) -> None:
+        super().__init__()
+        self._wrap(models.SonicNet(in_channels, out_channels, spatial_dims=spatial_dims, **options), use_meta)
+
+    def _wrap(self, network: models.SonicNet, use_meta: bool) -> None:
+        self.network, self.use_meta = network, use_meta
+        self.spatial_dims = network.num_axes
+        self._heard = False
+
+    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+        """Logits ``(B, out_channels, *size)``, a ``MetaTensor`` if ``x`` is one.
+
+        Parameters
+        ----------
+        x
+            ``(B, in_channels, *size)``.
+        spacing
+            A number, one per axis, or ``(B, D)``; wins over what the image says.
+        """
+        if spacing is None and self.use_meta:
+            spacing = self._listen(x)
+        if not isinstance(x, MetaTensor):
+            return self.network(x, spacing)
+        logits = self.network(x.as_tensor(), spacing)
+        return MetaTensor(logits).copy_meta_from(x, copy_attr=False) if get_track_meta() else logits
+
+    def _listen(self, x: Tensor) -> Spacing | None:
+        steps = spacing_of(x, self.spatial_dims)
+        if steps is None:
+            if self._heard:
+                warnings.warn(
+                    "this SonicNet was told spacings by MetaTensors and now gets a plain tensor, for which it assumes "
+                    "its reference spacing; pass spacing=, or use torchsonic.integrations.monai.SlidingWindowInferer",
+                    stacklevel=3,
+                )
+                self._heard = False  # said once
+            return None
+        self._heard = True
+        # Numbers, where one spacing does for all: layers keep their responses by numbers.
+        return tuple(steps[0].tolist()) if bool((steps == steps[0]).all()) else steps
+
+    def save_pretrained(self, folder: str | os.PathLike) -> Path:
+        """Save as :class:`torchsonic.models.SonicNet`, which all of torchsonic reads."""
+        return self.network.save_pretrained(folder)
+
+    @classmethod
+    def from_pretrained(cls, source: str | os.PathLike, *, use_meta: bool = True, **options: Any) -> SonicNet:
+        """Load what :meth:`save_pretrained` or a ``torchsonic.models.SonicNet`` saved; options as there."""
+        model = cls.__new__(cls)
+        nn.Module.__init__(model)
+        model._wrap(models.SonicNet.from_pretrained(source, **options), use_meta)
+        return model.eval()
+
+
+class SlidingWindowInferer(monai.inferers.SlidingWindowInferer):
+    """MONAI's inferer, whose windows keep the spacing of the image they are cut from.
+
+    All arguments are MONAI's. Of a ``MetaTensor``, the network gets every window as one, too, with the affine of its
+    image (so its origin is the image's, not the window's); windows of several images may share a call. A ``spacing``
+    given with the call, for example of a plain tensor, goes to the network as ``spacing``, each window its image's.
+
+    Examples
+    --------
+    >>> from monai.data import MetaTensor
+    >>> model = SonicNet(3, 1, 2, width=8, depth=1).eval()
+    >>> image = MetaTensor(torch.randn(1, 1, 20, 20, 6), affine=torch.diag(torch.tensor([0.8, 0.8, 5.0, 1.0])))
+    >>> with torch.no_grad():
+    ...     SlidingWindowInferer((16, 16, 6), sw_batch_size=4, mode="gaussian")(image, model).shape
+    torch.Size([1, 2, 20, 20, 6])
+    """
+
+    def __call__(self, inputs: Tensor, network: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Stitched outputs of all windows, as MONAI's."""
+        spacing = kwargs.pop("spacing", None)
+        axes, batch = inputs.dim() - 2, inputs.shape[0]
+        steps = None if spacing is None else as_spacing(spacing, axes, batch=batch, device="cpu").expand(batch, axes)
+        affine = inputs.affine if isinstance(inputs, MetaTensor) else None
+        if steps is None and affine is None:
+            return super().__call__(inputs, network, *args, **kwargs)
+        affine = None if affine is None else affine.expand(batch, *affine.shape[-2:])
+
+        def predict(windows: Tensor, places: list[list[slice]], *inner: Any, **options: Any) -> Any:
+            images = [place[0].start for place in places]
+            if affine is not None:
+                windows = MetaTensor(windows, meta={"affine": affine[images]})
+                windows.is_batch = True
+            if steps is not None:
+                options["spacing"] = steps[images]
+            answer = network(windows, *((places,) if self.with_coord else ()), *inner, **options)
+            return convert_to_tensor(answer, track_meta=False)
+
+        twin = copy.copy(self)  # only the coordinates of a window say which image it is from
+        twin.with_coord = True
+        return monai.inferers.SlidingWindowInferer.__call__(twin, inputs, predict, *args, **kwargs)

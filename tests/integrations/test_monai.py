@@ -1,0 +1,281 @@
+"""SonicNet in MONAI hears the spacing of every image, wherever the image comes from."""
+
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import torchsonic
+
+monai = pytest.importorskip("monai", reason="MONAI is not installed")
+from monai.data import DataLoader, Dataset, MetaTensor, decollate_batch, list_data_collate  # noqa: E402
+from monai.inferers import SlidingWindowInferer as PlainInferer  # noqa: E402
+from monai.transforms import Orientationd, RandZoomd  # noqa: E402
+
+from torchsonic.integrations.monai import SlidingWindowInferer, SonicNet, spacing_of  # noqa: E402
+
+BUNDLE = Path(__file__).parents[2] / "recipes" / "monai_bundle"
+SIZE = (10, 12, 6)
+FIRST, SECOND = (0.8, 1.1, 5.0), (1.4, 1.2, 9.0)
+
+
+def turn(angle):
+    turned = torch.eye(3, dtype=torch.float64)
+    turned[0, 0] = turned[1, 1] = np.cos(angle)
+    turned[0, 1], turned[1, 0] = -np.sin(angle), np.sin(angle)
+    return turned
+
+
+def affine(spacing, angle=0.0):
+    made = torch.eye(4, dtype=torch.float64)
+    made[:3, :3] = turn(angle) @ torch.diag(torch.tensor(spacing, dtype=torch.float64))
+    made[:3, 3] = torch.tensor([-20.0, 7.0, 3.0])
+    return made
+
+
+def image(spacing, angle=0.0, size=SIZE):
+    return MetaTensor(torch.randn(1, *size), affine=affine(spacing, angle))
+
+
+def make(**options):
+    torch.manual_seed(1)
+    return SonicNet(3, 1, 3, **{"width": 8, "depth": 2, "spacing": (1.0, 1.0, 6.0), **options}).eval()
+
+
+@pytest.fixture
+def batch():
+    samples = [{"image": image(FIRST), "name": "a"}, {"image": image(SECOND, angle=0.4), "name": "b"}]
+    return list_data_collate(samples)["image"]
+
+
+def test_each_sample_of_a_batch_has_its_own_spacing(batch):
+    expected = torch.tensor([FIRST, SECOND], dtype=torch.float64)
+    torch.testing.assert_close(spacing_of(batch), expected)
+    model, plain = make(), batch.as_tensor()
+    with torch.no_grad():
+        heard, told, untold = model(batch), model(plain, expected), model(batch, spacing=(1.0, 1.0, 6.0))
+    torch.testing.assert_close(heard.as_tensor(), told)
+    assert not torch.allclose(heard.as_tensor(), untold.as_tensor(), rtol=1e-2)
+
+
+@pytest.mark.parametrize("loader", [DataLoader, torch.utils.data.DataLoader])
+def test_loaders_pass_the_spacing_on(loader):
+    data = [{"image": image(FIRST)}, {"image": image(SECOND)}, {"image": image(FIRST)}]
+    first, last = list(loader(Dataset(data), batch_size=2))
+    torch.testing.assert_close(spacing_of(first["image"]), torch.tensor([FIRST, SECOND], dtype=torch.float64))
+    torch.testing.assert_close(spacing_of(last["image"]), torch.tensor([FIRST], dtype=torch.float64))
+
+
+def test_transforms_move_the_spacing_with_the_axes():
+    turned = Orientationd("image", axcodes="SRA", labels=None)({"image": image(FIRST)})["image"]
+    assert tuple(turned.shape[1:]) == (SIZE[2], SIZE[0], SIZE[1])
+    expected = torch.tensor([[FIRST[2], FIRST[0], FIRST[1]]], dtype=torch.float64)
+    torch.testing.assert_close(spacing_of(turned[None]), expected)
+    zoomed = RandZoomd("image", prob=1.0, min_zoom=2.0, max_zoom=2.0, keep_size=False)({"image": image(FIRST)})["image"]
+    torch.testing.assert_close(
+        spacing_of(zoomed[None]), torch.tensor([FIRST], dtype=torch.float64) / 2, rtol=0.1, atol=0
+    )
+
+
+def test_plain_tensors_and_use_meta_off_assume_the_reference(batch):
+    model, deaf = make(), make(use_meta=False)
+    with torch.no_grad():
+        reference = model(batch.as_tensor())
+        assert type(reference) is torch.Tensor
+        torch.testing.assert_close(deaf(batch).as_tensor(), reference)
+        told = deaf(batch, spacing=(2.0, 2.0, 5.0)).as_tensor()
+    assert not torch.allclose(told, reference, rtol=1e-2)
+
+
+def test_logits_keep_what_the_image_knows(batch):
+    with torch.no_grad():
+        logits = make()(batch)
+    assert isinstance(logits, MetaTensor)
+    for one, spacing in zip(decollate_batch(logits), (FIRST, SECOND), strict=True):
+        assert one.pixdim.tolist() == pytest.approx(spacing)
+        torch.testing.assert_close(one.affine[:3, 3], torch.tensor([-20.0, 7.0, 3.0], dtype=torch.float64))
+
+
+def test_gradients_are_those_of_plain_tensors(batch):
+    gradients = []
+    for x, told in ((batch, None), (batch.as_tensor(), spacing_of(batch))):
+        model, leaf = make(), x.clone().requires_grad_()
+        model(leaf, told).square().sum().backward()
+        gradients.append([torch.as_tensor(leaf.grad).as_subclass(torch.Tensor), *[p.grad for p in model.parameters()]])
+    for ours, plain in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, plain)
+
+
+def test_images_of_two_axes_use_the_first_two_of_the_affine():
+    model = SonicNet(2, 1, 2, width=8, depth=1).eval()
+    x = MetaTensor(torch.randn(1, 1, 12, 14), affine=affine(FIRST))
+    with torch.no_grad():
+        torch.testing.assert_close(model(x).as_tensor(), model(x.as_tensor(), spacing=FIRST[:2]))
+
+
+@pytest.mark.parametrize(
+    ("matrix", "words"),
+    [
+        (torch.diag(torch.tensor([1.0, 0.0, 1.0, 1.0])), "gives the spacing"),
+        (torch.diag(torch.tensor([1.0, float("nan"), 1.0, 1.0])), "gives the spacing"),
+        (torch.eye(3), "does not fit 2 samples of 3 spatial axes"),
+        (torch.eye(4).expand(3, 4, 4), "does not fit 2 samples of 3 spatial axes"),
+    ],
+)
+def test_affines_that_give_no_spacing_are_named(matrix, words):
+    x = MetaTensor(torch.randn(2, 1, *SIZE))
+    x.meta["affine"] = matrix
+    with pytest.raises(ValueError, match=words):
+        make()(x)
+
+
+@pytest.mark.parametrize("sw_batch_size", [1, 3, 5])
+@pytest.mark.parametrize("options", [{}, {"buffer_steps": 1, "buffer_dim": 0}, {"cache_roi_weight_map": True}])
+def test_windows_keep_the_spacing_of_their_image(batch, sw_batch_size, options):
+    model = make()
+    shared = {"roi_size": (8, 8, 6), "overlap": 0.5, "mode": "gaussian"}
+    with torch.no_grad():
+        stitched = SlidingWindowInferer(sw_batch_size=sw_batch_size, **shared, **options)(batch, model)
+        alone = [
+            PlainInferer(**shared)(batch.as_tensor()[place][None], model, spacing=spacing)
+            for place, spacing in enumerate((FIRST, SECOND))
+        ]
+    assert isinstance(stitched, MetaTensor)
+    torch.testing.assert_close(spacing_of(stitched), spacing_of(batch))
+    torch.testing.assert_close(stitched.as_tensor(), torch.cat(alone))
+
+
+def test_windows_of_plain_tensors_are_told_the_spacing_of_the_call(batch):
+    model, steps = make(), spacing_of(batch)
+    inferer = SlidingWindowInferer(roi_size=(8, 8, 6), sw_batch_size=3, mode="gaussian")
+    with torch.no_grad():
+        told = inferer(batch.as_tensor(), model, spacing=steps)
+        torch.testing.assert_close(told, inferer(batch, model).as_tensor())
+        torch.testing.assert_close(told[:1], inferer(batch.as_tensor()[:1], model, spacing=FIRST))
+    with pytest.raises(ValueError, match="3 rows for a batch of 2 samples"):
+        inferer(batch.as_tensor(), model, spacing=torch.ones(3, 3))
+
+
+def test_networks_that_know_no_spacing_give_what_monai_gives(batch):
+    network = torch.nn.Conv3d(1, 2, 3, padding=1)
+    shared = {"roi_size": (8, 8, 6), "sw_batch_size": 2}
+    with torch.no_grad():
+        ours = SlidingWindowInferer(**shared)(batch, network)
+        torch.testing.assert_close(ours.as_tensor(), PlainInferer(**shared)(batch, network).as_tensor())
+
+
+def test_coordinates_of_windows_reach_a_network_that_wants_them(batch):
+    seen = []
+
+    def network(windows, places):
+        seen.extend(place[0].start for place in places)
+        assert spacing_of(windows).shape == (len(places), 3)
+        return windows
+
+    SlidingWindowInferer(roi_size=(8, 8, 6), sw_batch_size=3, with_coord=True)(batch, network)
+    assert set(seen) == {0, 1}
+
+
+def test_monais_own_windows_are_noticed(batch):
+    model, inferer = make(), PlainInferer(roi_size=(8, 8, 6), sw_batch_size=2)
+    with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model(batch)
+        inferer(batch, model)
+    said = [str(warning.message) for warning in caught if "plain tensor" in str(warning.message)]
+    assert len(said) == 1
+    assert "torchsonic.integrations.monai.SlidingWindowInferer" in said[0]
+
+
+def test_saved_models_are_torchsonics(tmp_path, batch):
+    model = make(norm="channel")
+    model.save_pretrained(tmp_path)
+    loaded, plain = SonicNet.from_pretrained(tmp_path), torchsonic.from_pretrained(tmp_path)
+    assert type(plain) is torchsonic.models.SonicNet
+    again = make(norm="channel")
+    again.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        expected = model(batch)
+        torch.testing.assert_close(loaded(batch), expected)
+        torch.testing.assert_close(again(batch), expected)
+        torch.testing.assert_close(plain(batch.as_tensor(), spacing_of(batch)), expected.as_tensor())
+    assert SonicNet.from_pretrained(tmp_path, use_meta=False).use_meta is False
+
+
+def test_options_that_do_not_exist_are_refused():
+    with pytest.raises(TypeError, match="channels"):
+        SonicNet(3, 1, 2, channels=(8, 16))
+
+
+def write_case(folder, name, spacing, size, seed):
+    import nibabel
+
+    generator = np.random.default_rng(seed)
+    label = np.zeros(size, dtype=np.uint8)
+    label[4:12, 5:13, 1:4] = 1
+    label[13:17, 5:13, 1:4] = 2
+    picture = label + 0.2 * generator.standard_normal(size)
+    for kind, array in (("images", picture.astype(np.float32)), ("labels", label)):
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+        # Stored from left to right and from front to back, so that reading it turns axes round.
+        flipped = np.diag([-spacing[0], -spacing[1], spacing[2], 1.0])
+        nibabel.save(nibabel.Nifti1Image(array, flipped), folder / kind / f"{name}.nii.gz")
+
+
+def run_bundle(*arguments):
+    command = [sys.executable, "-m", "monai.bundle", "run", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def test_the_bundle_trains_and_predicts(tmp_path):
+    pytest.importorskip("ignite", reason="pytorch-ignite is not installed")
+    pytest.importorskip("fire", reason="fire is not installed")
+    import nibabel
+
+    data = tmp_path / "data"
+    for place, spacing in enumerate([(1.5, 1.5, 8.0), (0.9, 1.2, 5.0), (1.2, 1.2, 10.0)]):
+        write_case(data, f"case{place}", spacing, (20 + 2 * place, 18, 5 + place), seed=place)
+    configs, shared = BUNDLE / "configs", ["--bundle_root", str(tmp_path), "--patch", "[16, 16, 4]"]
+    shared += ["--meta_file", str(configs / "metadata.json"), "--out_channels", "3"]
+    train = ["--config_file", str(configs / "train.json"), "--data_dir", str(data), "--epochs", "1"]
+    run_bundle(*train, "--val_interval", "1", "--folds", "3", *shared)
+    assert {path.name for path in (tmp_path / "models").iterdir()} == {"model.pt", "model_final.pt"}
+    config = ["--config_file", str(configs / "inference.json"), "--data_dir", str(data / "images")]
+    run_bundle(*config, *shared)
+    for path in sorted((data / "images").iterdir()):
+        source, written = nibabel.load(path), nibabel.load(tmp_path / "predictions" / path.name)
+        assert written.shape == source.shape
+        np.testing.assert_allclose(written.affine, source.affine, atol=1e-5)
+        assert set(np.unique(np.asarray(written.dataobj))) <= {0, 1, 2}
+
+
+def test_both_bundle_configurations_describe_one_network():
+    train, inference = (json.loads((BUNDLE / "configs" / f"{n}.json").read_text()) for n in ("train", "inference"))
+    for key in ("network_def", "in_channels", "out_channels", "reference_spacing", "patch"):
+        assert train[key] == inference[key], key
+    network = SonicNet(
+        **{
+            name: value
+            for name, value in train["network_def"].items()
+            if not str(value).startswith("@") and name != "_target_"
+        },
+        in_channels=train["in_channels"],
+        out_channels=train["out_channels"],
+    )
+    data = json.loads((BUNDLE / "configs" / "metadata.json").read_text())["network_data_format"]
+    with torch.no_grad():
+        logits = network(torch.randn(1, data["inputs"]["image"]["num_channels"], 8, 8, 4))
+    assert logits.shape[1] == data["outputs"]["pred"]["num_channels"] == len(data["outputs"]["pred"]["channel_def"])
+
+
+def test_without_monai_the_error_names_the_extra():
+    code = "import sys; sys.modules['monai'] = None; import torchsonic.integrations.monai"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode != 0
+    assert 'pip install "torchsonic[medical]"' in run.stderr
