@@ -20,7 +20,7 @@ ALLOWED = {
     "evaluation": {"functional", "data", "__version__"},
     "training": {"functional", "nn", "data", "evaluation"},
     "experiments": {"functional", "nn", "models", "baselines", "data", "evaluation", "training", "__version__"},
-    "integrations": {"functional", "nn", "models", "baselines"},
+    "integrations": {"functional", "nn", "models", "baselines", "data"},
     "cli": {
         "functional",
         "nn",
@@ -43,7 +43,7 @@ OPTIONAL_IN = {
     "demo": {"matplotlib", "rich"},
     "experiments": {"matplotlib"},
     "models": {"huggingface_hub"},
-    "integrations": {"timm"},
+    "integrations": {"timm", "nnunetv2"},
     "training": {"lightning_fabric", "rich", "wandb"},
 }
 

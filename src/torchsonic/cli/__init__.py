@@ -14,6 +14,7 @@ from typing import Annotated, Any, Union, get_type_hints
 import torchsonic
 from torchsonic.cli.bench import BenchInit, BenchModels, BenchOperator, BenchReport, BenchScaling
 from torchsonic.cli.models import Models
+from torchsonic.cli.nnunet import NnunetConvert, NnunetInstall
 from torchsonic.cli.report import DataPreview, Report, Table1
 from torchsonic.cli.surroundings import Command, UserError, make_folder, require, require_console_and_figures
 from torchsonic.cli.synthetic import EvaluateSynthetic, TrainHalliGalli, TrainSynthShape
@@ -58,6 +59,7 @@ COMMANDS: dict[str, Any] = {
     "report": Report,
     "table1": Table1,
     "data": ("Look at the data.", {"preview": DataPreview}),
+    "nnunet": ("Use Sonic networks in nnU-Net.", {"install": NnunetInstall, "convert": NnunetConvert}),
     "bench": (
         "Measure speed and memory.",
         {
