@@ -20,7 +20,7 @@ ALLOWED = {
     "evaluation": {"functional", "data", "__version__"},
     "training": {"functional", "nn", "data", "evaluation"},
     "experiments": {"functional", "nn", "models", "baselines", "data", "evaluation", "training", "__version__"},
-    "integrations": {"functional", "nn", "models", "baselines"},
+    "integrations": {"functional", "nn", "models", "baselines", "data"},
     "cli": {
         "functional",
         "nn",
@@ -44,7 +44,7 @@ OPTIONAL_IN = {
     "evaluation": {"monai", "picai_eval", "report_guided_annotation"},
     "experiments": {"matplotlib"},
     "models": {"huggingface_hub"},
-    "integrations": {"timm", "monai"},
+    "integrations": {"timm", "monai", "nnunetv2"},
     "training": {"lightning_fabric", "rich", "wandb"},
 }
 

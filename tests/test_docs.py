@@ -22,7 +22,12 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 @pytest.mark.parametrize("name", MODULES)
 def test_docstring_examples_run(name):
-    module = importlib.import_module(name)
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        if not name.startswith("torchsonic.integrations."):
+            raise
+        pytest.skip(str(error))  # it names the extra that is missing
     names = {"torch": torch, "torchsonic": torchsonic}
     assert doctest.testmod(module, extraglobs=names, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
 

@@ -15,6 +15,7 @@ import torchsonic
 from torchsonic.cli.bench import BenchData, BenchInit, BenchModels, BenchOperator, BenchReport, BenchScaling
 from torchsonic.cli.evaluate import EvaluateVolumes, name_kind
 from torchsonic.cli.models import Models
+from torchsonic.cli.nnunet import NnunetConvert, NnunetInstall
 from torchsonic.cli.report import DataPreview, Report, Table1
 from torchsonic.cli.surroundings import Command, UserError, make_folder, require, require_console_and_figures
 from torchsonic.cli.synthetic import EvaluateSynthetic, TrainHalliGalli, TrainSynthShape
@@ -64,6 +65,7 @@ COMMANDS: dict[str, Any] = {
     "report": Report,
     "table1": Table1,
     "data": ("Look at the data.", {"preview": DataPreview}),
+    "nnunet": ("Use Sonic networks in nnU-Net.", {"install": NnunetInstall, "convert": NnunetConvert}),
     "bench": (
         "Measure speed and memory.",
         {

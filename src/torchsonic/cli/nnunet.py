@@ -1,0 +1,84 @@
+"""``torchsonic nnunet``: what nnU-Net's own commands need to train Sonic networks."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from torchsonic.cli.surroundings import UserError, require
+
+__all__ = ["NnunetConvert", "NnunetInstall"]
+
+VARIABLE = "nnUNet_extTrainer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NnunetInstall:
+    """Write the file through which nnU-Net finds torchsonic's trainers, and print the variable to set."""
+
+    positional: ClassVar[tuple[str, ...]] = ("folder",)
+
+    folder: Path
+    """Folder for the file; best one of its own, because nnU-Net imports every Python file in it."""
+
+    def run(self) -> None:
+        require("nnunetv2", "medical")
+        from torchsonic.integrations.nnunet_dataset import TRAINERS, install_trainers
+
+        try:
+            path = install_trainers(self.folder)
+        except OSError as error:
+            raise UserError(f"cannot write into {self.folder}: {error.strerror}") from error
+        own = str(self.folder.resolve())
+        # nnU-Net takes several folders; those that are set already stay.
+        folders = [folder for folder in os.environ.get(VARIABLE, "").split(os.pathsep) if folder and folder != own]
+        print(f"written: {path}")
+        print("trainers:", ", ".join(TRAINERS))
+        print("now set, in every shell that runs nnU-Net:")
+        print(f"export {VARIABLE}={shlex.quote(os.pathsep.join([own, *folders]))}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NnunetConvert:
+    """Copy a folder of NIfTI files, images/ and labels/, into a raw dataset of nnU-Net."""
+
+    data: Path
+    """Folder with images/ and labels/; several channels as name_0000.nii.gz, name_0001.nii.gz."""
+    out: Path
+    """Folder of raw datasets, the one that nnUNet_raw names."""
+    name: str
+    """Of the dataset."""
+    id: int
+    """Number of the dataset, 1 to 999, by which nnU-Net's commands know it."""
+    channels: tuple[str, ...] = ()
+    """Names of the channels; nnU-Net normalises CT differently. MRI by default."""
+    labels: tuple[str, ...] = ()
+    """Names of the classes 1, 2 and so on; class_1, class_2 by default."""
+
+    def run(self) -> None:
+        require("nibabel", "medical")
+        require("rich", "cli")
+        from torchsonic.data.volumes import find_cases
+        from torchsonic.integrations.nnunet_dataset import convert_dataset
+        from torchsonic.training.progress import counting_progress
+
+        try:
+            with counting_progress("copying cases", len(find_cases(self.data)), show=True) as advance:
+                folder = convert_dataset(
+                    self.data,
+                    self.out,
+                    name=self.name,
+                    number=self.id,
+                    channels=self.channels,
+                    labels=self.labels,
+                    advance=advance,
+                )
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        except OSError as error:
+            raise UserError(f"cannot copy {error.filename}: {error.strerror}") from error
+        print(f"written: {folder}")
+        print(f"next: nnUNetv2_plan_and_preprocess -d {self.id} --verify_dataset_integrity")

@@ -1,0 +1,285 @@
+"""torchsonic's networks in nnU-Net v2: trainers that change the network and nothing else.
+
+``torchsonic nnunet install DIR`` lets nnU-Net's commands find them; :mod:`torchsonic.integrations.nnunet_settings` says
+what can be set. For prediction nnU-Net rebuilds a network from the ``plans.json`` beside its folds and nothing else, so
+the settings are written into the configuration of the plans, and with these into every checkpoint.
+"""
+
+# nnU-Net finds trainers by their names, which follow its own.
+# ruff: noqa: N801
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import nn
+
+try:
+    from nnunetv2.training.lr_scheduler.polylr import PolyLRScheduler
+    from nnunetv2.training.nnUNetTrainer.nnUNetTrainer import nnUNetTrainer
+    from nnunetv2.utilities.default_n_proc_DA import get_allowed_n_proc_DA
+    from nnunetv2.utilities.plans_handling.plans_handler import ConfigurationManager, PlansManager
+except ImportError as error:
+    message = f'torchsonic.integrations.nnunet needs nnunetv2 ({error}); run: pip install "torchsonic[medical]"'
+    raise ImportError(message) from error
+
+from torchsonic.integrations.nnunet_settings import BUDGET, Settings, network_arguments, read_settings
+from torchsonic.models.sonicnet import SonicNet
+from torchsonic.nn.parameters import parameter_groups
+
+__all__ = ["nnUNetTrainerBudget", "nnUNetTrainerSonic", "nnUNetTrainerSonicHybrid"]
+
+KEY = "torchsonic"  # of our entry in a configuration of the plans
+MAY_CHANGE = frozenset({"epochs", "iterations", "val_iterations", "save_every"})  # when a training goes on
+ALL = frozenset(field.name for field in fields(Settings))
+MOMENTUM = 0.99  # nnU-Net's
+
+
+class _SettableTrainer(nnUNetTrainer):
+    """nnU-Net's trainer with the settings that are in ``uses``."""
+
+    uses: ClassVar[frozenset[str]]
+    settings: Settings
+
+    def __init__(
+        self,
+        plans: dict,
+        configuration: str,
+        fold: int,
+        dataset_json: dict,
+        device: torch.device = torch.device("cuda"),  # noqa: B008 - nnU-Net inspects and repeats the signature
+    ) -> None:
+        self.settings, self._given = read_settings()
+        # Before nnU-Net sees the plans, which it keeps in checkpoints and beside the folds.
+        plans["configurations"][configuration].update(self._changes(plans, configuration))
+        super().__init__(plans, configuration, fold, dataset_json, device)
+        self._apply()
+        unused = sorted(self._given - self.uses)
+        if unused:
+            self.print_to_log_file(f"torchsonic: {type(self).__name__} has no use for {', '.join(unused)}")
+
+    def _changes(self, plans: dict, configuration: str) -> dict[str, Any]:
+        """What the settings change in a configuration of the plans, themselves included."""
+        resolved = PlansManager(plans).get_configuration(configuration).configuration
+        changes: dict[str, Any] = {}
+        if self.settings.batch_size is not None:
+            changes["batch_size"] = self.settings.batch_size
+        if self.settings.patch_size is not None:
+            patch, axes = list(self.settings.patch_size), len(resolved["patch_size"])
+            if len(patch) != axes:
+                raise ValueError(f"patch_size must have {axes} axes for {configuration}, got {_listed(patch)}")
+            self._check_patch(patch, resolved)
+            changes["patch_size"] = patch
+        changes[KEY] = self._entry(self._network(resolved))
+        return changes
+
+    def _entry(self, network: dict[str, Any]) -> dict[str, Any]:
+        """What is kept: the settings in use and the arguments of the network, as JSON gives them back."""
+        used = {name: value for name, value in asdict(self.settings).items() if name in self.uses}
+        return json.loads(json.dumps({"settings": used, "network": network}))
+
+    def _check_patch(self, patch: list[int], resolved: dict[str, Any]) -> None:
+        """Refuse a patch that the network cannot take."""
+
+    def _network(self, resolved: dict[str, Any]) -> dict[str, Any]:
+        """Arguments of the network that are to be kept."""
+        return {}
+
+    def _apply(self) -> None:
+        self.num_epochs = self.settings.epochs
+        self.num_iterations_per_epoch = self.settings.iterations
+        self.num_val_iterations_per_epoch = self.settings.val_iterations
+        self.save_every = self.settings.save_every
+
+    def _seed(self, stage: int) -> None:
+        """Draw the same numbers in each stage, whatever was drawn before: by another network, or before going on."""
+        if self.settings.seed is not None:
+            words = np.random.SeedSequence([self.settings.seed, stage, self.local_rank]).generate_state(3)
+            torch.manual_seed(int(words[0]))
+            np.random.seed(int(words[1]))
+            random.seed(int(words[2]))
+
+    def initialize(self) -> None:
+        self._seed(0)
+        super().initialize()
+        count = sum(parameter.numel() for parameter in self._built().parameters())
+        kept = json.dumps(self.configuration_manager.configuration[KEY])
+        self.print_to_log_file(f"torchsonic: {count:,} parameters; {kept}")
+
+    def _built(self) -> nn.Module:
+        assert isinstance(self.network, nn.Module)
+        return self.network
+
+    def on_train_start(self) -> None:
+        self._refuse_another_network()
+        if self.settings.seed is not None and get_allowed_n_proc_DA() > 0:
+            self.print_to_log_file(
+                "torchsonic: the seed fixes the weights alone, because other processes draw the patches; "
+                "nnUNet_n_proc_DA=0 fixes these too"
+            )
+        super().on_train_start()
+
+    def on_train_epoch_start(self) -> None:
+        self._seed(1 + self.current_epoch)
+        super().on_train_epoch_start()
+
+    def _refuse_another_network(self) -> None:
+        """All folds share one plans.json; another network in it would make the other folds' checkpoints useless."""
+        assert self.output_folder is not None
+        own = Path(self.output_folder)
+        path = own.parent / "plans.json"
+        others = sorted({p.parent.name for p in own.parent.glob("fold_*/checkpoint_*.pth")} - {own.name})
+        if not others or not path.is_file():
+            return
+        then = PlansManager(str(path)).get_configuration(self.configuration_name).configuration
+        now = self.configuration_manager.configuration
+        before = {"patch_size": list(then["patch_size"]), **then.get(KEY, {}).get("network", {})}
+        after = {"patch_size": list(now["patch_size"]), **now[KEY]["network"]}
+        for name in sorted({*before, *after}):
+            if before.get(name) != after.get(name):
+                raise ValueError(
+                    f"{own.parent / others[0]} was trained with {name}={before.get(name)}, now it is "
+                    f"{after.get(name)}; folds share one network: set it as before, or use another nnUNet_results"
+                )
+
+    def load_checkpoint(self, filename_or_checkpoint: dict | str) -> None:
+        """Go on from a checkpoint with its settings; what is given now counts only for the length of training."""
+        checkpoint = filename_or_checkpoint
+        if isinstance(checkpoint, str):
+            checkpoint = torch.load(checkpoint, map_location="cpu", weights_only=False)
+        kept = checkpoint["init_args"]["plans"]["configurations"][self.configuration_name]
+        if KEY not in kept:
+            raise ValueError(f"{filename_or_checkpoint} holds no settings, so it is not from {type(self).__name__}")
+        saved = _as_settings(kept[KEY]["settings"])
+        for name in sorted(self._given & self.uses - MAY_CHANGE):
+            given, used = getattr(self.settings, name), getattr(saved, name)
+            if given != used:
+                self.print_to_log_file(f"torchsonic: {name}={given} is given, but the checkpoint's {used} is used")
+        self.settings = replace(saved, **{name: getattr(self.settings, name) for name in self._given & MAY_CHANGE})
+        plans = self.plans_manager.plans
+        own = plans["configurations"][self.configuration_name]
+        for name in ("batch_size", "patch_size"):
+            own.pop(name, None)  # what is given now, where a configuration inherits its own
+            own.update({name: kept[name]} if name in kept else {})
+        own[KEY] = self._entry(kept[KEY]["network"])
+        self.plans_manager = PlansManager(plans)  # it remembers configurations, so a new one must read them
+        self.configuration_manager = self.plans_manager.get_configuration(self.configuration_name)
+        self._apply()
+        super().load_checkpoint(filename_or_checkpoint)
+        self.my_init_kwargs = {**self.my_init_kwargs, "plans": plans}
+
+
+class nnUNetTrainerBudget(_SettableTrainer):
+    """nnU-Net's own network and optimiser with settable epochs, iterations, seed, batch and patch.
+
+    With the same settings and ``nnUNet_n_proc_DA=0`` it sees the same patches in the same order as the Sonic trainers.
+    """
+
+    uses = BUDGET
+
+    def _check_patch(self, patch: list[int], resolved: dict[str, Any]) -> None:
+        strides = resolved["architecture"]["arch_kwargs"].get("strides")
+        if strides is not None and any(np.mod(patch, np.prod(strides, axis=0))):
+            steps = _listed(np.prod(strides, axis=0))
+            raise ValueError(f"patch_size must be multiples of {steps} for nnU-Net's network, got {_listed(patch)}")
+
+
+class nnUNetTrainerSonic(_SettableTrainer):
+    """nnU-Net with :class:`torchsonic.models.SonicNet`, whose reference spacing is that of the plans."""
+
+    uses = ALL - {"local_kernel"}
+    hybrid: ClassVar[bool] = False
+
+    def _network(self, resolved: dict[str, Any]) -> dict[str, Any]:
+        return network_arguments(self.settings, len(resolved["spacing"]), hybrid=self.hybrid)
+
+    def _apply(self) -> None:
+        super()._apply()
+        self.initial_lr, self.weight_decay = self.settings.learning_rate, self.settings.weight_decay
+        self.enable_deep_supervision = False
+
+    @staticmethod
+    def build_network_architecture(
+        plans_manager: PlansManager,
+        configuration_manager: ConfigurationManager,
+        num_input_channels: int,
+        num_output_channels: int,
+        enable_deep_supervision: bool = False,
+    ) -> nn.Module:
+        """Build the network that the configuration describes, for training and for prediction alike.
+
+        ``(B, num_input_channels, *patch)`` to logits ``(B, num_output_channels, *patch)``.
+        """
+        if enable_deep_supervision:
+            raise ValueError("enable_deep_supervision must be False: SonicNet has one output, at full resolution")
+        kept = configuration_manager.configuration.get(KEY)
+        if kept is None:
+            raise ValueError(
+                f"the plans of {plans_manager.dataset_name} hold no entry '{KEY}' to build SonicNet from; "
+                "plans.json must be the one that the trainer wrote beside its folds"
+            )
+        spacing = tuple(float(step) for step in configuration_manager.spacing)  # in the order of array axes
+        return SonicNet(
+            num_input_channels, num_output_channels, spatial_dims=len(spacing), spacing=spacing, **kept["network"]
+        )
+
+    def set_deep_supervision_enabled(self, enabled: bool) -> None:
+        """There is none to switch; nnU-Net asks for it round every validation."""
+
+    def _do_i_compile(self) -> bool:
+        # The compiler takes the operator as one piece and gains little, so it is left to those who ask for it.
+        return "nnUNet_compile" in os.environ and super()._do_i_compile()
+
+    def configure_optimizers(self) -> tuple[Any, PolyLRScheduler]:
+        groups = parameter_groups(
+            self._built(),
+            self.initial_lr,
+            weight_decay=self.weight_decay,
+            mode_lr_scale=self.settings.mode_lr_scale,
+        )
+        if self.settings.optimiser == "sgd":
+            optimiser = torch.optim.SGD(groups, momentum=MOMENTUM, nesterov=True)
+        else:
+            optimiser = torch.optim.AdamW(groups)
+        return optimiser, _GroupedPolyLR(optimiser, self.initial_lr, self.num_epochs)
+
+
+class nnUNetTrainerSonicHybrid(nnUNetTrainerSonic):
+    """The same with a small local convolution beside each global one."""
+
+    uses = ALL
+    hybrid = True
+
+
+class _GroupedPolyLR(PolyLRScheduler):
+    """nnU-Net's schedule, which gives every group one rate, with each group's own share of it."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, initial_lr: float, max_steps: int) -> None:
+        self.shares = [group["lr"] / initial_lr for group in optimizer.param_groups]
+        super().__init__(optimizer, initial_lr, max_steps)
+
+    def step(self, current_step: int | None = None) -> None:
+        super().step(current_step)
+        for group, share in zip(self.optimizer.param_groups, self.shares, strict=True):
+            group["lr"] *= share
+        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+
+
+def _as_settings(saved: Mapping[str, Any]) -> Settings:
+    unknown = sorted(set(saved) - ALL)
+    if unknown:
+        raise ValueError(f"the checkpoint has the unknown setting {unknown[0]}; it is from a newer torchsonic")
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
+    return Settings(**values)
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ",".join(str(int(number)) for number in numbers)

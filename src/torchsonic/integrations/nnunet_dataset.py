@@ -1,0 +1,164 @@
+"""Files that nnU-Net reads: the one that shows it our trainers, and datasets in its layout."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from torchsonic.data.volumes import Case, CaseError, find_cases, read_case
+
+__all__ = ["TRAINERS", "convert_dataset", "install_trainers"]
+
+TRAINERS = ("nnUNetTrainerSonic", "nnUNetTrainerSonicHybrid", "nnUNetTrainerBudget")
+TRAINER_FILE = "torchsonic_trainers.py"
+
+
+def install_trainers(folder: Path) -> Path:
+    """Write the file through which nnU-Net's search, told the folder by ``nnUNet_extTrainer``, finds the trainers.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
+    names = ", ".join(TRAINERS)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / TRAINER_FILE
+    _write_whole(
+        path,
+        '"""Shows torchsonic\'s trainers to nnU-Net; written by `torchsonic nnunet install`."""\n\n'
+        f"from torchsonic.integrations.nnunet import {names}\n\n"
+        f"__all__ = {json.dumps(list(TRAINERS))}\n",
+    )
+    return path
+
+
+def convert_dataset(
+    data: Path,
+    raw: Path,
+    *,
+    name: str,
+    number: int,
+    channels: Sequence[str] = (),
+    labels: Sequence[str] = (),
+    advance: Callable[[], None] = lambda: None,
+) -> Path:
+    """Copy a folder with ``images/`` and ``labels/`` into nnU-Net's layout; it appears whole or not at all.
+
+    Every case is read and checked first, as :func:`torchsonic.data.volumes.read_case` does it.
+
+    Parameters
+    ----------
+    raw
+        The folder that ``nnUNet_raw`` names.
+    name, number
+        Of the dataset: its folder is ``Dataset042_name`` for 42.
+    channels
+        Names of the image's channels, from which nnU-Net chooses how to normalise: ``CT`` by the intensities of the
+        whole dataset, any other name image by image. ``MRI`` by default.
+    labels
+        Names of the classes behind the background; ``class_1`` and so on by default.
+    advance
+        Called after each case.
+
+    Returns
+    -------
+    Path
+        The dataset's folder.
+    """
+    target = _free_folder(raw, name, number)
+    cases = find_cases(data)
+    ending = _ending(cases[0].images[0])
+    channels = _channel_names(cases, channels)
+    raw.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=raw, prefix=".converting-") as scratch:
+        made = Path(scratch) / target.name
+        (made / "imagesTr").mkdir(parents=True)
+        (made / "labelsTr").mkdir()
+        present: set[int] = set()
+        for case in cases:
+            present |= _copy_case(case, made, ending)
+            advance()
+        description = {
+            "channel_names": {str(index): channel for index, channel in enumerate(channels)},
+            "labels": _label_names(present, labels),
+            "numTraining": len(cases),
+            "file_ending": ending,
+        }
+        _write_whole(made / "dataset.json", json.dumps(description, indent=2) + "\n")
+        os.replace(made, target)
+    return target
+
+
+def _copy_case(case: Case, made: Path, ending: str) -> set[int]:
+    """Check and copy one case; the labels that occur in it."""
+    volume = read_case(case)
+    assert volume.label is not None
+    assert case.label is not None
+    for path in (*case.images, case.label):
+        if _ending(path) != ending:
+            problem = f"ends in {_ending(path)} where others end in {ending}; nnU-Net needs one ending for all files"
+            raise CaseError(case.name, path, problem)
+    for index, path in enumerate(case.images):
+        shutil.copyfile(path, made / "imagesTr" / f"{case.name}_{index:04d}{ending}")
+    shutil.copyfile(case.label, made / "labelsTr" / f"{case.name}{ending}")
+    return {int(value) for value in np.unique(volume.label)}
+
+
+def _free_folder(raw: Path, name: str, number: int) -> Path:
+    if not 1 <= number <= 999:
+        raise ValueError(f"id must be from 1 to 999, got {number}")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", name):
+        raise ValueError(f"name must be letters, digits, '-' and '_', got {name!r}")
+    taken = sorted(raw.glob(f"Dataset{number:03d}_*"))
+    if taken:
+        raise ValueError(f"id {number} is taken by {taken[0]}; choose another or remove that folder")
+    return raw / f"Dataset{number:03d}_{name}"
+
+
+def _ending(path: Path) -> str:
+    return ".nii.gz" if path.name.endswith(".nii.gz") else path.suffix
+
+
+def _channel_names(cases: Sequence[Case], channels: Sequence[str]) -> Sequence[str]:
+    count = len(cases[0].images)
+    for case in cases:
+        if len(case.images) != count:
+            problem = f"{len(case.images)} channels, where {cases[0].name} has {count}; add or remove files"
+            raise CaseError(case.name, case.images[0], problem)
+    if not channels:
+        return ["MRI"] * count
+    if len(channels) != count:
+        raise ValueError(
+            f"channels must be {count} names, one for each channel of the images, got {', '.join(channels)}"
+        )
+    return channels
+
+
+def _label_names(present: set[int], names: Sequence[str]) -> dict[str, int]:
+    """nnU-Net's labels: background and every class up to the highest, all of which must occur."""
+    highest = max(present)
+    missing = sorted(set(range(1, highest + 1)) - present)
+    if missing or highest < 1:
+        shown = ", ".join(map(str, sorted(present)))
+        raise ValueError(f"labels must be 0, 1, 2 and so on without a gap for nnU-Net, got {shown}; relabel the data")
+    if names and (len(names) != highest or len({*names, "background"}) != highest + 1):
+        raise ValueError(f"labels must be {highest} different names, for 1 to {highest}, got {', '.join(names)}")
+    return {"background": 0} | {name: index for index, name in enumerate(names or _numbered(highest), start=1)}
+
+
+def _numbered(highest: int) -> list[str]:
+    return [f"class_{index}" for index in range(1, highest + 1)]
+
+
+def _write_whole(path: Path, text: str) -> None:
+    scratch = path.with_name(f".{path.name}")
+    scratch.write_text(text, encoding="utf-8")
+    os.replace(scratch, path)

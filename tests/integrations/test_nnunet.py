@@ -1,0 +1,382 @@
+"""nnU-Net with Sonic networks: only the network changes, and it is the same at prediction."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("nnunetv2", reason="nnunetv2 is not installed")
+
+from nnunetv2.inference.predict_from_raw_data import nnUNetPredictor
+from nnunetv2.training.nnUNetTrainer.nnUNetTrainer import nnUNetTrainer
+from nnunetv2.utilities.plans_handling.plans_handler import PlansManager
+
+from tests.integrations.hippocampi import AFFINE, write_cases
+from torchsonic.integrations.nnunet import (
+    nnUNetTrainerBudget,
+    nnUNetTrainerSonic,
+    nnUNetTrainerSonicHybrid,
+)
+from torchsonic.integrations.nnunet_settings import PREFIX
+from torchsonic.models import SonicNet
+from torchsonic.nn.hybrid import LocalConv
+from torchsonic.nn.parameters import mode_parameters
+from torchsonic.nn.spacing import spaced_layers
+
+SPACING = [5.0, 1.5, 1.25]
+DATASET = {"labels": {"background": 0, "front": 1, "back": 2}, "channel_names": {"0": "MRI"}, "file_ending": ".nii.gz"}
+SMALL = {"width": 8, "depth": 2, "num_modes": 4}
+
+
+def make_configuration(axes: int) -> dict:
+    """What nnU-Net plans, as far as trainers read it."""
+    convolution = f"torch.nn.modules.conv.Conv{axes}d"
+    return {
+        "data_identifier": f"nnUNetPlans_{axes}d",
+        "batch_size": 2,
+        "patch_size": [8, 16, 12][-axes:],
+        "spacing": SPACING[-axes:],
+        "batch_dice": False,
+        "architecture": {
+            "network_class_name": "dynamic_network_architectures.architectures.unet.PlainConvUNet",
+            "arch_kwargs": {
+                "n_stages": 3,
+                "features_per_stage": [4, 8, 8],
+                "conv_op": convolution,
+                "kernel_sizes": [[3] * axes] * 3,
+                "strides": [[1] * axes, [2] * axes, [2] * axes],
+                "n_conv_per_stage": [1, 1, 1],
+                "n_conv_per_stage_decoder": [1, 1],
+                "conv_bias": True,
+                "norm_op": f"torch.nn.modules.instancenorm.InstanceNorm{axes}d",
+                "norm_op_kwargs": {"eps": 1e-5, "affine": True},
+                "dropout_op": None,
+                "dropout_op_kwargs": None,
+                "nonlin": "torch.nn.LeakyReLU",
+                "nonlin_kwargs": {"inplace": True},
+            },
+            "_kw_requires_import": ["conv_op", "norm_op", "dropout_op", "nonlin"],
+        },
+    }
+
+
+def make_plans() -> dict:
+    return {
+        "dataset_name": "Dataset901_Test",
+        "plans_name": "nnUNetPlans",
+        "label_manager": "LabelManager",
+        "configurations": {
+            "2d": make_configuration(2),
+            "3d_fullres": make_configuration(3),
+            "3d_child": {"inherits_from": "3d_fullres"},
+        },
+    }
+
+
+@pytest.fixture
+def train(tmp_path, monkeypatch):
+    """Make a trainer under the given settings and no others."""
+    for variable in [name for name in os.environ if name.startswith(PREFIX)]:
+        monkeypatch.delenv(variable)
+    for name in ("preprocessed", "results"):
+        monkeypatch.setenv(f"nnUNet_{name}", str(tmp_path / name))
+    monkeypatch.setenv("nnUNet_n_proc_DA", "0")
+    for axes in (2, 3):  # nnU-Net wants to see how the data is stored
+        folder = tmp_path / "preprocessed" / "Dataset901_Test" / f"nnUNetPlans_{axes}d"
+        folder.mkdir(parents=True)
+        (folder / "case.b2nd").touch()
+
+    def make(trainer=nnUNetTrainerSonic, configuration="3d_fullres", *, fold=0, initialize=True, **settings):
+        for variable in [name for name in os.environ if name.startswith(PREFIX)]:
+            monkeypatch.delenv(variable)
+        for name, value in settings.items():
+            monkeypatch.setenv(f"{PREFIX}{name.upper()}", str(value))
+        plans = {**make_plans(), "continue_training": False}
+        made = trainer(plans, configuration, fold, DATASET, torch.device("cpu"))
+        if initialize:
+            made.initialize()
+        return made
+
+    return make
+
+
+def keep(trainer) -> Path:
+    """Write what nnU-Net writes for prediction; the folder of the folds."""
+    folder = Path(trainer.output_folder_base)
+    (folder / "plans.json").write_text(json.dumps(trainer.plans_manager.plans))
+    (folder / "dataset.json").write_text(json.dumps(DATASET))
+    trainer.save_checkpoint(str(Path(trainer.output_folder) / "checkpoint_final.pth"))
+    return folder
+
+
+def shaped(trainer) -> torch.Tensor:
+    return torch.randn(1, 1, *trainer.configuration_manager.patch_size)
+
+
+@pytest.mark.parametrize("configuration", ["2d", "3d_fullres", "3d_child"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_the_networks_spacing_is_that_of_the_plans(train, configuration, stride):
+    network = train(configuration=configuration, stride=stride, **SMALL).network.eval()
+    axes = 2 if configuration == "2d" else 3
+    assert isinstance(network, SonicNet)
+    spacing = SPACING[-axes:]
+    for _, layer in spaced_layers(network):
+        assert layer.reference_spacing == tuple(d * s for d, s in zip(spacing, layer.input_stride, strict=True))
+    x = torch.randn(1, 1, *[8, 16, 12][-axes:])
+    with torch.no_grad():
+        torch.testing.assert_close(network(x), network(x, spacing=spacing))
+        assert not torch.allclose(network(x), network(x, spacing=1.0), rtol=1e-2)
+
+
+def test_the_hybrid_differs_by_its_local_kernels(train):
+    plain, hybrid = train(**SMALL), train(nnUNetTrainerSonicHybrid, local_kernel=5, **SMALL)
+    assert not [m for m in plain.network.modules() if isinstance(m, LocalConv)]
+    local = [m for m in hybrid.network.modules() if isinstance(m, LocalConv)]
+    assert [m.kernel_size for m in local] == [5, 5]
+    assert all(m.reference_spacing == tuple(SPACING) for m in local)
+
+
+def test_settings_reach_the_trainer_and_the_plans(train):
+    trainer = train(
+        epochs=3,
+        iterations=5,
+        val_iterations=2,
+        save_every=1,
+        batch_size=4,
+        patch_size="6,10,12",
+        learning_rate=0.5,
+        weight_decay=0.25,
+        **SMALL,
+    )
+    assert (trainer.num_epochs, trainer.num_iterations_per_epoch, trainer.num_val_iterations_per_epoch) == (3, 5, 2)
+    assert (trainer.save_every, trainer.batch_size, trainer.initial_lr, trainer.weight_decay) == (1, 4, 0.5, 0.25)
+    assert trainer.configuration_manager.patch_size == [6, 10, 12]
+    kept = trainer.my_init_kwargs["plans"]["configurations"]["3d_fullres"]
+    assert kept["patch_size"] == [6, 10, 12]
+    assert {name: kept["torchsonic"]["network"][name] for name in SMALL} == SMALL
+    assert not trainer.enable_deep_supervision
+    assert trainer.my_init_kwargs["plans"]["configurations"]["2d"] == make_configuration(2)
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adamw"])
+def test_modes_keep_their_share_of_the_learning_rate(train, optimiser):
+    trainer = train(optimiser=optimiser, learning_rate=0.1, mode_lr_scale=0.2, epochs=10, **SMALL)
+    modes = {id(p) for p in mode_parameters(trainer.network)}
+    assert modes
+    for epoch in (0, 4, 9):
+        trainer.lr_scheduler.step(epoch)
+        rate = 0.1 * (1 - epoch / 10) ** 0.9
+        for group in trainer.optimizer.param_groups:
+            slow = all(id(p) in modes for p in group["params"])
+            assert slow or not any(id(p) in modes for p in group["params"])
+            assert group["lr"] == pytest.approx(rate * (0.2 if slow else 1.0))
+            assert not (slow and group["weight_decay"])
+
+
+def test_a_step_of_training_lowers_the_loss(train):
+    trainer = train(optimiser="adamw", seed=0, **SMALL)
+    x = shaped(trainer)
+    batch = {"data": x, "target": (x > 0).long() + (x > 1).long()}
+    trainer.set_deep_supervision_enabled(True)
+    losses = [float(trainer.train_step(batch)["loss"]) for _ in range(15)]
+    assert losses[-1] < losses[0] - 0.1
+
+
+@pytest.mark.parametrize("trainer", [nnUNetTrainerSonic, nnUNetTrainerSonicHybrid, nnUNetTrainerBudget])
+def test_prediction_rebuilds_the_network_whatever_the_environment(train, trainer):
+    changed = {} if trainer is nnUNetTrainerBudget else {"norm": "instance", "padding_mode": "zeros", **SMALL}
+    trained = train(trainer, patch_size="4,8,12", seed=3, **changed)
+    folder = keep(trained)
+    # `train` also clears what was set; now other settings, some of which fit the weights but mean another function.
+    train(trainer, fold=9, initialize=False, width=12, norm="group", padding_mode="circular", patch_size="8,8,8")
+    predictor = nnUNetPredictor(device=torch.device("cpu"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "nnunetv2.inference.predict_from_raw_data.recursive_find_trainer_class_by_name",
+            {trainer.__name__: trainer}.__getitem__,
+        )
+        predictor.initialize_from_trained_model_folder(str(folder), (0,))
+    trained.set_deep_supervision_enabled(False)
+    x = shaped(trained)
+    with torch.no_grad():
+        torch.testing.assert_close(predictor.network.eval()(x), trained.network.eval()(x), rtol=0, atol=0)
+    assert predictor.configuration_manager.patch_size == [4, 8, 12]
+
+
+def test_going_on_takes_the_checkpoints_settings_but_for_the_budget(train):
+    first = train(epochs=10, optimiser="adamw", norm="channel", patch_size="4,8,12", **SMALL)
+    first.train_step({"data": shaped(first), "target": torch.ones(1, 1, 4, 8, 12)})
+    path = str(Path(first.output_folder) / "checkpoint_latest.pth")
+    first.save_checkpoint(path)
+    second = train(initialize=False, epochs=20, width=16, optimiser="sgd")
+    second.load_checkpoint(path)
+    x = shaped(first)
+    with torch.no_grad():
+        torch.testing.assert_close(second.network.eval()(x), first.network.eval()(x), rtol=0, atol=0)
+    assert isinstance(second.optimizer, torch.optim.AdamW)
+    assert second.num_epochs == 20
+    assert second.configuration_manager.patch_size == [4, 8, 12]
+    log = Path(second.log_file).read_text()
+    assert "width=16 is given, but the checkpoint's 8 is used" in log
+    assert "optimiser=sgd is given, but the checkpoint's adamw is used" in log
+    second.save_checkpoint(path)
+    third = train(initialize=False)
+    third.load_checkpoint(path)
+    assert third.settings == second.settings
+    assert third.num_epochs == 20
+
+
+def test_going_on_returns_to_what_a_configuration_inherits(train):
+    first = train(configuration="3d_child", **SMALL)
+    folder = keep(first)
+    second = train(configuration="3d_child", initialize=False, patch_size="4,4,4", batch_size=7)
+    second.load_checkpoint(str(folder / "fold_0" / "checkpoint_final.pth"))
+    assert second.configuration_manager.patch_size == [8, 16, 12]
+    assert second.batch_size == 2
+
+
+def test_a_checkpoint_of_another_trainer_is_refused(train):
+    class Plain(nnUNetTrainer):
+        pass
+
+    path = str(Path(train(Plain).output_folder) / "checkpoint_final.pth")
+    train(Plain).save_checkpoint(path)
+    with pytest.raises(ValueError, match="holds no settings, so it is not from nnUNetTrainerSonic"):
+        train(initialize=False).load_checkpoint(path)
+
+
+def test_folds_with_another_network_are_refused(train):
+    keep(train(fold=0, **SMALL))
+    with pytest.raises(ValueError, match=r"fold_0 was trained with width=8, now it is 16; folds share one network"):
+        train(fold=1, **{**SMALL, "width": 16}).on_train_start()
+    with pytest.raises(ValueError, match=r"patch_size=\[8, 16, 12\], now it is \[8, 8, 8\]"):
+        train(fold=1, patch_size="8,8,8", **SMALL).on_train_start()
+    # Another budget is no other network, and the same fold may be trained anew: both come as far as nnU-Net's data.
+    for same in ({"fold": 1, "epochs": 2, **SMALL}, {"fold": 0, **SMALL, "width": 16}):
+        with pytest.raises(Exception, match=r"^(?!.*folds share)"):
+            train(**same).on_train_start()
+
+
+def test_the_budget_trainer_is_nnunets_own(train):
+    trainer = train(nnUNetTrainerBudget, epochs=7, width=32, learning_rate=1)
+    assert trainer.num_epochs == 7
+    assert trainer.initial_lr == 1e-2
+    assert trainer.enable_deep_supervision
+    assert type(trainer.network).__name__ == "PlainConvUNet"
+    assert type(trainer).build_network_architecture is nnUNetTrainer.build_network_architecture
+    assert "nnUNetTrainerBudget has no use for learning_rate, width" in Path(trainer.log_file).read_text()
+
+
+@pytest.mark.parametrize(
+    ("trainer", "settings", "words"),
+    [
+        (nnUNetTrainerBudget, {"patch_size": "8,15,12"}, "multiples of 4,4,4 for nnU-Net's network, got 8,15,12"),
+        (nnUNetTrainerSonic, {"patch_size": "8,16"}, "patch_size must have 3 axes for 3d_fullres, got 8,16"),
+        (nnUNetTrainerSonic, {"stride": "2,2"}, "stride must be one number or 3, got 2,2"),
+        (nnUNetTrainerSonic, {"widht": "8"}, "TORCHSONIC_NNUNET_WIDHT is no setting"),
+    ],
+)
+def test_mistakes_stop_a_trainer_before_it_starts(train, trainer, settings, words, tmp_path):
+    with pytest.raises(ValueError, match=words):
+        train(trainer, initialize=False, **settings)
+    assert not (tmp_path / "results").exists()
+
+
+def draws() -> list[float]:
+    return [float(torch.rand(())), float(np.random.rand()), random.random()]
+
+
+def test_an_epoch_draws_the_same_for_every_network_and_after_going_on(train):
+    drawn = []
+    for trainer, epoch in ((nnUNetTrainerSonic, 0), (nnUNetTrainerBudget, 0), (nnUNetTrainerSonic, 1)):
+        made = train(trainer, seed=5, num_modes=4)
+        made.current_epoch = epoch
+        made.on_epoch_start()
+        made.on_train_epoch_start()
+        drawn.append(draws())
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_the_seed_fixes_the_weights(train):
+    a, b, c = (train(seed=seed, **SMALL).network.state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert not all(torch.equal(a[name], c[name]) for name in a)
+
+
+def test_nothing_is_compiled_on_a_cpu(train, monkeypatch):
+    monkeypatch.setenv("nnUNet_compile", "true")
+    assert not train(initialize=False)._do_i_compile()
+
+
+def test_deep_supervision_and_foreign_plans_are_refused():
+    plans = PlansManager(make_plans())
+    configuration = plans.get_configuration("2d")
+    with pytest.raises(ValueError, match="enable_deep_supervision must be False"):
+        nnUNetTrainerSonic.build_network_architecture(plans, configuration, 1, 3, True)
+    with pytest.raises(ValueError, match="the plans of Dataset901_Test hold no entry 'torchsonic'"):
+        nnUNetTrainerSonic.build_network_architecture(plans, configuration, 1, 3)
+
+
+def test_without_nnunet_the_error_names_the_extra():
+    code = "import sys; sys.modules['nnunetv2'] = None; import torchsonic.integrations.nnunet"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode != 0
+    assert 'pip install "torchsonic[medical]"' in run.stderr
+
+
+@pytest.mark.slow
+def test_the_real_commands_plan_train_and_predict(tmp_path):
+    nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
+    commands = Path(sys.executable).parent
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    folders = {f"nnUNet_{name}": str(tmp_path / name) for name in ("raw", "preprocessed", "results")}
+    environment = {**clean, **folders, "nnUNet_extTrainer": str(tmp_path / "trainers"), "nnUNet_def_n_proc": "1"}
+
+    def run(command, *arguments, **settings):
+        program = [sys.executable, "-m", "torchsonic.cli"] if command == "torchsonic" else [str(commands / command)]
+        variables = {f"{PREFIX}{name.upper()}": str(value) for name, value in settings.items()}
+        # Planning needs its workers; training prepares its patches itself.
+        own = {"nnUNet_n_proc_DA": "0"} if command == "nnUNetv2_train" else {}
+        done = subprocess.run(
+            [*program, *map(str, arguments)], env={**environment, **variables, **own}, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout
+
+    data = write_cases(tmp_path / "data", 5)
+    run("torchsonic", "nnunet", "install", tmp_path / "trainers")
+    run("torchsonic", "nnunet", "convert", "--data", data, "--out", tmp_path / "raw", "--name", "Hippo", "--id", "4")
+    run("nnUNetv2_plan_and_preprocess", "-d", 4, "-c", "3d_fullres", "-npfp", 1, "-np", 1)
+
+    budget = {"epochs": 1, "iterations": 2, "val_iterations": 1, "seed": 0, "batch_size": 2}
+    trainer = ("4", "3d_fullres", "0", "-tr", "nnUNetTrainerSonic", "-device", "cpu")
+    # Larger than the cases, so that one window is all there is to predict, and no multiple of anything.
+    run("nnUNetv2_train", *trainer, **budget, stride=2, norm="instance", patch_size="30,46,33", **SMALL)
+    folder = tmp_path / "results" / "Dataset004_Hippo" / "nnUNetTrainerSonic__nnUNetPlans__3d_fullres"
+    checkpoint = torch.load(folder / "fold_0" / "checkpoint_final.pth", weights_only=False)
+    kept = checkpoint["init_args"]["plans"]["configurations"]["3d_fullres"]
+    assert kept["torchsonic"]["settings"]["iterations"] == 2
+    assert {name: kept["torchsonic"]["network"][name] for name in SMALL} == SMALL
+
+    (validated,) = (folder / "fold_0" / "validation").glob("*.nii.gz")
+    name, images = validated.name.removesuffix(".nii.gz"), tmp_path / "images"
+    images.mkdir()
+    shutil.copy(data / "images" / f"{name}.nii.gz", images / f"{name}_0000.nii.gz")
+    other = {"width": 32, "norm": "group", "stride": 1, "patch_size": "8,8,8"}
+    arguments = ("-d", 4, "-c", "3d_fullres", "-tr", "nnUNetTrainerSonic", "-f", 0, "-npp", 1, "-nps", 1)
+    run("nnUNetv2_predict", *arguments, "-i", images, "-o", tmp_path / "out", "-device", "cpu", **other)
+    source, label = (nibabel.load(data / kind / f"{name}.nii.gz") for kind in ("images", "labels"))
+    prediction = nibabel.load(tmp_path / "out" / f"{name}.nii.gz")
+    assert prediction.shape == source.shape
+    np.testing.assert_allclose(prediction.affine, AFFINE, atol=1e-5)
+    found = np.asarray(prediction.dataobj)
+    assert set(np.unique(found)) <= set(np.unique(label.dataobj))
+    # The network as it was trained has predicted this case at the end of training.
+    np.testing.assert_array_equal(found, np.asarray(nibabel.load(validated).dataobj))

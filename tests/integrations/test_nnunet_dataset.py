@@ -1,0 +1,125 @@
+"""Folders of NIfTI files become raw datasets of nnU-Net, and its search finds the trainers' file."""
+
+import json
+import runpy
+
+import numpy as np
+import pytest
+
+nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
+
+from tests.integrations.hippocampi import write_cases  # noqa: E402
+from torchsonic.cli import main  # noqa: E402
+from torchsonic.data.volumes import CaseError  # noqa: E402
+from torchsonic.integrations.nnunet_dataset import TRAINERS, convert_dataset, install_trainers  # noqa: E402
+
+
+def test_conversion_keeps_files_and_describes_them(tmp_path):
+    data = write_cases(tmp_path / "data", 3)
+    counted = []
+    folder = convert_dataset(
+        data, tmp_path / "raw", name="Hippo", number=4, labels=["front", "back"], advance=lambda: counted.append(1)
+    )
+    assert folder == tmp_path / "raw" / "Dataset004_Hippo"
+    assert json.loads((folder / "dataset.json").read_text()) == {
+        "channel_names": {"0": "MRI"},
+        "labels": {"background": 0, "front": 1, "back": 2},
+        "numTraining": 3,
+        "file_ending": ".nii.gz",
+    }
+    assert len(counted) == 3
+    for name in ("case_0", "case_1", "case_2"):
+        images, labels = data / "images" / f"{name}.nii.gz", data / "labels" / f"{name}.nii.gz"
+        assert (folder / "imagesTr" / f"{name}_0000.nii.gz").read_bytes() == images.read_bytes()
+        assert (folder / "labelsTr" / f"{name}.nii.gz").read_bytes() == labels.read_bytes()
+    assert [p.name for p in (tmp_path / "raw").iterdir()] == [folder.name]
+
+
+def test_channels_are_numbered_and_named(tmp_path):
+    data = write_cases(tmp_path / "data", 1)
+    image = data / "images" / "case_0.nii.gz"
+    (data / "images" / "case_0_0001.nii.gz").write_bytes(image.read_bytes())
+    image.rename(data / "images" / "case_0_0000.nii.gz")
+    folder = convert_dataset(data, tmp_path, name="Two", number=7, channels=["CT", "PET"])
+    described = json.loads((folder / "dataset.json").read_text())
+    assert described["channel_names"] == {"0": "CT", "1": "PET"}
+    assert described["labels"] == {"background": 0, "class_1": 1, "class_2": 2}
+    assert sorted(p.name for p in (folder / "imagesTr").iterdir()) == ["case_0_0000.nii.gz", "case_0_0001.nii.gz"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"number": 0}, "id must be from 1 to 999, got 0"),
+        ({"name": "my data"}, "name must be letters, digits, '-' and '_', got 'my data'"),
+        ({"channels": ["a", "b"]}, "channels must be 1 names, one for each channel of the images, got a, b"),
+        ({"labels": ["front"]}, "labels must be 2 different names, for 1 to 2, got front"),
+        ({"labels": ["background", "front"]}, "labels must be 2 different names"),
+    ],
+)
+def test_mistakes_are_named_and_leave_nothing(tmp_path, changes, words):
+    data = write_cases(tmp_path / "data", 1)
+    with pytest.raises(ValueError, match=words):
+        convert_dataset(data, tmp_path / "raw", **{"name": "a", "number": 1, **changes})
+    assert not list((tmp_path / "raw").glob("*"))
+
+
+def relabel(path, change):
+    file = nibabel.load(path)
+    nibabel.save(nibabel.Nifti1Image(change(np.asarray(file.dataobj)), file.affine), path)
+
+
+def test_bad_cases_are_named_and_leave_nothing(tmp_path):
+    data, raw = write_cases(tmp_path / "data", 2), tmp_path / "raw"
+    label = data / "labels" / "case_1.nii.gz"
+    whole = label.read_bytes()
+    relabel(label, lambda array: array[:-1])
+    with pytest.raises(CaseError, match=r"case_1.*case_1\.nii\.gz.*shape"):
+        convert_dataset(data, raw, name="a", number=1)
+    label.unlink()
+    with pytest.raises(CaseError, match=r"case_1.*labels"):
+        convert_dataset(data, raw, name="a", number=1)
+    label.write_bytes(whole)
+    for path in (label, data / "labels" / "case_0.nii.gz"):
+        relabel(path, lambda array: np.where(array == 2, 5, array))
+    with pytest.raises(ValueError, match="without a gap for nnU-Net, got 0, 1, 5; relabel the data"):
+        convert_dataset(data, raw, name="a", number=1)
+    assert not list(raw.glob("*"))
+
+
+def test_a_number_is_given_once(tmp_path):
+    data = write_cases(tmp_path / "data", 1)
+    first = convert_dataset(data, tmp_path, name="a", number=1)
+    with pytest.raises(ValueError, match=r"id 1 is taken by .*Dataset001_a"):
+        convert_dataset(data, tmp_path, name="b", number=1)
+    assert [p.name for p in tmp_path.glob("Dataset*")] == [first.name]
+
+
+def test_commands_convert_and_name_mistakes(tmp_path, capsys):
+    data = write_cases(tmp_path / "data", 1)
+    arguments = ["nnunet", "convert", "--data", str(data), "--out", str(tmp_path / "raw")]
+    arguments += ["--name", "Hippo", "--id", "9"]
+    assert main([*arguments, "--labels", "front", "back"]) == 0
+    out = capsys.readouterr().out
+    assert "nnUNetv2_plan_and_preprocess -d 9" in out
+    assert (tmp_path / "raw" / "Dataset009_Hippo" / "dataset.json").is_file()
+    assert main(arguments) == 1
+    assert "id 9 is taken" in capsys.readouterr().err
+    arguments[3] = str(tmp_path / "none")
+    assert main(arguments) == 1
+    assert str(tmp_path / "none") in capsys.readouterr().err
+
+
+def test_the_trainers_file_gives_the_trainers(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("nnunetv2", reason="nnunetv2 is not installed")
+    monkeypatch.setenv("nnUNet_extTrainer", "/elsewhere")
+    folder = tmp_path / "my trainers"
+    assert main(["nnunet", "install", str(folder)]) == 0
+    assert f"export nnUNet_extTrainer='{folder}:/elsewhere'" in capsys.readouterr().out
+    (path,) = folder.iterdir()
+    assert path == install_trainers(folder)
+    found = runpy.run_path(str(path))
+    assert {found[name].__name__ for name in TRAINERS} == set(TRAINERS)
+    (tmp_path / "file").touch()
+    assert main(["nnunet", "install", str(tmp_path / "file")]) == 1
+    assert f"cannot write into {tmp_path / 'file'}" in capsys.readouterr().err
