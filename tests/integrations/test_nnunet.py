@@ -19,6 +19,7 @@ from nnunetv2.training.nnUNetTrainer.nnUNetTrainer import nnUNetTrainer
 from nnunetv2.utilities.plans_handling.plans_handler import PlansManager
 
 from tests.integrations.hippocampi import AFFINE, write_cases
+from torchsonic.cli import main
 from torchsonic.integrations.nnunet import (
     nnUNetTrainerBudget,
     nnUNetTrainerSonic,
@@ -340,19 +341,21 @@ def test_the_real_commands_plan_train_and_predict(tmp_path):
     environment = {**clean, **folders, "nnUNet_extTrainer": str(tmp_path / "trainers"), "nnUNet_def_n_proc": "1"}
 
     def run(command, *arguments, **settings):
-        program = [sys.executable, "-m", "torchsonic.cli"] if command == "torchsonic" else [str(commands / command)]
         variables = {f"{PREFIX}{name.upper()}": str(value) for name, value in settings.items()}
         # Planning needs its workers; training prepares its patches itself.
         own = {"nnUNet_n_proc_DA": "0"} if command == "nnUNetv2_train" else {}
         done = subprocess.run(
-            [*program, *map(str, arguments)], env={**environment, **variables, **own}, capture_output=True, text=True
+            [str(commands / command), *map(str, arguments)],
+            env={**environment, **variables, **own},
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-        return done.stdout
 
     data = write_cases(tmp_path / "data", 5)
-    run("torchsonic", "nnunet", "install", tmp_path / "trainers")
-    run("torchsonic", "nnunet", "convert", "--data", data, "--out", tmp_path / "raw", "--name", "Hippo", "--id", "4")
+    assert main(["nnunet", "install", environment["nnUNet_extTrainer"]]) == 0
+    convert = ["--data", str(data), "--out", environment["nnUNet_raw"], "--name", "Hippo", "--id", "4"]
+    assert main(["nnunet", "convert", *convert]) == 0
     run("nnUNetv2_plan_and_preprocess", "-d", 4, "-c", "3d_fullres", "-npfp", 1, "-np", 1)
 
     budget = {"epochs": 1, "iterations": 2, "val_iterations": 1, "seed": 0, "batch_size": 2}
@@ -377,6 +380,7 @@ def test_the_real_commands_plan_train_and_predict(tmp_path):
     assert prediction.shape == source.shape
     np.testing.assert_allclose(prediction.affine, AFFINE, atol=1e-5)
     found = np.asarray(prediction.dataobj)
+    assert len(np.unique(found)) > 1
     assert set(np.unique(found)) <= set(np.unique(label.dataobj))
     # The network as it was trained has predicted this case at the end of training.
     np.testing.assert_array_equal(found, np.asarray(nibabel.load(validated).dataobj))
