@@ -92,7 +92,7 @@ class SonicNet(nn.Module):
     --------
     >>> from monai.data import MetaTensor
     >>> model = SonicNet(3, 1, 4, width=8, depth=2, spacing=(1.5, 1.5, 8.0))
-    >>> affine = torch.diag(torch.tensor([0.8, 0.8, 5.0, 1.0]))
+    >>> affine = torch.diag(torch.tensor([0.8, 0.8, 5.0, 1.0], dtype=torch.float64))
     >>> logits = model(MetaTensor(torch.randn(1, 1, 20, 24, 6), affine=affine))  # hears (0.8, 0.8, 5.0)
     >>> tuple(logits.shape), logits.pixdim.tolist()
     ((1, 4, 20, 24, 6), [0.8, 0.8, 5.0])
