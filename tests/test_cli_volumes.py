@@ -59,6 +59,8 @@ def test_a_bad_case_is_named_or_left_out_when_predicting(trained, tmp_path, caps
     _, folder = trained
     write_folder(tmp_path / "new", 3)
     spoil(tmp_path / "new", "case_b", "unreadable")
+    for channel in range(2):
+        write(tmp_path / "new" / "images" / f"two_{channel:04d}.nii.gz", make_arrays()[0], make_affine())
     arguments = ["predict", "volumes", str(folder), "--data", str(tmp_path / "new"), "--out", str(tmp_path / "out")]
     assert main(arguments) == 1
     error = capsys.readouterr().err
@@ -67,7 +69,9 @@ def test_a_bad_case_is_named_or_left_out_when_predicting(trained, tmp_path, caps
     assert main([*arguments, "--keep-going"]) == 0
     shown = capsys.readouterr()
     assert "warning: left out: case case_b: " in shown.err
-    assert "2 of 3 cases written" in shown.out
+    assert "warning: left out: case two: " in shown.err
+    assert "the image has 2 channels, the network was trained with 1" in shown.err
+    assert "2 of 4 cases written" in shown.out
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["case_a.nii.gz", "case_c.nii.gz"]
 
 
@@ -81,6 +85,18 @@ def test_a_bad_case_is_named_or_left_out_when_training(tmp_path, capsys):
     shown = capsys.readouterr()
     assert "warning: left out: case case_c: " in shown.err
     assert "1 cases were left out: case_c" in shown.out
+
+
+def test_all_folds_are_trained_and_averaged(tmp_path, capsys):
+    write_folder(tmp_path / "data", 4)
+    arguments = ["train", "volumes", "--data", str(tmp_path / "data"), "--out", str(tmp_path / "runs"), *TINY]
+    assert main([*arguments, "--all-folds", "--mirror", "--chance", "0"]) == 0
+    results = [json.loads(path.read_text()) for path in sorted((tmp_path / "runs").rglob("results.json"))]
+    tested = [row["case"] for result in results for row in result["cases"]]
+    assert sorted(tested) == [f"case_{letter}" for letter in "abcd"]
+    assert results[0]["config"]["augmentation"]["mirror"] == []
+    mean = sum(result["dice"] for result in results) / 2
+    assert f"mean Dice over 2 runs: {mean:.3f}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,7 @@ class TrainVolumes(VolumesConfig):
         from torchsonic.experiments.volumes import run_experiment
         from torchsonic.training.checkpoint import CheckpointError
 
+        found: list[float] = []
         for config in self._runs():
             folder = self.out / config.name
             print(f"{config.data}, {config.model}, seed {config.training.seed}: {folder}")
@@ -76,6 +77,9 @@ class TrainVolumes(VolumesConfig):
             except (CheckpointError, FloatingPointError, OSError, ValueError) as error:
                 raise UserError(str(error)) from error
             _print_results(results)
+            found += [results["dice"]] if results and results["dice"] is not None else []
+        if len(found) > 1:
+            print(f"mean Dice over {len(found)} runs: {sum(found) / len(found):.3f}")
 
     def _runs(self) -> list[VolumesConfig]:
         if self.all_folds and self.split is not None:
@@ -129,7 +133,8 @@ class PredictVolumes:
             cases = find_cases(self.data, labels=False)
             out, written = make_folder(self.out), 0
             with _warnings_in_one_line(), counting_progress("predicting", len(cases), show=True) as advance:
-                for volume in read_good_cases(cases, keep_going=self.keep_going, advance=advance):
+                options = {"channels": model.arguments["in_channels"], "keep_going": self.keep_going}
+                for volume in read_good_cases(cases, advance=advance, **options):
                     labels = predict_case(model, volume, config, tell_spacing=self.tell_spacing)
                     write_labels(out / f"{volume.name}.nii.gz", labels, volume.affine)
                     written += 1

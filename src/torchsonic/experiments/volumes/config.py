@@ -20,7 +20,7 @@ MODELS: tuple[str, ...] = get_args(ModelName)
 
 
 def _training() -> TrainingConfig:
-    return TrainingConfig(batch=2, learning_rate=3e-3)
+    return TrainingConfig(batch=2)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,13 +66,17 @@ def predict_case(
 def read_good_cases(
     cases: Sequence[Case],
     *,
+    channels: int | None = None,
     num_classes: int | None = None,
     keep_going: bool = False,
     advance: Callable[[], None] = lambda: None,
 ) -> Iterator[Volume]:
-    """Volumes one after another; a bad case raises, or is left out with a warning."""
+    """Volumes one after another, of so many channels and classes; a bad case raises, or is left out with a warning."""
     for case in cases:
         try:
+            if channels not in (None, len(case.images)):
+                problem = f"the image has {len(case.images)} channels, the network was trained with {channels}"
+                raise CaseError(case.name, case.images[0], f"{problem}; add or remove files")
             volume = read_case(case, num_classes=num_classes)
         except CaseError as error:
             if not keep_going:
