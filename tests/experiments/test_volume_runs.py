@@ -108,6 +108,18 @@ def test_external_cases_are_all_predicted_by_every_run(made, elsewhere, tmp_path
     assert "all cases of elsewhere" in evaluation.title
 
 
+def test_only_runs_of_the_same_settings_share_a_row(made, tmp_path):
+    data, (first, second), _ = made
+    other = train(data, tmp_path / "runs", fold=1, foreground=0.9)
+    evaluation = score([first, other], tmp_path)
+    names = [model.name for model in evaluation.models]
+    assert len(set(names)) == len(names) == 4
+    assert all(str(folder) in " ".join(names) for folder in (first, other)), "the folder says which is which"
+    assert all(len(model.cases) == 2 for model in evaluation.models)
+    with pytest.raises(ValueError, match="is given twice; name each run once"):
+        score([second, second], tmp_path)
+
+
 def test_bad_cases_are_named_or_left_out(made, elsewhere, tmp_path):
     _, (run, _), _ = made
     spoil(elsewhere, "far", "label outside the classes")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["EvaluateVolumes", "kind_of_run", "name_kind"]
 
 THRESHOLD = 0.5
+LOG_WIDTH = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,16 +125,16 @@ class EvaluateVolumes:
 
 def _print(evaluation: Evaluation) -> None:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from torchsonic.experiments.volume_report.results import compare
     from torchsonic.experiments.volume_report.words import cost_headers, difference_rows, lesion_headers, lesion_rows
     from torchsonic.experiments.volume_report.words import score_groups as groups
     from torchsonic.experiments.volume_report.words import score_rows as rows
 
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
     headers = [f"{group}\n{measure}" for group in groups(evaluation) for measure in ("Dice", "NSD")]
-    table = Table("", *headers, *cost_headers(evaluation), title=evaluation.title)
+    table = Table(Column("", overflow="fold"), *headers, *cost_headers(evaluation), title=evaluation.title)
     for name, cells, costs in rows(evaluation):
         table.add_row(name, *[f"{cell.text}\n{cell.interval}".strip() for cell in cells], *costs)
     console.print(table)

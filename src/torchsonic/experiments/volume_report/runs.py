@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,53 +13,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from torchsonic.data.volumes import Case, CaseError, Volume, find_cases, read_case, write_labels
-from torchsonic.evaluation import count_parameters
+from torchsonic.data.volumes import Case, CaseError, Volume, read_case, write_labels
 from torchsonic.evaluation.detection import find_lesions
 from torchsonic.evaluation.memory import peak_bytes
 from torchsonic.evaluation.provenance import describe_run
 from torchsonic.evaluation.volumes import TOLERANCE, score_case
 from torchsonic.experiments.volume_report.folders import class_names
 from torchsonic.experiments.volume_report.overlay import draw_case
-from torchsonic.experiments.volume_report.results import CaseResult, Evaluation, ModelResult
-from torchsonic.experiments.volumes import VolumesConfig, load_run, predict_case, predict_probabilities
-from torchsonic.models import PretrainedError, PretrainedModel
+from torchsonic.experiments.volume_report.results import CaseResult, Evaluation
+from torchsonic.experiments.volume_report.rows import TrainedRun, find_tests, load_trained, make_rows
+from torchsonic.experiments.volumes import predict_case, predict_probabilities
 from torchsonic.training.progress import counting_progress
 
 __all__ = ["score_runs"]
-
-
-@dataclass(frozen=True)
-class _Run:
-    folder: Path
-    model: PretrainedModel
-    config: VolumesConfig
-    tests: tuple[str, ...]
-    origin: dict[str, Any]
-
-    @property
-    def row(self) -> str:
-        """The model, without fold and seed."""
-        return Path(self.config.name).parent.name
-
-
-@dataclass(frozen=True)
-class _Row:
-    """A line of the table: a network told the spacing or not, on the cases of all runs that share the line."""
-
-    name: str
-    runs: tuple[_Run, ...]
-    tell_spacing: bool
-    cases: dict[str, CaseResult] = field(default_factory=dict)
-
-    def result(self) -> ModelResult:
-        return ModelResult(
-            name=self.name,
-            cases=self.cases,
-            parameters=count_parameters(self.runs[0].model),
-            source=", ".join(os.fspath(run.folder) for run in self.runs),
-            origin=self.runs[0].origin,
-        )
 
 
 def score_runs(
@@ -100,12 +64,12 @@ def score_runs(
         Where the networks run.
     """
     provenance = describe_run(seed=0, device=torch.device(device))
-    runs = [_load(folder, device) for folder in folders]
+    runs = [load_trained(folder, device) for folder in folders]
     counts = {run.config.num_classes for run in runs}
     if len(counts) > 1:
         raise ValueError(f"the runs have different numbers of classes, {sorted(map(str, counts))}; evaluate them apart")
-    cases = _find(runs, external, data)
-    rows = _make_rows(runs, None if external is None else tuple(cases))
+    cases = find_tests(runs, external, data)
+    rows = make_rows(runs, None if external is None else tuple(cases))
     num_classes = runs[0].config.num_classes or 2
     known = class_names(classes, [external or data or runs[0].config.data])
     if known is None or (not classes and len(known) != num_classes - 1):
@@ -117,13 +81,15 @@ def score_runs(
     skipped: list[tuple[str, str]] = []
     drawn: dict[str, bytes] = {}
     spacings: dict[str, tuple[float, ...]] = {}
-    work = sum(len(_runs_of(row, name, external)) for name in cases for row in rows)
+    work = sum(len(row.runs_for(name, external is not None)) for name in cases for row in rows)
+    warm: set[Path] = set()
     with counting_progress("predicting", work, show=show) as advance:
         for volume in _read(cases, runs, num_classes, skipped, keep_going=keep_going):
             assert volume.label is not None
             found: dict[str, NDArray[np.int16]] = {}
             for row in rows:
-                for run in _runs_of(row, volume.name, external):
+                for run in row.runs_for(volume.name, external is not None):
+                    _warm_up(run, volume, warm)
                     labels, result = _predict(run, volume, row.tell_spacing, lesion_class, device)
                     scores = score_case(
                         labels, volume.label, volume.spacing, num_classes=num_classes, tolerance=tolerance
@@ -152,63 +118,9 @@ def score_runs(
     )
 
 
-def _load(folder: Path, device: str) -> _Run:
-    try:
-        model, config = load_run(folder)
-        tests = json.loads((folder / "split.json").read_text(encoding="utf-8"))["test"]
-        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    except (OSError, PretrainedError, ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{folder} holds no finished run on volumes: {error}") from error
-    try:
-        model = model.to(device).eval()
-    except RuntimeError as error:
-        raise ValueError(f"device {device}: {error}") from error
-    return _Run(folder, model, config, tuple(tests), dict(results.get("run", {})))
-
-
-def _find(runs: Sequence[_Run], external: Path | None, data: Path | None) -> dict[str, Case]:
-    """Cases to be predicted, by name."""
-    if external is not None:
-        return {case.name: case for case in find_cases(external)}
-    found: dict[str, Case] = {}
-    for run in runs:
-        folder = data or run.config.data
-        here = {case.name: case for case in find_cases(folder)}
-        for name in run.tests:
-            if name not in here:
-                raise ValueError(f"case {name} of {run.folder} is not in {folder}; use --data to say where it is")
-            if name in found and found[name] != here[name]:
-                raise ValueError(f"case {name} is one in {folder} and another elsewhere; evaluate these runs apart")
-            found[name] = here[name]
-    if not found:
-        raise ValueError(f"{runs[0].folder} has no test cases; use --external to name a folder of cases")
-    return dict(sorted(found.items()))
-
-
-def _make_rows(runs: Sequence[_Run], external: tuple[str, ...] | None) -> list[_Row]:
-    groups: dict[str, list[_Run]] = {}
-    for run in runs:
-        groups.setdefault(run.row, []).append(run)
-    rows = []
-    for name, members in groups.items():
-        tested = [case for run in members for case in (run.tests if external is None else external)]
-        shared = len(set(tested)) == len(tested)  # each case is tested once
-        for part in [members] if shared else [[run] for run in members]:
-            label = name if len(members) == 1 or shared else f"{name} {part[0].folder.name}"
-            if part[0].config.is_told:
-                rows += [_Row(f"{label}, told", tuple(part), True), _Row(f"{label}, not told", tuple(part), False)]
-            else:
-                rows.append(_Row(label, tuple(part), True))
-    return rows
-
-
-def _runs_of(row: _Row, case: str, external: Path | None) -> list[_Run]:
-    return [run for run in row.runs if external is not None or case in run.tests]
-
-
 def _read(
     cases: dict[str, Case],
-    runs: Sequence[_Run],
+    runs: Sequence[TrainedRun],
     num_classes: int,
     skipped: list[tuple[str, str]],
     *,
@@ -230,8 +142,16 @@ def _read(
             yield volume
 
 
+def _warm_up(run: TrainedRun, volume: Volume, warm: set[Path]) -> None:
+    """Predict a corner of a case once, so that what happens at the first call only is not timed."""
+    if run.folder not in warm:
+        corner = (slice(None), *[slice(0, n) for n in run.config.patch or ()])
+        predict_case(run.model, replace(volume, image=volume.image[corner], label=None), run.config)
+        warm.add(run.folder)
+
+
 def _predict(
-    run: _Run, volume: Volume, tell_spacing: bool, lesion_class: int | None, device: str
+    run: TrainedRun, volume: Volume, tell_spacing: bool, lesion_class: int | None, device: str
 ) -> tuple[NDArray[np.int16], dict[str, Any]]:
     """Labels of a case, and what they cost."""
     assert volume.label is not None

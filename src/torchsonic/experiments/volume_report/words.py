@@ -27,7 +27,7 @@ __all__ = [
     "spacing_words",
 ]
 
-COSTS = ("parameters, M", "s per case", "peak, GB")
+COSTS = ("parameters, M", "s per case", "peak, MB")
 MEASURES = {"dice": "Dice", "nsd": "NSD"}
 LESION_WORDS = {"auroc": "AUROC", "ap": "AP", "f1": "F1", "sensitivity": "sensitivity", "precision": "precision"}
 
@@ -96,7 +96,7 @@ def _costs(model: ModelResult) -> list[str]:
     return [
         NONE if model.parameters is None else f"{model.parameters / 1e6:.3f}",
         NONE if seconds is None else _short(seconds),
-        NONE if peak is None else f"{peak / 1e9:.2f}",
+        NONE if peak is None else f"{peak / 1e6:.0f}",
     ]
 
 
@@ -132,7 +132,7 @@ def case_words(result: CaseResult) -> tuple[list[str], list[str]]:
     """Dice and NSD of each class in turn, and seconds and peak memory, of one case."""
     scores = [_number(row[measure]) for row in result.scores for measure in MEASURES]
     seconds = NONE if result.seconds is None else _short(result.seconds)
-    return scores, [seconds, NONE if result.peak_bytes is None else f"{result.peak_bytes / 1e9:.2f}"]
+    return scores, [seconds, NONE if result.peak_bytes is None else f"{result.peak_bytes / 1e6:.0f}"]
 
 
 def _number(value: float | None) -> str:
@@ -181,8 +181,8 @@ def explanations(evaluation: Evaluation) -> list[str]:
         f"borders that is within {evaluation.tolerance:g} mm of the other, counted in border voxels (MONAI's surface "
         "Dice). A class that is in neither has no score in that case; one that is in only one of the two scores 0. The "
         "mean is over the classes of a case first.",
-        "Time is that of the whole prediction of a case, peak memory the most that PyTorch had allocated at one time "
-        "during it (the largest case counts), without the model itself and without the image.",
+        "Time is that of the whole prediction of a case, after a first one that warms up. Peak memory is the most that "
+        "PyTorch had allocated at one time during it, in the case that needed most, without the network and the image.",
     ]
     if any(case.lesions is not None for model in evaluation.models for case in model.cases.values()):
         found.append(
