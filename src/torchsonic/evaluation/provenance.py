@@ -65,12 +65,18 @@ def _version(package: str) -> str | None:
         return None
 
 
+def _from_here(word: str) -> str:
+    """A word of a command; a path below the current folder is told from there, as others would type it."""
+    path = Path(word)
+    return str(path.relative_to(Path.cwd())) if path.is_absolute() and path.is_relative_to(Path.cwd()) else word
+
+
 def describe_run(*, seed: int, device: torch.device) -> dict:
     """To be called before the work: the cores found busy are then busy with something else."""
     # Results themselves may lie uncommitted without the code having changed.
     changes = _git("status", "--porcelain", "--", ".", ":(exclude)results")
     return {
-        "command": shlex.join(["torchsonic", *sys.argv[1:]]),
+        "command": shlex.join(["torchsonic", *map(_from_here, sys.argv[1:])]),
         "commit": _git("rev-parse", "HEAD"),
         "dirty": None if changes is None else bool(changes),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
