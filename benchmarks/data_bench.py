@@ -66,8 +66,9 @@ def draw_data(result: dict, path: Path) -> None:
     counts = sorted({row["processes"] for row in result["rows"]})
     speed = {(row["data"], row["processes"]): row["images_per_second"] for row in result["rows"]}
     figure, (panel,) = new_figure(1, 1, width=7, height=3.6)
-    colours = dict(zip([f"{c} processes" for c in counts], COLOURS.values(), strict=False))
-    draw_bars(panel, names, {f"{c} processes": [speed.get((n, c)) for n in names] for c in counts}, colours)
+    titles = {count: f"{count} {'process' if count == 1 else 'processes'}" for count in counts}
+    colours = dict(zip(titles.values(), COLOURS.values(), strict=False))
+    draw_bars(panel, names, {titles[c]: [speed.get((n, c)) for n in names] for c in counts}, colours)
     panel.axhline(GOAL, color="0.3", linewidth=0.8, linestyle="--")
     panel.set(title="Making images of 64 x 64 pixels", ylabel="images per second")
     panel.legend(frameon=False)
