@@ -47,6 +47,19 @@ def score_samples(
     return mean_dice(counts, background=background)
 
 
+def _score_told(
+    model: nn.Module,
+    batches: Callable[[Sequence[int]], tuple[Tensor, Tensor]],
+    indices: Sequence[int],
+    level: float,
+    **options: Any,
+) -> float | None:
+    """Dice of a model that is told the spacing of images enlarged by ``level``; ``None`` if it cannot be told."""
+    if not getattr(model, "takes_spacing", False):
+        return None
+    return score_samples(model, batches, indices, spacing=1 / level, **options)
+
+
 def score_perturbations(
     model: nn.Module,
     data: Any,
@@ -83,8 +96,7 @@ def score_perturbations(
             shared: dict[str, Any] = {"num_classes": data.num_classes, "background": background}
             row = {"test": kind, "level": level, "dice": score_samples(model, batches, indices, **shared)}
             if kind == "rescaling":
-                can = getattr(model, "takes_spacing", False)
-                row["told"] = score_samples(model, batches, indices, spacing=1 / level, **shared) if can else None
+                row["told"] = _score_told(model, batches, indices, level, **shared)
             rows.append(row)
             advance()
     return rows
@@ -113,7 +125,6 @@ def score_resolutions(
         As of :func:`score_perturbations`; ``level`` is pixels over the usual number on each axis.
     """
     model.eval()
-    can = getattr(model, "takes_spacing", False)
     shared: dict[str, Any] = {"num_classes": data.num_classes, "background": background}
     rows = []
     for level in RESOLUTIONS:
@@ -123,7 +134,7 @@ def score_resolutions(
             return data.samples(chosen, size)
 
         untold = score_samples(model, batches, indices, **shared)
-        told = score_samples(model, batches, indices, spacing=1 / level, **shared) if can else None
+        told = _score_told(model, batches, indices, level, **shared)
         rows.append({"test": "resolution", "level": level, "dice": untold, "told": told})
         advance()
     return rows

@@ -102,22 +102,9 @@ class SonicConvNd(ModeBank):
         centred
             Put the origin at index ``size // 2`` instead of 0.
         """
-        grid = per_axis(size, self.num_axes, "size")
-        steps = as_spacing(self._spacing if spacing is None else spacing, self.num_axes, device=self._device)
-        dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
-        impulses = torch.zeros(self.in_channels, self.in_channels, *grid, dtype=dtype, device=self._device)
-        channel = torch.arange(self.in_channels)
-        impulses[(channel, channel, *[0] * self.num_axes)] = 1.0
-        kernel = spectral_conv(
-            impulses,
-            self.mix_in.to(dtype),
-            self.mix_out.to(dtype),
-            self._shape(grid, steps, dtype),
-            spacing=steps,
-            symmetry=self._symmetry,
-        ).transpose(0, 1)
+        kernel = self._impulse_response(size, spacing, self.mix_in, self.mix_out).transpose(0, 1)
         if centred:
-            kernel = torch.roll(kernel, [n // 2 for n in grid], dims=list(range(2, 2 + self.num_axes)))
+            kernel = torch.roll(kernel, [n // 2 for n in kernel.shape[2:]], dims=list(range(2, 2 + self.num_axes)))
         return kernel
 
     def mode_kernels(self, size: int | Sequence[int], spacing: Spacing | None = None) -> Tensor:
@@ -128,17 +115,30 @@ class SonicConvNd(ModeBank):
 
         They are the real and imaginary part of an oscillating beam along the mode's direction.
         """
+        # B = 1 gives Re w = k_1 and Im w = k_2, which C hands out one by one.
+        mix_in = torch.eye(2, device=self._device)[:1].mT.expand(self.num_modes, 2, 1)
+        mix_out = torch.eye(2 * self.num_modes, device=self._device).unflatten(1, (self.num_modes, 2))
+        return self._impulse_response(size, spacing, mix_in, mix_out)[0].unflatten(0, (self.num_modes, 2))
+
+    def _impulse_response(
+        self, size: int | Sequence[int], spacing: Spacing | None, mix_in: Tensor, mix_out: Tensor
+    ) -> Tensor:
+        """Outputs of the modes, mixed as given, for a unit impulse at the origin of each channel: ``(C, K, *size)``."""
         grid = per_axis(size, self.num_axes, "size")
         steps = as_spacing(self._spacing if spacing is None else spacing, self.num_axes, device=self._device)
         dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
-        impulse = torch.zeros(1, 1, *grid, dtype=dtype, device=self._device)
-        impulse[(0, 0, *[0] * self.num_axes)] = 1.0
-        # B = 1 gives Re w = k_1 and Im w = k_2, which C hands out one by one.
-        mix_in = torch.eye(2, dtype=dtype, device=self._device)[:1].mT.expand(self.num_modes, 2, 1)
-        mix_out = torch.eye(2 * self.num_modes, dtype=dtype, device=self._device).unflatten(1, (self.num_modes, 2))
-        shape = self._shape(grid, steps, dtype)
-        kernels = spectral_conv(impulse, mix_in, mix_out, shape, spacing=steps, symmetry=self._symmetry)
-        return kernels[0].unflatten(0, (self.num_modes, 2))
+        channels = mix_in.shape[-1]
+        impulses = torch.zeros(channels, channels, *grid, dtype=dtype, device=self._device)
+        channel = torch.arange(channels)
+        impulses[(channel, channel, *[0] * self.num_axes)] = 1.0
+        return spectral_conv(
+            impulses,
+            mix_in.to(dtype),
+            mix_out.to(dtype),
+            self._shape(grid, steps, dtype),
+            spacing=steps,
+            symmetry=self._symmetry,
+        )
 
     @property
     def _symmetry(self) -> Literal["real", "half"]:
