@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch._dynamo.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
