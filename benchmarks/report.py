@@ -12,6 +12,7 @@ from benchmarks.models_report import draw_models, models_tables
 from benchmarks.operator_report import draw_operator, operator_tables
 from benchmarks.scaling_report import draw_scaling, scaling_tables
 from benchmarks.tables import Table, print_tables, to_markdown
+from benchmarks.volumes_report import draw_volumes, volumes_tables
 from torchsonic.evaluation.provenance import summary_line
 
 __all__ = ["KINDS", "print_result", "read_result", "write_result"]
@@ -21,6 +22,7 @@ KINDS: dict[str, tuple[str, Callable[[dict], list[Table]], Callable[[dict, Path]
     "data": ("How fast the synthetic images are made", data_tables, draw_data),
     "init": ("What a freshly drawn bank of modes can see", init_tables, draw_init),
     "models": ("Whole models", models_tables, draw_models),
+    "volumes": ("Networks for volumes: a training step", volumes_tables, draw_volumes),
     "scaling": ("How a Sonic block scales", scaling_tables, draw_scaling),
 }
 

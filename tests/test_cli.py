@@ -157,6 +157,43 @@ def test_models_goals_compare_with_plain_convolution():
     assert table.rows[1][8] == "0.74x"
 
 
+def test_volumes_goals_compare_with_the_large_network_of_nnunet():
+    pytest.importorskip("rich")
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from benchmarks import volumes_bench, volumes_report
+
+    def network(name, seconds, peak):
+        cost = {"parameters": 1, "flops": 1, "samples": 3}
+        return {"name": name, "best_s": seconds, "median_s": seconds, "peak_bytes": peak, **cost}
+
+    networks = [
+        network("sonicnet3d.light", 3.0, 3e8),
+        network("sonicnet3d.paper", 90.0, 9e9),
+        network(volumes_bench.REFERENCE, 5.0, 1e9),
+    ]
+    record = {"size": (96, 96, 96), "spacing": (1.0, 1.0, 1.0), "batch": 2, "networks": networks}
+    result = {"reference": volumes_bench.REFERENCE, "patches": [record]}
+    goals, table = volumes_report.volumes_tables(result)
+    assert [row[2:] for row in goals.rows] == [
+        ["0.60", "<= 0.50", "**not met**"],
+        ["0.30", "<= 0.33", "met"],
+        ["9.00", "<= 8", "**not met**"],
+    ]
+    assert table.rows[0][4:] == ["0.600", "0.30", "0.300"]
+
+
+@pytest.mark.slow
+def test_volumes_benchmark_writes_its_results(tmp_path):
+    pytest.importorskip("nnunetv2")
+    done = run("bench", "volumes", "--quick", "--repeats", "1", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (patch,) = json.loads((tmp_path / "volumes.json").read_text())["patches"]
+    found = {network["name"]: network for network in patch["networks"]}
+    assert found["sonicnet3d.paper"]["parameters"] == pytest.approx(2.59e6, rel=2e-3)
+    assert min(network["peak_bytes"] for network in found.values()) > 1e6
+    assert (tmp_path / "volumes.png").stat().st_size > 10_000
+
+
 def test_demo_trains_and_draws(tmp_path):
     done = run("demo", "--steps", "3", "--batch", "2", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr

@@ -12,7 +12,15 @@ from dataclasses import dataclass, make_dataclass
 from typing import Annotated, Any, Union, get_type_hints
 
 import torchsonic
-from torchsonic.cli.bench import BenchData, BenchInit, BenchModels, BenchOperator, BenchReport, BenchScaling
+from torchsonic.cli.bench import (
+    BenchData,
+    BenchInit,
+    BenchModels,
+    BenchOperator,
+    BenchReport,
+    BenchScaling,
+    BenchVolumes,
+)
 from torchsonic.cli.evaluate import EvaluateVolumes, name_kind
 from torchsonic.cli.models import Models
 from torchsonic.cli.nnunet import NnunetConvert, NnunetInstall
@@ -71,6 +79,7 @@ COMMANDS: dict[str, Any] = {
         {
             "operator": BenchOperator,
             "scaling": BenchScaling,
+            "volumes": BenchVolumes,
             "models": BenchModels,
             "init": BenchInit,
             "data": BenchData,

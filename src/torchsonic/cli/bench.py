@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from torchsonic.cli.surroundings import UserError, find_benchmarks, make_folder, require_console_and_figures
+from torchsonic.cli.surroundings import UserError, find_benchmarks, make_folder, require, require_console_and_figures
 
-__all__ = ["BenchData", "BenchInit", "BenchModels", "BenchOperator", "BenchReport", "BenchScaling"]
+__all__ = ["BenchData", "BenchInit", "BenchModels", "BenchOperator", "BenchReport", "BenchScaling", "BenchVolumes"]
 
 REFERENCE_RESULTS = Path("results/bench")
 TRIAL_RESULTS = Path("runs/bench")
@@ -118,6 +118,20 @@ class BenchModels(_Bench):
             groups, train=self.train, repeats=repeats, seed=self.seed, device=self.device
         )
         _report(result, folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchVolumes(_Bench):
+    """Time and peak memory of a training step of networks for volumes, as ratios to nnU-Net's ResEnc L."""
+
+    def run(self) -> None:
+        repeats, folder = self._prepare(), result_folder(self.out, partial=self.quick)
+        require("monai", "medical")
+        require("nnunetv2", "medical")
+        from benchmarks import volumes_bench
+
+        patches = volumes_bench.QUICK if self.quick else volumes_bench.FULL
+        _report(volumes_bench.run_volumes_bench(patches, repeats=repeats, seed=self.seed, device=self.device), folder)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -115,7 +115,15 @@ MODELS.add(
         task="segmentation",
         presets={
             "light": {"stride": 2},
-            "paper": {"width": 128, "num_modes": 1412, "head_kernel": 3},
+            # So many modes are taken in turns: all at once would need 150 GB for a patch of 96^3 voxels.
+            "paper": {
+                "width": 128,
+                "num_modes": 1412,
+                "head_kernel": 3,
+                "mode_chunk": 32,
+                "recompute": True,
+                "checkpointing": True,
+            },
         },
         paper={"paper": "SonicNet"},
     ),

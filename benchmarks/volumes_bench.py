@@ -1,0 +1,158 @@
+"""Networks for volumes: time and peak memory of a training step on one patch, beside nnU-Net's large network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.memory import peak_bytes, storage_bytes
+from benchmarks.progress import progress_bar
+from benchmarks.timing import Task, measure
+from torchsonic import create_model
+from torchsonic.evaluation import count_flops, count_parameters
+from torchsonic.evaluation.provenance import describe_run
+from torchsonic.experiments.volumes.plan import fine_axes
+
+__all__ = ["CONTENDERS", "FULL", "QUICK", "REFERENCE", "Patch", "run_volumes_bench"]
+
+CLASSES = 4
+REFERENCE = "nnU-Net ResEnc L"
+STEP = "train_step"
+BLOCKS = (1, 3, 4, 6, 6, 6)  # of ResEnc L's stages; deeper ones have as many as the last
+MOST_FEATURES = 320
+LIGHT_TIME, LIGHT_MEMORY, PAPER_BYTES = 1 / 2, 1 / 3, 8e9
+
+
+@dataclass(frozen=True)
+class Patch:
+    """What a step sees."""
+
+    size: tuple[int, int, int]
+    spacing: tuple[float, float, float]
+    batch: int = 2
+    budget: float = 1200.0
+    """Seconds; a network whose share they exceed gets fewer samples."""
+
+    @property
+    def name(self) -> str:
+        return "x".join(map(str, self.size))
+
+
+FULL = (Patch((32, 192, 192), (3.0, 0.5, 0.5)), Patch((96, 96, 96), (1.0, 1.0, 1.0)))
+QUICK = (Patch((16, 32, 32), (3.0, 0.5, 0.5), batch=1, budget=30.0),)
+
+
+def _sonic(preset: str, **options: int) -> Callable[[Patch], nn.Module]:
+    def build(patch: Patch) -> nn.Module:
+        arguments: dict = {"in_channels": 1, "num_classes": CLASSES, "spacing": patch.spacing, **options}
+        if preset == "sonicnet3d.light":
+            arguments["stride"] = tuple(2 if fine else 1 for fine in fine_axes(patch.spacing))
+        return create_model(preset, **arguments)
+
+    return build
+
+
+def _stages(patch: Patch) -> tuple[list[list[int]], list[list[int]], list[int]]:
+    """Strides, kernels and features of each stage, as nnU-Net plans them for the patch."""
+    from nnunetv2.experiment_planning.experiment_planners.network_topology import get_pool_and_conv_props
+
+    _, strides, kernels, _, _ = get_pool_and_conv_props(patch.spacing, patch.size, 4, 999999)
+    strides = [list(map(int, stride)) for stride in strides]
+    features = [min(32 * 2**stage, MOST_FEATURES) for stage in range(len(strides))]
+    return strides, [list(map(int, kernel)) for kernel in kernels], features
+
+
+def _res_enc_l(patch: Patch) -> nn.Module:
+    from dynamic_network_architectures.architectures.unet import ResidualEncoderUNet
+
+    strides, kernels, features = _stages(patch)
+    stages = len(strides)
+    blocks = [*BLOCKS, *[BLOCKS[-1]] * stages][:stages]
+    return ResidualEncoderUNet(
+        1,
+        stages,
+        features,
+        nn.Conv3d,
+        kernels,
+        strides,
+        blocks,
+        CLASSES,
+        [1] * (stages - 1),
+        conv_bias=True,
+        norm_op=nn.InstanceNorm3d,
+        norm_op_kwargs={"eps": 1e-5, "affine": True},
+        nonlin=nn.LeakyReLU,
+        nonlin_kwargs={"inplace": True},
+        deep_supervision=False,
+    )
+
+
+def _dyn_unet(patch: Patch) -> nn.Module:
+    from monai.networks.nets.dynunet import DynUNet
+
+    strides, kernels, features = _stages(patch)
+    return DynUNet(3, 1, CLASSES, kernels, strides, strides[1:], filters=features)
+
+
+CONTENDERS: dict[str, Callable[[Patch], nn.Module]] = {
+    "sonicnet3d.light": _sonic("sonicnet3d.light"),
+    "sonicnet3d.light, 12 modes": _sonic("sonicnet3d.light", num_modes=12),
+    "sonicnet3d": _sonic("sonicnet3d"),
+    "sonicnet3d.paper": _sonic("sonicnet3d.paper"),
+    "MONAI DynUNet": _dyn_unet,
+    REFERENCE: _res_enc_l,
+}
+
+
+def run_volumes_bench(patches: Sequence[Patch], *, repeats: int, seed: int = 0, device: str = "cpu") -> dict:
+    """Measure a training step of all networks on each patch: forward and backward, gradients of all parameters.
+
+    Returns
+    -------
+    dict
+        ``run`` (provenance) and ``patches``, a record each.
+    """
+    where = torch.device(device)
+    run = describe_run(seed=seed, device=where)
+    with progress_bar("networks for volumes", sum(patch.budget for patch in patches)) as part:
+        records = [_measure_patch(patch, repeats, seed, where, part(patch.name, patch.budget)) for patch in patches]
+    return {"kind": "volumes", "run": run, "repeats": repeats, "reference": REFERENCE, "patches": records}
+
+
+class _Step:
+    """A training step without the optimiser's part."""
+
+    def __init__(self, model: nn.Module, x: Tensor) -> None:
+        self.model, self.x = model, x
+        self.grad_y = torch.randn(len(x), CLASSES, *x.shape[2:], device=x.device)
+
+    def __call__(self) -> object:
+        # U-Nets own heads for deep supervision even when it is off.
+        return torch.autograd.grad(self.model(self.x), [*self.model.parameters()], self.grad_y, allow_unused=True)
+
+    def held(self) -> int:
+        """Bytes that are allocated before the step begins."""
+        return storage_bytes([self.x, self.grad_y, *self.model.parameters(), *self.model.buffers()])
+
+
+def _measure_patch(
+    patch: Patch, repeats: int, seed: int, device: torch.device, advance: Callable[[float], None]
+) -> dict:
+    torch.manual_seed(seed)
+    x = torch.randn(patch.batch, 1, *patch.size, device=device)
+    steps = {name: _Step(build(patch).to(device).train(), x) for name, build in CONTENDERS.items()}
+    tasks = [Task(name, STEP, step) for name, step in steps.items()]
+    measure(
+        tasks, repeats=repeats, budget=patch.budget, device=device, on_progress=lambda fraction: advance(0.8 * fraction)
+    )
+    networks = []
+    for task in tasks:
+        step = steps[task.contender]
+        peak = step.held() + peak_bytes(step, device)
+        cost = {"parameters": count_parameters(step.model), "flops": count_flops(step.model.eval(), x[:1])}
+        networks.append({"name": task.contender, **cost, "peak_bytes": peak, **task.summary()})
+        advance(0.2 / len(tasks))
+    return {"size": patch.size, "spacing": patch.spacing, "batch": patch.batch, "networks": networks}

@@ -1,0 +1,89 @@
+"""Tables and figure of the benchmark of networks for volumes, from its result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure, use_log_scale
+from benchmarks.tables import Table, verdict
+from benchmarks.volumes_bench import LIGHT_MEMORY, LIGHT_TIME, PAPER_BYTES
+
+__all__ = ["draw_volumes", "volumes_tables"]
+
+
+def volumes_tables(result: dict) -> list[Table]:
+    return [_goal_table(result), *[_patch_table(record, result["reference"]) for record in result["patches"]]]
+
+
+def _named(record: dict) -> dict[str, dict]:
+    return {network["name"]: network for network in record["networks"]}
+
+
+def _ratio(record: dict, name: str, reference: str, quantity: str) -> float:
+    networks = _named(record)
+    return networks[name][quantity] / networks[reference][quantity]
+
+
+def _title(record: dict) -> str:
+    return f"{' x '.join(map(str, record['size']))} voxels, batch {record['batch']}"
+
+
+def _goal_table(result: dict) -> Table:
+    reference, rows = result["reference"], []
+    for record in result["patches"]:
+        bounds = (("best_s", "time", LIGHT_TIME), ("peak_bytes", "peak memory", LIGHT_MEMORY))
+        for quantity, words, bound in bounds:
+            ratio = _ratio(record, "sonicnet3d.light", reference, quantity)
+            cells = [_title(record), f"{words} of sonicnet3d.light / {reference}"]
+            rows.append([*cells, f"{ratio:.2f}", f"<= {bound:.2f}", verdict(ratio <= bound)])
+        if tuple(record["size"]) == (96, 96, 96):
+            peak = _named(record)["sonicnet3d.paper"]["peak_bytes"]
+            cells = [_title(record), "peak memory of sonicnet3d.paper, GB"]
+            rows.append([*cells, f"{peak / 1e9:.2f}", f"<= {PAPER_BYTES / 1e9:.0f}", verdict(peak <= PAPER_BYTES)])
+    return Table("Goals", ["patch", "quantity", "measured", "goal", ""], rows)
+
+
+def _patch_table(record: dict, reference: str) -> Table:
+    headers = ["network", "parameters, M", "GFLOPs", "step, s", "/ ResEnc L", "peak, GB", "/ ResEnc L"]
+    rows = [
+        [
+            network["name"],
+            f"{network['parameters'] / 1e6:.3f}",
+            f"{network['flops'] / 1e9:.3g}",
+            f"{network['best_s']:.2f} / {network['median_s']:.2f} ({network['samples']})",
+            f"{_ratio(record, network['name'], reference, 'best_s'):.3f}",
+            f"{network['peak_bytes'] / 1e9:.2f}",
+            f"{_ratio(record, network['name'], reference, 'peak_bytes'):.3f}",
+        ]
+        for network in record["networks"]
+    ]
+    spacing = " x ".join(f"{step:g}" for step in record["spacing"])
+    note = (
+        f"Voxels of {spacing} mm. A step is forward and backward in training mode, gradients of all parameters, no "
+        "optimiser's step: best / median (samples), taken in turns; ratios are of the best. GFLOPs are of one patch "
+        "forward, transforms counted. Peak of bytes allocated by PyTorch, with parameters, input and gradients; what "
+        "oneDNN allocates within a convolution is not seen. ResEnc L and DynUNet have the stages that nnU-Net plans "
+        "for the patch."
+    )
+    return Table(_title(record), headers, rows, [note])
+
+
+def draw_volumes(result: dict, path: Path) -> None:
+    """One panel for each patch: time and memory over those of the reference."""
+    records, reference = result["patches"], result["reference"]
+    figure, panels = new_figure(len(records), 1, width=10.0, height=3.8 * len(records))
+    labels = {"best_s": "time of a step", "peak_bytes": "peak memory"}
+    colours = dict(zip(labels.values(), (COLOURS["sonic"], COLOURS["paper_order"]), strict=True))
+    for panel, record in zip(panels, records, strict=True):
+        networks = [network["name"] for network in record["networks"]]
+        bars: dict[str, list[float | None]] = {
+            label: [_ratio(record, name, reference, quantity) for name in networks]
+            for quantity, label in labels.items()
+        }
+        draw_bars(
+            panel, [name.replace(", ", ",\n").replace(" ", "\n", 1) for name in networks], bars, colours, baseline=1
+        )
+        use_log_scale(panel)
+        panel.set(ylabel=f"over {reference}", title=f"{_title(record)} (below 1: cheaper)")
+        panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    save_figure(figure, path, result["run"])
