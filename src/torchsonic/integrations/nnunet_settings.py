@@ -71,6 +71,8 @@ class Settings:
     """Norm behind (post) or before (pre) the operator."""
     padding_mode: PaddingMode | None = None
     """What the operator sees beyond the patch."""
+    field: float | None = None
+    """Longest decay of the initial modes, in voxels."""
     head_kernel: int | None = None
     """Taps of the last convolution, odd."""
     local_kernel: int = 3
@@ -95,6 +97,7 @@ NETWORK = frozenset(
         "norm",
         "form",
         "padding_mode",
+        "field",
         "head_kernel",
         "local_kernel",
         "checkpointing",
@@ -177,7 +180,7 @@ def _check(name: str, value: Any, source: str) -> Any:
         raise ValueError(f"{source} must be a positive odd number, got {value}")
     if name == "seed" and not 0 <= value < 2**32:
         raise ValueError(f"{source} must be from 0 to 2^32 - 1, got {value}")
-    if name == "learning_rate" and not 0 < value < math.inf:
+    if name in ("learning_rate", "field") and not 0 < value < math.inf:
         raise ValueError(f"{source} must be positive, got {value}")
     if name in ("weight_decay", "mode_lr_scale") and not 0 <= value < math.inf:
         raise ValueError(f"{source} must not be negative, got {value}")

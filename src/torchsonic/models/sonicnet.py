@@ -40,6 +40,9 @@ class SonicNet(PretrainedModel):
         Of the blocks, see :class:`torchsonic.nn.SonicBlock`.
     head_kernel
         1 by default; the paper has 3.
+    standardise
+        Whether Sonic layers see each channel with mean 0 and variance 1, as the paper's do. It speeds up learning:
+        the mean of an image otherwise drowns the rest in long modes.
     spacing, field, padding_mode, variant, mode_dropout, mode_chunk, recompute
         Of the Sonic layers; ``spacing`` is the reference, for example the training set's median voxel.
     checkpointing
@@ -69,6 +72,7 @@ class SonicNet(PretrainedModel):
         activation: Activation = "gelu",
         local_kernel: int = 0,
         head_kernel: int = 1,
+        standardise: bool = True,
         spacing: float | Sequence[float] = 1.0,
         field: float | None = None,
         padding_mode: PaddingMode = "circular",
@@ -88,6 +92,7 @@ class SonicNet(PretrainedModel):
         sonic: dict[str, Any] = {
             "spacing": tuple(spacing) if isinstance(spacing, Sequence) else spacing,
             "field": field,
+            "standardise": standardise,
             "padding_mode": padding_mode,
             "variant": variant,
             "mode_dropout": mode_dropout,
