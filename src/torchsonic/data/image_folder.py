@@ -52,10 +52,8 @@ def find_classes(folder: Path) -> tuple[str, ...]:
     if not folder.is_dir():
         holder = next((parent for parent in folder.parents if parent.is_dir()), Path("."))
         found = sorted(path.name for path in holder.iterdir() if path.is_dir() and not path.name.startswith("."))
-        listing = f"{holder} holds {', '.join(found[:6])}{' ..' if len(found) > 6 else ''}" if found else ""
-        raise ValueError(
-            f"there is no folder {folder}; images belong into train/CLASS/ and val/CLASS/{'; ' * bool(listing)}{listing}"
-        )
+        listing = f"; {holder} holds {', '.join(found[:6])}{' ..' if len(found) > 6 else ''}" if found else ""
+        raise ValueError(f"there is no folder {folder}; images belong into train/CLASS/ and val/CLASS/{listing}")
     names = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     if not names:
         raise ValueError(f"{folder} holds no folder; give each class one of its own, with its images inside")

@@ -62,7 +62,7 @@ class ImagesConfig:
     check: Check | None = None
     """Decode every image before training, the default up to 50,000, or look at the beginning of the files only."""
     stored_side: int | None = None
-    """Most pixels of an image's shorter side before it is cropped; 1.75 times the size of training images by default."""
+    """Most pixels of an image's shorter side before it is cropped; 1.75 times the image size by default."""
     cache_gb: float = 4.0
     """Memory of each process for decoded images; those beyond are decoded each time, which changes nothing."""
     changes: ImageChanges = field(default_factory=ImageChanges)
