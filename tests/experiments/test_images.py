@@ -190,7 +190,7 @@ def test_presets_hold_what_the_paper_says():
 
 
 def test_told_networks_hear_the_training_size_over_the_test_size(finished, pictures):
-    model, config, classes = load_run(finished[0])
+    model, _, classes = load_run(finished[0])
     heard = []
     forward = model.forward
 

@@ -109,11 +109,12 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "quick": {
         "image_size": 128,
         "training": {
-            "steps": 900,
+            "steps": 2000,
             "batch": 32,
             "learning_rate": 2e-3,
             "weight_decay": 0.05,
             "warmup": 0.1,
+            "workers": 1,
             "checkpoint_every": 100,
         },
     },
@@ -163,7 +164,8 @@ def read_config(folder: Path) -> ImagesConfig:
     """The configuration of a run."""
     saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     inner = {name: _tuples(saved.pop(name)) for name in ("training", "changes")}
-    saved = _tuples(saved) | {"data": Path(saved["data"])}
+    saved = _tuples(saved)
+    saved["data"] = Path(saved["data"])
     return ImagesConfig(**saved, training=TrainingConfig(**inner["training"]), changes=ImageChanges(**inner["changes"]))
 
 
