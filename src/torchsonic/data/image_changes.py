@@ -87,9 +87,15 @@ class ImageChanges:
         """A random view of an image of the given size."""
         box = crop_box(width, height, self.crop, self.ratio, generator)
         flip = bool(generator.random() < self.flip)
-        factors = [1 + strength * generator.uniform(-1, 1) for strength in (self.brightness, self.contrast)]
-        saturation, hue = 1 + self.saturation * generator.uniform(-1, 1), self.hue * generator.uniform(-1, 1)
-        return View(box, flip, *factors, saturation, hue)
+        change = generator.uniform(-1, 1, 4).tolist()
+        return View(
+            box,
+            flip,
+            brightness=1 + self.brightness * change[0],
+            contrast=1 + self.contrast * change[1],
+            saturation=1 + self.saturation * change[2],
+            hue=self.hue * change[3],
+        )
 
     def draw_mixing(self, generator: np.random.Generator) -> tuple[float, bool]:
         """Share that each of a pair keeps of itself, and whether the other's part is a piece rather than a blend."""
@@ -160,12 +166,11 @@ def view_image(image: NDArray[np.uint8], size: int, view: View) -> NDArray[np.ui
         picture = picture.resize((size, size), pillow.Resampling.BICUBIC, box=tuple(view.box))
     if view.flip:
         picture = picture.transpose(pillow.Transpose.FLIP_LEFT_RIGHT)
-    pixels = np.asarray(picture)
-    mean = float(pixels.reshape(-1, 3).mean(0) @ GREY) if view.contrast != 1.0 else 0.0
+    mean = float(np.asarray(picture.convert("L")).mean()) if view.contrast != 1.0 else 0.0
     matrix = colour_map(view, mean)
     if matrix is not None:
-        pixels = np.asarray(picture.convert("RGB", tuple(matrix.ravel().tolist())))
-    return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+        picture = picture.convert("RGB", tuple(matrix.ravel().tolist()))
+    return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))
 
 
 def mix_area(size: int, share: float, generator: np.random.Generator) -> tuple[slice, slice]:

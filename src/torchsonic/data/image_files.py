@@ -75,8 +75,8 @@ def read_image(path: Path, *, side: int | None = None) -> NDArray[np.uint8]:
             picture = _to_colours(_upright(opened), pillow)
             if side is not None and min(picture.size) > side:
                 short = min(picture.size)
-                size = tuple(max(side, round(n * side / short)) for n in picture.size)
-                picture = picture.resize(size, pillow.Resampling.BICUBIC, reducing_gap=3.0)
+                width, height = (max(side, round(n * side / short)) for n in picture.size)
+                picture = picture.resize((width, height), pillow.Resampling.BICUBIC, reducing_gap=3.0)
             return np.asarray(picture)
     except ImageError:
         raise
