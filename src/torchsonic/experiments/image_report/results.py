@@ -21,6 +21,9 @@ from torchsonic.training.progress import counting_progress
 
 __all__ = ["Curve", "Point", "RunFacts", "SizeReport", "find_warnings", "make_curves", "score_runs"]
 
+FEW_TIMES = 3
+"""Accuracy over that of guessing, below which there is little to be lost."""
+
 
 @dataclass(frozen=True)
 class Point:
@@ -44,6 +47,7 @@ class RunFacts:
     config: ImagesConfig
     results: Mapping[str, Any]
     can_be_told: bool
+    num_classes: int
     hits: Mapping[tuple[int, bool], tuple[NDArray[np.bool_], NDArray[np.bool_]]]
 
 
@@ -137,7 +141,7 @@ def score_runs(
                 advance=advance,
             )
         hits = {(score.size, score.told): (score.top1, score.top5) for score in scores}
-        found.append(RunFacts(folder, config, results, model.takes_spacing, hits))
+        found.append(RunFacts(folder, config, results, model.takes_spacing, len(classes), hits))
     counted = len(next(iter(found[0].hits.values()))[0])
     return SizeReport(tuple(make_curves(found)), tuple(found), counted, left_out, run)
 
@@ -195,6 +199,13 @@ def find_warnings(report: SizeReport) -> list[str]:
         values = {str(getattr(run.config.training, name)) for run in report.runs}
         if len(values) > 1:
             lines.append(f"The runs differ in {name}: {'; '.join(sorted(values))}.")
+    for curve in report.curves:
+        point, chance = curve.at(curve.train_size), 1 / curve.runs[0].num_classes
+        if point is not None and not curve.told and point.top1 < FEW_TIMES * chance:
+            lines.append(
+                f"{curve.model} has learnt little: top-1 {100 * point.top1:.1f} percent, guessing has "
+                f"{100 * chance:.1f}; what it loses means nothing."
+            )
     counts = {len(curve.runs) for curve in report.curves}
     if len(counts) > 1:
         lines.append("Some networks have more seeds than others.")

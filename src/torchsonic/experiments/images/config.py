@@ -89,7 +89,7 @@ class ImagesConfig:
     def label(self) -> str:
         """The network in words: its name, what was changed about it, what it began with."""
         parts = [self.model or (DEFAULT_MODEL if self.init is None else "model"), *self.model_options]
-        parts += [f"from {Path(self.init).name}"] if self.init else []
+        parts += [f"from {'/'.join(Path(self.init).parts[-2:])}"] if self.init else []
         return " ".join(parts)
 
     @property

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from torchsonic.experiments.images.config import DEFAULT_MODEL, ImagesConfig
+from torchsonic.experiments.images.config import DEFAULT_MODEL, ImagesConfig, ModelName
 from torchsonic.experiments.images.options import read_options
 from torchsonic.models import Classifier, PretrainedModel, create_model, from_pretrained, model_entry
 
-__all__ = ["CLASSES_NAME", "make_model", "read_classes"]
+__all__ = ["CLASSES_NAME", "make_model", "model_of_run", "read_classes"]
 
 CLASSES_NAME = "classes.json"
 
@@ -44,9 +44,8 @@ def _saved_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifi
     if not isinstance(model, Classifier) or model.in_channels != 3:
         raise ValueError(f"init {config.init} holds a {type(model).__name__}, which does not classify colour images")
     if config.model is not None:
-        entry, _ = model_entry(config.model)
-        saved = json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model") if is_run else None
-        if not isinstance(model, entry.build) or saved not in (None, config.model):
+        saved = model_of_run(folder)
+        if not isinstance(model, model_entry(config.model)[0].build) or saved not in (None, config.model):
             held = saved or type(model).__name__
             raise ValueError(f"init {config.init} holds a {held}, not {config.model}; leave --model out")
     before = read_classes(folder) if is_run else None
@@ -64,6 +63,13 @@ def _saved_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifi
 
 def _count(model: Classifier) -> int:
     return len(model.state_dict())
+
+
+def model_of_run(folder: Path) -> ModelName | None:
+    """Name of the network of a run; ``None`` if the folder is none of a run, or its network has no name."""
+    if not (folder / "model").is_dir() or not (folder / "config.json").is_file():
+        return None
+    return json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model")
 
 
 def read_classes(folder: Path) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from torchsonic.data.image_store import ImageStore
 from torchsonic.evaluation import count_flops, count_parameters
 from torchsonic.evaluation.provenance import describe_run
 from torchsonic.experiments.images.config import DEFAULT_MODEL, STORED, ImagesConfig, plain_config, read_config
-from torchsonic.experiments.images.network import CLASSES_NAME, make_model, read_classes
+from torchsonic.experiments.images.network import CLASSES_NAME, make_model, model_of_run, read_classes
 from torchsonic.experiments.images.sizes import score_size
 from torchsonic.experiments.synthetic import write_json
 from torchsonic.models import Classifier, from_pretrained
@@ -100,7 +100,7 @@ def _look_at_data(
     test = spread(find_images(config.data / "val", train.classes), config.test_images)
     check: Check = config.check or ("decode" if len(train) + len(test) <= DECODED else "header")
     side = config.stored_side or round(STORED * config.image_size)
-    model = config.model or (DEFAULT_MODEL if config.init is None else None)
+    model = config.model or (DEFAULT_MODEL if config.init is None else model_of_run(Path(config.init)))
     config = replace(config, check=check, stored_side=side, model=model)
     store = ImageStore(side=side, limit=config.cache_gb * 1e9)
     left_out: dict[str, str] = {}
