@@ -90,8 +90,8 @@ def _paper_table(record: dict) -> Table | None:
         cells.append(row)
     note = (
         f"Ratios are to {record['reference']} of the same run, the paper's to its {reference['row']}; its images/s "
-        "come without a machine, and it does not say whether forward or in training. Above 1 is faster in images/s, dearer "
-        "in GFLOPs and peak."
+        "come without a machine, and it does not say whether forward or in training. Above 1 is faster in images/s, "
+        "dearer in GFLOPs and peak."
     )
     return Table(f"{record['group']}: beside the paper's Table", headers, cells, [note])
 

@@ -100,6 +100,27 @@ def test_unreadable_images_are_counted_or_refused(tmp_path):
         run_experiment(small(root, strict=True), tmp_path / "strict", show=False)
 
 
+def test_many_training_images_are_looked_at_briefly_and_few_test_images_are_decoded(tmp_path, monkeypatch):
+    monkeypatch.setattr("torchsonic.experiments.images.run.DECODED", 10)
+    root = write_pictures(tmp_path / "data")
+    for path in (root / "train" / "red" / "001.png", root / "val" / "red" / "001.png"):
+        path.write_bytes(path.read_bytes()[:300])  # the beginning is good
+    config = small(root, training=replace(small(root).training, steps=5))
+    with pytest.warns(UserWarning, match=r"(left out|skipped): .*red/001\.png") as caught:
+        results = run_experiment(config, tmp_path / "run", show=False)
+    assert results["images"] == {"train": 18, "test": 8}
+    assert results["config"]["check"] == "header"
+    assert {str(warning.message).split(":")[0] for warning in caught} == {"left out", "skipped"}
+
+
+def test_parts_of_a_batch_and_half_precision_train(pictures, tmp_path):
+    training = replace(small(pictures).training, accumulate=2, precision="bf16", ema=0.9)
+    results = run_experiment(small(pictures, training=training), tmp_path, show=False)
+    logged = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert all(np.isfinite(entry["loss"]) for entry in logged if "loss" in entry)
+    assert results["top5"] == 1.0
+
+
 def test_a_saved_model_is_taken_up_with_a_new_head_for_new_classes(finished, tmp_path):
     folder, _ = finished
     saved = torchsonic.from_pretrained(folder / "model").state_dict()

@@ -60,7 +60,7 @@ class ImagesConfig:
     strict: bool = False
     """Refuse unreadable images instead of leaving them out with a warning."""
     check: Check | None = None
-    """Decode every image before training, the default up to 50,000, or look at the beginning of the files only."""
+    """Decode and cache images before training, the default up to 50,000, or look at the beginnings of files only."""
     stored_side: int | None = None
     """Most pixels of an image's shorter side before it is cropped; 1.75 times the image size by default."""
     cache_gb: float = 4.0

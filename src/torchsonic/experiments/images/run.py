@@ -27,7 +27,7 @@ from torchsonic.training.progress import counting_progress
 __all__ = ["find_test_images", "load_run", "run_experiment"]
 
 DECODED = 50_000
-"""Most images that are decoded before training begins, to find the bad ones."""
+"""Most images, to learn from or to test on, that are decoded before training begins."""
 # What may differ when a run resumes: none of it changes the weights. The loop looks after its own settings.
 MAY_CHANGE = {"training", "data", "strict", "cache_gb", "test_images"}
 
@@ -98,7 +98,9 @@ def _look_at_data(
     if len(train.classes) < 2:
         raise ValueError(f"{config.data / 'train'} holds one class only; there is nothing to tell apart")
     test = spread(find_images(config.data / "val", train.classes), config.test_images)
-    check: Check = config.check or ("decode" if len(train) + len(test) <= DECODED else "header")
+    check: Check = config.check or ("decode" if len(train) <= DECODED else "header")
+    # A bad test image must not be found after days of training.
+    checks: tuple[Check, Check] = (check, config.check or ("decode" if len(test) <= DECODED else "header"))
     side = config.stored_side or round(STORED * config.image_size)
     model = config.model or (DEFAULT_MODEL if config.init is None else model_of_run(Path(config.init)))
     config = replace(config, check=check, stored_side=side, model=model)
@@ -106,9 +108,9 @@ def _look_at_data(
     left_out: dict[str, str] = {}
     with counting_progress("reading", len(train) + len(test), show=show) as advance:
         parts = []
-        for images in (train, test):
+        for images, how in zip((train, test), checks, strict=True):
             good, bad = leave_out_bad(
-                images, check=check, strict=config.strict, keep=lambda _, path: store.keep(path), advance=advance
+                images, check=how, strict=config.strict, keep=lambda _, path: store.keep(path), advance=advance
             )
             parts.append(good)
             left_out |= bad
