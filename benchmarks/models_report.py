@@ -7,6 +7,8 @@ from pathlib import Path
 from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure, use_log_scale
 from benchmarks.models_bench import FORWARD, TRAIN, time_ratio
 from benchmarks.tables import Table, milliseconds, verdict, written
+from torchsonic.evaluation import paper_results
+from torchsonic.models import model_entry
 
 __all__ = ["draw_models", "models_tables"]
 
@@ -15,7 +17,8 @@ LABELS = {FORWARD: "forward", TRAIN: "forward + backward"}
 
 def models_tables(result: dict) -> list[Table]:
     goals = [_goal_table(result["summary"])] if result["summary"] else []
-    return [*goals, *[_group_table(record) for record in result["groups"]]]
+    tables = [table for record in result["groups"] for table in (_group_table(record), _paper_table(record)) if table]
+    return [*goals, *tables]
 
 
 def _goal_table(summary: list[dict]) -> Table:
@@ -61,6 +64,55 @@ def _group_table(record: dict) -> Table:
         "gradients of all parameters, no optimiser's step; peak of allocated bytes, with parameters and input."
     ]
     return Table(f"{record['group']}: {size}", headers, rows, notes)
+
+
+def _paper_table(record: dict) -> Table | None:
+    """Costs and speeds beside the paper's, as ratios to the reference of each; ``None`` if the paper has no speeds."""
+    rows = {model["name"]: _paper_row(model["name"]) for model in record["models"]}
+    reference = rows.get(record["reference"])
+    if reference is None:
+        return None
+    own = next(model for model in record["models"] if model["name"] == record["reference"])
+    kinds = _kinds(record)
+    headers = ["model", "paper's row", "parameters, M", "paper", "GFLOPs", "paper", "GFLOPs ratio", "paper"]
+    headers += [f"{LABELS[kind]}, images/s ratio" for kind in kinds] + ["paper"]
+    headers += ["peak ratio"] if TRAIN in kinds else []
+    cells = []
+    for model in record["models"]:
+        paper = rows[model["name"]]
+        row = [model["name"], "-" if paper is None else paper["row"]]
+        row += [f"{model['parameters'] / 1e6:.2f}", _of(paper, "params_millions")]
+        row += [f"{model['flops'] / 1e9:.2f}", _of(paper, "gflops")]
+        row += [f"{model['flops'] / own['flops']:.2f}", _ratio(paper, reference, "gflops")]
+        row += [written(_speed(record, model, kind), ".2f") for kind in kinds]
+        row.append(_ratio(paper, reference, "images_per_second"))
+        row += [f"{model['peak_bytes'] / own['peak_bytes']:.2f}"] if TRAIN in kinds else []
+        cells.append(row)
+    note = (
+        f"Ratios are to {record['reference']} of the same run, the paper's to its {reference['row']}; its images/s "
+        "come without a machine, and it does not say whether forward or in training. Above 1 is faster in images/s, "
+        "dearer in GFLOPs and peak."
+    )
+    return Table(f"{record['group']}: beside the paper's Table", headers, cells, [note])
+
+
+def _paper_row(name: str) -> dict | None:
+    """What the paper's table of classifiers says of a model."""
+    base, _, preset = name.partition(".")
+    entry, _ = model_entry(base)
+    row = entry.paper.get(preset)
+    table = paper_results()["imagenet_50m"]
+    if row not in table["rows"] or entry.task != "classification":
+        return None
+    return {"row": row, **dict(zip(table["columns"], table["rows"][row], strict=True))}
+
+
+def _of(paper: dict | None, column: str) -> str:
+    return "-" if paper is None else f"{paper[column]:g}"
+
+
+def _ratio(paper: dict | None, reference: dict, column: str) -> str:
+    return "-" if paper is None else f"{paper[column] / reference[column]:.2f}"
 
 
 def draw_models(result: dict, path: Path) -> None:

@@ -39,7 +39,7 @@ CORE = {"torch", "numpy", "safetensors"}
 OPTIONAL_IN = {
     "baselines": {"monai"},
     "cli": {"tyro", "rich", "benchmarks"},
-    "data": {"nibabel", "scipy"},
+    "data": {"nibabel", "scipy", "PIL"},
     "demo": {"matplotlib", "rich"},
     "evaluation": {"monai", "picai_eval", "report_guided_annotation"},
     "experiments": {"matplotlib"},

@@ -194,6 +194,23 @@ def test_volumes_benchmark_writes_its_results(tmp_path):
     assert (tmp_path / "volumes.png").stat().st_size > 10_000
 
 
+def test_models_stand_beside_the_papers_table_as_ratios_to_resnet():
+    pytest.importorskip("rich")
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from benchmarks import models_report, report
+
+    result = report.read_result(Path(__file__).parents[1] / "results" / "bench" / "models.json")
+    (table,) = [table for table in models_report.models_tables(result) if "beside the paper" in table.title]
+    rows = {row[0]: row for row in table.rows}
+    assert set(torchsonic.list_models("resnet50*")) | {"vit_s16", "vit_s16.paper"} <= set(rows)
+    place = table.headers.index("forward, images/s ratio")
+    plain, sonic = rows["resnet50"], rows["resnet50_sonic.paper"]
+    assert plain[place:] == ["1.00"] * 4
+    assert sonic[1:6:2] == ["ResNet-50 Sonic", "1.34", "0.81"]
+    assert float(sonic[-2]) == pytest.approx(831 / 4758, abs=0.005)
+    assert rows["sonic_tiny"][1] == "-"
+
+
 def test_demo_trains_and_draws(tmp_path):
     done = run("demo", "--steps", "3", "--batch", "2", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr

@@ -16,9 +16,10 @@ from torch import nn
 import torchsonic
 from torchsonic.data import SynthShape
 from torchsonic.training import CheckpointError, SegmentationTask, TrainingConfig, fit
+from torchsonic.training.checkpoint import read_checkpoint, write_checkpoint
 from torchsonic.training.loggers import read_log
 from torchsonic.training.loop import make_fabric
-from torchsonic.training.schedule import one_cycle
+from torchsonic.training.schedule import one_cycle, staircase
 
 pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installed")
 PROGRAM = [sys.executable, str(Path(__file__).parent / "run.py")]
@@ -197,6 +198,54 @@ def test_the_rate_rises_and_falls():
     assert one_cycle(0, 1, 0.3) > 0
 
 
+def test_the_staircase_divides_by_ten():
+    rates = [staircase(step, 200, 0.1, 0.25) for step in range(200)]
+    assert rates[:20] == [one_cycle(step, 200, 0.1) for step in range(20)]
+    assert [rates[step] for step in (20, 49, 50, 99, 100, 150, 199)] == pytest.approx(
+        [1, 1, 0.1, 0.1, 0.01, 0.001, 0.001]
+    )
+
+
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_sgd_follows_its_momentum(tmp_path, nesterov):
+    model = Number()
+    config = small(
+        optimiser="sgd", learning_rate=0.1, momentum=0.5, nesterov=nesterov, schedule="staircase", warmup=0.0
+    )
+    fit(model, Quadratic(), config, tmp_path, show=False)
+    weight, speed = 0.0, 0.0
+    for step in range(6):
+        gradient = 2 * (weight - 3) + config.weight_decay * weight
+        speed = 0.5 * speed + gradient if step else gradient
+        rate = 0.1 * 0.1 ** (step // 2)
+        weight -= rate * (gradient + 0.5 * speed if nesterov else speed)
+    assert model.weight.item() == pytest.approx(weight, rel=1e-5)
+
+
+def test_a_run_older_than_a_setting_is_resumed_with_its_default(tmp_path):
+    fit(Number(), Quadratic(), small(), tmp_path, show=False)
+    path = tmp_path / "checkpoints" / "last.ckpt"
+    state = read_checkpoint(path)
+    for name in ("momentum", "nesterov", "schedule", "stair"):
+        del state["config"][name]
+    del state["waiting"]
+    write_checkpoint(path, state)
+    assert fit(Number(), Quadratic(), small(), tmp_path, show=False).step == 6
+    with pytest.raises(CheckpointError, match="schedule=one-cycle, not staircase"):
+        fit(Number(), Quadratic(), small(schedule="staircase"), tmp_path, show=False)
+
+
+def test_waiting_for_data_is_counted(tmp_path):
+    task = Quadratic()
+    quick = task.batch
+    task.batch = lambda step, samples: (time.sleep(0.02), quick(step, samples))[1]
+    result = fit(Number(), task, small(), tmp_path, show=False)
+    assert 0.12 <= result.waiting <= result.seconds
+    waits = [entry["waiting"] for entry in read_log(tmp_path / "log.jsonl") if "loss" in entry]
+    assert waits == sorted(waits)
+    assert waits[-1] == result.waiting
+
+
 def test_modes_learn_slowly(tmp_path):
     torch.manual_seed(0)
     model = torchsonic.create_model("synthshape_sonicnet", width=8, depth=1, backbone_options={"num_modes": 6})
@@ -210,7 +259,11 @@ def test_modes_learn_slowly(tmp_path):
 
 @pytest.mark.parametrize(
     "bad",
-    [{"steps": 0}, {"ema": 1.0}, {"warmup": -0.1}, {"learning_rate": 0.0}, {"clip": -1.0}, {"accumulate": 0}],
+    [
+        *({"steps": 0}, {"ema": 1.0}, {"warmup": -0.1}, {"learning_rate": 0.0}, {"clip": -1.0}, {"accumulate": 0}),
+        *({"momentum": 1.0}, {"momentum": 0.8}, {"nesterov": False}, {"stair": 0.0}, {"stair": 0.5}),
+        {"momentum": 0.0, "optimiser": "sgd"},
+    ],
 )
 def test_bad_settings_name_themselves(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):

@@ -22,6 +22,7 @@ from torchsonic.cli.bench import (
     BenchVolumes,
 )
 from torchsonic.cli.evaluate import EvaluateVolumes, name_kind
+from torchsonic.cli.images import EvaluateImages, PredictImages, TrainImages
 from torchsonic.cli.models import Models
 from torchsonic.cli.nnunet import NnunetConvert, NnunetInstall
 from torchsonic.cli.report import DataPreview, Report, Table1
@@ -63,12 +64,12 @@ COMMANDS: dict[str, Any] = {
     "models": Models,
     "train": (
         "Train a model; a run that was stopped goes on.",
-        {"synthshape": TrainSynthShape, "halligalli": TrainHalliGalli, "volumes": TrainVolumes},
+        {"synthshape": TrainSynthShape, "halligalli": TrainHalliGalli, "volumes": TrainVolumes, "images": TrainImages},
     ),
-    "predict": ("Let a trained model predict.", {"volumes": PredictVolumes}),
+    "predict": ("Let a trained model predict.", {"volumes": PredictVolumes, "images": PredictImages}),
     "evaluate": (
         "Test finished runs, or segmentations of any tool; 'evaluate RUN' finds the kind of the run itself.",
-        {"synthetic": EvaluateSynthetic, "volumes": EvaluateVolumes},
+        {"synthetic": EvaluateSynthetic, "volumes": EvaluateVolumes, "images": EvaluateImages},
     ),
     "report": Report,
     "table1": Table1,

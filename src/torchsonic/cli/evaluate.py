@@ -18,6 +18,8 @@ __all__ = ["EvaluateVolumes", "kind_of_run", "name_kind"]
 
 THRESHOLD = 0.5
 LOG_WIDTH = 200
+MARKS = {"volumes": "patch", "images": "image_size"}
+"""A setting that runs of a kind have and others have not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,12 +151,14 @@ def _print(evaluation: Evaluation) -> None:
 
 
 def kind_of_run(folder: Path) -> str:
-    """``volumes`` for a run on a folder of volumes, else ``synthetic``, which then says what is wrong with it."""
+    """``volumes`` or ``images`` for a run on folders of these, else ``synthetic``, which then says what is wrong."""
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return "synthetic"
-    return "volumes" if isinstance(config, dict) and "patch" in config else "synthetic"
+    if not isinstance(config, dict):
+        return "synthetic"
+    return next((kind for kind, mark in MARKS.items() if mark in config), "synthetic")
 
 
 def name_kind(arguments: Sequence[str], kinds: Sequence[str]) -> list[str]:

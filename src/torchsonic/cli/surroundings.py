@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torchsonic
 
@@ -18,6 +20,7 @@ __all__ = [
     "option_value",
     "require",
     "require_console_and_figures",
+    "warnings_in_one_line",
 ]
 
 
@@ -70,3 +73,16 @@ def option_value(arguments: Sequence[str], option: str) -> str | None:
         if word.startswith(f"{option}="):
             return word.partition("=")[2]
     return None
+
+
+@contextmanager
+def warnings_in_one_line() -> Iterator[None]:
+    """Show warnings as sentences, without the place in the code that raised them."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        print(f"warning: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show
+        yield

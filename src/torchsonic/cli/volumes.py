@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from torchsonic.cli.surroundings import UserError, make_folder, option_value, require
+from torchsonic.cli.surroundings import UserError, make_folder, option_value, require, warnings_in_one_line
 from torchsonic.experiments.volumes import PRESETS, VolumesConfig, apply_preset
 
 __all__ = ["PredictVolumes", "TrainVolumes"]
@@ -24,19 +21,6 @@ def _require_packages(*, training: bool) -> None:
     require("rich", "train")
     if training:
         require("lightning_fabric", "train")
-
-
-@contextmanager
-def _warnings_in_one_line() -> Iterator[None]:
-    """Show warnings as sentences, without the place in the code that raised them."""
-
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        print(f"warning: {message}", file=sys.stderr)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", UserWarning)
-        warnings.showwarning = show
-        yield
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +56,7 @@ class TrainVolumes(VolumesConfig):
             folder = self.out / config.name
             print(f"{config.data}, {config.model}, seed {config.training.seed}: {folder}")
             try:
-                with _warnings_in_one_line():
+                with warnings_in_one_line():
                     results = run_experiment(config, folder)
             except (CheckpointError, FloatingPointError, OSError, ValueError) as error:
                 raise UserError(str(error)) from error
@@ -132,7 +116,7 @@ class PredictVolumes:
         try:
             cases = find_cases(self.data, labels=False)
             out, written = make_folder(self.out), 0
-            with _warnings_in_one_line(), counting_progress("predicting", len(cases), show=True) as advance:
+            with warnings_in_one_line(), counting_progress("predicting", len(cases), show=True) as advance:
                 options = {"channels": model.arguments["in_channels"], "keep_going": self.keep_going}
                 for volume in read_good_cases(cases, advance=advance, **options):
                     labels = predict_case(model, volume, config, tell_spacing=self.tell_spacing)

@@ -19,9 +19,17 @@ class TrainingConfig:
     accumulate: int = 1
     """Parts a batch is split into, one after another, to save memory."""
     optimiser: Literal["adamw", "sgd"] = "adamw"
-    """AdamW, or SGD with momentum 0.9."""
+    """AdamW, or SGD with momentum."""
+    momentum: float = 0.9
+    """Of SGD."""
+    nesterov: bool = True
+    """Plain momentum instead of Nesterov's, with SGD."""
     learning_rate: float = 1e-2
-    """Highest rate of the one-cycle schedule."""
+    """Highest rate of the schedule."""
+    schedule: Literal["one-cycle", "staircase"] = "one-cycle"
+    """Rise and fall along cosines, or rise and be divided by ten again and again."""
+    stair: float = 1 / 3
+    """Part of the steps between two divisions of the staircase."""
     mode_lr_scale: float = 0.01
     """Rate of the modes of Sonic layers, relative to the others'."""
     weight_decay: float = 1e-4
@@ -60,8 +68,16 @@ class TrainingConfig:
         for name in ("workers", "evaluate_every", "clip", "weight_decay", "mode_lr_scale"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-        for name in ("ema", "warmup"):
+        for name in ("ema", "warmup", "momentum"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
+        if not 0.0 < self.stair <= 1.0:
+            raise ValueError(f"stair must be in (0, 1], got {self.stair}")
+        if self.optimiser != "sgd" and (self.momentum != 0.9 or not self.nesterov):
+            raise ValueError("momentum and nesterov belong to sgd, not to adamw")
+        if self.optimiser == "sgd" and self.nesterov and self.momentum == 0.0:
+            raise ValueError("momentum 0 leaves nothing to nesterov; switch it off or give a momentum")
+        if self.schedule != "staircase" and self.stair != 1 / 3:
+            raise ValueError("stair belongs to the staircase, not to the one-cycle schedule")

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from torchsonic.training.checkpoint import (
 from torchsonic.training.config import TrainingConfig
 from torchsonic.training.loggers import make_loggers
 from torchsonic.training.progress import training_progress
-from torchsonic.training.schedule import one_cycle
+from torchsonic.training.schedule import one_cycle, staircase
 from torchsonic.training.task import Task, make_batches
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Fit:
     """Of the final model, or of the best one if there were evaluations in between."""
     seconds: float
     """Training alone, over all resumptions."""
+    waiting: float = 0.0
+    """Of these, seconds in which the first process waited for data."""
     losses: list[tuple[int, float]] = field(default_factory=list)
     """Logged losses of this process's part of the run."""
 
@@ -83,7 +85,7 @@ def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Opti
     for group in groups:
         group["peak"] = group["lr"]
     if config.optimiser == "sgd":
-        return torch.optim.SGD(groups, lr=config.learning_rate, momentum=0.9, nesterov=True)
+        return torch.optim.SGD(groups, lr=config.learning_rate, momentum=config.momentum, nesterov=config.nesterov)
     return torch.optim.AdamW(groups, lr=config.learning_rate)
 
 
@@ -136,7 +138,8 @@ def fit(
                     value = float(fabric.all_reduce(loss, reduce_op="mean"))  # type: ignore[arg-type]
                     losses.append((run.step, value))
                     for logger in loggers:
-                        logger.log(run.step, {"loss": value, "learning_rate": run.rate, "seconds": run.seconds})
+                        times = {"seconds": run.seconds, "waiting": run.waiting}
+                        logger.log(run.step, {"loss": value, "learning_rate": run.rate, **times})
                     advance(run.step, value)
                 if not torch.isfinite(loss):
                     raise FloatingPointError(
@@ -153,7 +156,7 @@ def fit(
         for logger in loggers:
             logger.close()
     run.finish()
-    return Fit(run.step, run.best_metrics, run.seconds, losses)
+    return Fit(run.step, run.best_metrics, run.seconds, run.waiting, losses)
 
 
 class _Run:
@@ -165,20 +168,22 @@ class _Run:
         torch.manual_seed(config.seed + fabric.global_rank)  # dropout differs between processes
         self.model, self.optimiser = fabric.setup(model, make_optimiser(model, config))
         self.average = MovingAverage(model, config.ema) if config.ema else None
-        self.step, self.seconds, self.rate = 0, 0.0, 0.0
+        self.step, self.seconds, self.waiting, self.rate = 0, 0.0, 0.0, 0.0
         self.best_score, self.best_metrics, self.is_new_best = -float("inf"), {}, False
 
     def train_step(self, batches: Iterator[Any]) -> Tensor:
         """One step of the optimiser; returns this process's mean loss."""
         start = time.perf_counter()
         self.model.train()
-        factor = one_cycle(self.step, self.config.steps, self.config.warmup)
+        factor = _rate(self.step, self.config)
         for group in self.optimiser.param_groups:
             group["lr"] = group["peak"] * factor
         self.rate = self.config.learning_rate * factor
         total = torch.zeros((), device=self.fabric.device)
         for turn in range(self.config.accumulate):
+            asked = time.perf_counter()
             batch = next(batches)
+            self.waiting += time.perf_counter() - asked
             with self.fabric.no_backward_sync(self.model, enabled=turn + 1 < self.config.accumulate):
                 loss = self.task.loss(self.model, batch) / self.config.accumulate
                 self.fabric.backward(loss)
@@ -228,6 +233,7 @@ class _Run:
         return {
             "step": self.step,
             "seconds": self.seconds,
+            "waiting": self.waiting,
             "config": asdict(self.config),
             "model": self.raw.state_dict(),
             "optimiser": self.optimiser.state_dict(),
@@ -252,7 +258,7 @@ class _Run:
         self.optimiser.load_state_dict(state["optimiser"])
         if self._scaler() is not None and state["scaler"]:
             self._scaler().load_state_dict(state["scaler"])
-        self.step, self.seconds = state["step"], state["seconds"]
+        self.step, self.seconds, self.waiting = state["step"], state["seconds"], state.get("waiting", 0.0)
         self.best_score, self.best_metrics = state["best_score"], state["best_metrics"]
         if len(state["random"]) == self.fabric.world_size:
             restore_random_state(state["random"][self.fabric.global_rank])
@@ -275,9 +281,17 @@ class _Run:
         self.raw.eval()
 
 
+def _rate(step: int, config: TrainingConfig) -> float:
+    """Learning rate at a step over its highest value."""
+    if config.schedule == "staircase":
+        return staircase(step, config.steps, config.warmup, config.stair)
+    return one_cycle(step, config.steps, config.warmup)
+
+
 def _refuse_changes(old: dict[str, Any], config: TrainingConfig) -> None:
+    defaults = {option.name: option.default for option in fields(config)}
     for name, value in asdict(config).items():
-        before = old.get(name)
+        before = old.get(name, defaults[name])  # a setting that is younger than the run had its default's effect
         before = tuple(before) if isinstance(before, list) else before
         if name not in MAY_CHANGE and before != value:
             raise CheckpointError(

@@ -1,10 +1,10 @@
-"""The one-cycle learning rate as a function of the step, so that there is no state to save."""
+"""Learning rates as functions of the step, so that there is no state to save."""
 
 from __future__ import annotations
 
 import math
 
-__all__ = ["one_cycle"]
+__all__ = ["one_cycle", "staircase"]
 
 FIRST, LAST = 1 / 25, 1e-4
 
@@ -25,3 +25,18 @@ def one_cycle(step: int, steps: int, warmup: float) -> float:
     else:
         low, high, part = 1.0, LAST, (step - peak) / max(1e-9, last - peak)
     return low + (high - low) * (1 - math.cos(math.pi * min(1.0, part))) / 2
+
+
+def staircase(step: int, steps: int, warmup: float, stair: float) -> float:
+    r"""Learning rate at a step over its highest value: 1, divided by ten after each ``stair`` part of the steps.
+
+    During the first ``warmup`` part it rises from 1/25 as that of :func:`one_cycle` does.
+
+    Examples
+    --------
+    >>> [round(staircase(step, 9, 0.0, 1 / 3), 3) for step in (0, 2, 3, 8)]
+    [1.0, 1.0, 0.1, 0.01]
+    """
+    if step < warmup * (steps - 1):
+        return one_cycle(step, steps, warmup)
+    return 0.1 ** math.floor(step / (stair * steps) + 1e-9)

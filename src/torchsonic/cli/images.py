@@ -1,0 +1,204 @@
+"""``torchsonic train images``, ``evaluate images`` and ``predict images``: classification of photographs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from torchsonic.cli.surroundings import UserError, make_folder, option_value, require, warnings_in_one_line
+from torchsonic.experiments.images import PRESETS, ImagesConfig, apply_preset
+
+if TYPE_CHECKING:
+    from torchsonic.experiments.image_report import SizeReport
+
+__all__ = ["EvaluateImages", "PredictImages", "TrainImages"]
+
+RUNS = Path("runs")
+LOG_WIDTH = 160
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainImages(ImagesConfig):
+    """Train a network on folders of images, train/CLASS/ and val/CLASS/, and test it."""
+
+    preset: Literal["smoke", "quick", "imagenet-50m"] = "quick"
+    """Steps and sizes: smoke takes less than a minute, quick about 25 on two cores; the paper's is imagenet-50m."""
+    seeds: tuple[int, ...] = ()
+    """Several seeds, one run after another, instead of --seed."""
+    out: Path = RUNS
+    """Folder of runs; each run has its own in it, and goes on if it was stopped."""
+
+    @classmethod
+    def with_preset(cls, arguments: Sequence[str]) -> Any:
+        """The defaults of the preset that the arguments name, over which further options then win."""
+        chosen = option_value(arguments, "--preset") or cls.preset
+        if chosen not in PRESETS:  # to be refused by the parser, in its words
+            return cls()
+        return replace(apply_preset(cls(), chosen), preset=chosen)
+
+    def run(self) -> None:
+        require("PIL", "images")
+        require("lightning_fabric", "train")
+        require("rich", "train")
+        from torchsonic.experiments.images import run_experiment
+        from torchsonic.training.checkpoint import CheckpointError
+
+        shared = {f.name: getattr(self, f.name) for f in fields(ImagesConfig)}
+        for seed in self.seeds or (self.training.seed,):
+            config = ImagesConfig(**{**shared, "training": replace(self.training, seed=seed)})
+            folder = self.out / config.name
+            print(f"{config.data}, {config.label}, seed {seed}: {folder}")
+            try:
+                with warnings_in_one_line():
+                    results = run_experiment(config, folder)
+            except (CheckpointError, FloatingPointError, OSError, ValueError) as error:
+                raise UserError(str(error)) from error
+            _print_results(results)
+
+
+def _print_results(results: dict[str, Any]) -> None:
+    if not results:  # another process than the first
+        return
+    print(f"top-1 {results['top1']:.1%}, top-5 {results['top5']:.1%} of {results['images']['test']} images")
+    if results["left_out"]:
+        print(f"{len(results['left_out'])} unreadable images were left out: {', '.join(list(results['left_out'])[:5])}")
+    print(
+        f"{results['parameters']:,} parameters, {results['seconds']:.0f} s of training, "
+        f"{results['samples_per_second']:.1f} images/s, {results['data_wait']:.1%} of the time waiting for data"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateImages:
+    """Test finished runs at several image sizes, told the spacing and not, and write a report beside the paper's."""
+
+    positional: ClassVar[tuple[str, ...]] = ("runs",)
+
+    runs: tuple[Path, ...]
+    """Folders of finished runs of 'torchsonic train images'; seeds of one network share a row."""
+    resolutions: str = "96,128,160,192,224"
+    """Pixels on a side, with commas; the training size is always tested."""
+    data: Path | None = None
+    """Where the images of the runs lie, if not where they lay in training."""
+    strict: bool = False
+    """Refuse unreadable images instead of leaving them out with a warning."""
+    cache_gb: float = 4.0
+    """Memory for decoded images."""
+    device: str = "cpu"
+    """Where the networks compute: cpu, cuda, mps."""
+    out: Path = Path("evaluation")
+    """Folder for the report."""
+
+    def run(self) -> None:
+        require("PIL", "images")
+        require("matplotlib", "viz")
+        require("rich", "cli")
+        if not self.runs:
+            raise UserError("name at least one run of 'torchsonic train images'")
+        sizes = self._sizes()
+        from torchsonic.experiments.image_report import score_runs, write_report
+        from torchsonic.models import PretrainedError
+
+        try:
+            with warnings_in_one_line():
+                report = score_runs(
+                    self.runs,
+                    sizes,
+                    data=self.data,
+                    strict=self.strict,
+                    cache_gb=self.cache_gb,
+                    device=self.device,
+                )
+            written = write_report(report, make_folder(self.out))
+        except (OSError, PretrainedError, ValueError, RuntimeError) as error:
+            raise UserError(str(error)) from error
+        _print_report(report)
+        print("written:", written[0])
+
+    def _sizes(self) -> tuple[int, ...]:
+        try:
+            sizes = tuple(int(word) for word in self.resolutions.split(",") if word.strip())
+        except ValueError:
+            sizes = ()
+        if not sizes or min(sizes) < 8:
+            raise UserError(f"--resolutions must be sizes of at least 8 with commas, got {self.resolutions!r}")
+        return sizes
+
+
+def _print_report(report: SizeReport) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from torchsonic.experiments.image_report import accuracy_rows, loss_rows, verdict_lines
+
+    console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
+    for title, (headers, rows) in (
+        ("top-1, percent", accuracy_rows(report)),
+        ("top-1 lost relative to the training size, percent", loss_rows(report)),
+    ):
+        table = Table(*headers, title=title)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    for line in verdict_lines(report):
+        console.print(line, highlight=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictImages:
+    """Print the likeliest classes of image files, or of all images in folders."""
+
+    positional: ClassVar[tuple[str, ...]] = ("folder", "files")
+
+    folder: Path
+    """Folder of a run of 'torchsonic train images'."""
+    files: tuple[Path, ...]
+    """Image files and folders of these."""
+    top: int = 5
+    """How many classes of each image."""
+    size: int | None = None
+    """Pixels on a side; those of training by default. A network that takes the spacing is told it."""
+    json: bool = False
+    """Print JSON: a list of {"file": .., "top": [{"class": .., "probability": ..}, ..]}."""
+    strict: bool = False
+    """Refuse unreadable images instead of leaving them out with a warning."""
+    device: str = "cpu"
+    """Where the network computes: cpu, cuda, mps."""
+
+    def run(self) -> None:
+        require("PIL", "images")
+        from torchsonic.experiments.images import list_files, load_run, predict_files
+        from torchsonic.models import PretrainedError
+
+        if not self.files:
+            raise UserError("name at least one image or folder")
+        if self.top < 1:
+            raise UserError(f"--top must be at least 1, got {self.top}")
+        if self.size is not None and self.size < 8:
+            raise UserError(f"--size must be at least 8, got {self.size}")
+        try:
+            model, config, classes = load_run(self.folder)
+            model.to(self.device)
+        except (OSError, PretrainedError, ValueError, TypeError, KeyError) as error:
+            raise UserError(f"{self.folder} holds no finished run on images: {error}") from error
+        except RuntimeError as error:
+            raise UserError(f"--device {self.device}: {error}") from error
+        try:
+            files = list_files(self.files)
+            with warnings_in_one_line():
+                options: dict[str, Any] = {"top": self.top, "size": self.size, "strict": self.strict}
+                rows = predict_files(model, config, classes, files, **options)
+        except (OSError, ValueError) as error:
+            raise UserError(str(error)) from error
+        if self.json:
+            print(json.dumps(rows, indent=1))
+            return
+        for row in rows:
+            words = ", ".join(f"{answer['class']} {answer['probability']:.1%}" for answer in row["top"])
+            print(f"{row['file']}: {words}")
+        if len(rows) < len(files):
+            print(f"{len(files) - len(rows)} of {len(files)} images could not be read", file=sys.stderr)

@@ -1,0 +1,68 @@
+"""The images of an experiment: decoded once and kept in memory as far as they fit."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from torchsonic.data.image_files import ImageError, read_image
+
+__all__ = ["ImageStore"]
+
+
+class ImageStore:
+    """Images by path; what it gives does not depend on how much it keeps.
+
+    Parameters
+    ----------
+    side
+        Pixels that shorter sides have at most, see :func:`torchsonic.data.image_files.read_image`.
+    limit
+        Bytes of decoded images to keep. Others are decoded again each time.
+    """
+
+    def __init__(self, *, side: int | None = None, limit: float = float("inf")) -> None:
+        self.side, self.limit = side, limit
+        self._kept: dict[Path, NDArray[np.uint8]] = {}
+        self._bytes = 0
+        self._lock = threading.Lock()
+        self._named: set[Path] = set()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of what is kept."""
+        return self._bytes
+
+    def __getitem__(self, path: Path) -> NDArray[np.uint8]:
+        kept = self._kept.get(path)
+        return read_image(path, side=self.side) if kept is None else kept
+
+    def keep(self, path: Path) -> None:
+        """Read an image ahead of its use, and keep it if there is room."""
+        if path in self._kept:
+            return
+        image = read_image(path, side=self.side)
+        with self._lock:
+            if self._bytes + image.nbytes <= self.limit and path not in self._kept:
+                self._kept[path] = image
+                self._bytes += image.nbytes
+
+    def first_good(self, files: Sequence[Path], place: int) -> tuple[int, NDArray[np.uint8]]:
+        """An image and its place: the one asked for, or the next that can be read, for files that broke since."""
+        for turn in range(len(files)):
+            now = (place + turn) % len(files)
+            try:
+                return now, self[files[now]]
+            except ImageError as error:
+                if files[now] not in self._named:
+                    self._named.add(files[now])
+                    warnings.warn(f"skipped: {error}", stacklevel=2)
+        raise ValueError(f"none of {len(files)} images can be read any more, {files[place]} first")

@@ -1,0 +1,105 @@
+"""Accuracy of classifiers, and what it loses at other image sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+__all__ = ["Hits", "accuracy_interval", "classify", "degradation", "degradation_interval", "normalise", "top_hits"]
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of ImageNet's red, green and blue, as networks for photographs are usually given them."""
+RESAMPLES = 2000
+Hits = dict[int, NDArray[np.bool_]]
+"""For each k, which images have their class among the k likeliest, ``(N,)``."""
+
+
+def normalise(image: Tensor) -> Tensor:
+    """Bytes ``(B, 3, H, W)`` as floats of about mean 0 and deviation 1."""
+    mean, std = (torch.tensor(values, device=image.device).view(1, 3, 1, 1) for values in (MEAN, STD))
+    return (image.float() / 255 - mean) / std
+
+
+def top_hits(logits: Tensor, labels: Tensor, k: int) -> Tensor:
+    """Whether the true class is among the ``k`` likeliest: ``(B, K)`` and ``(B,)`` to ``(B,)``.
+
+    Examples
+    --------
+    >>> top_hits(torch.tensor([[3.0, 2.0, 1.0]]), torch.tensor([1]), 2)
+    tensor([True])
+    """
+    found = logits.topk(min(k, logits.shape[1]), dim=1).indices
+    return (found == labels[:, None]).any(1)
+
+
+def classify(
+    model: nn.Module,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    *,
+    spacing: float | None = None,
+    top: Sequence[int] = (1, 5),
+    advance: Callable[[], None] = lambda: None,
+) -> Hits:
+    """Let a model classify bytes ``(B, 3, H, W)`` with labels ``(B,)``.
+
+    Parameters
+    ----------
+    spacing
+        What the model is told; ``None`` tells it nothing.
+    advance
+        Called after each batch.
+    """
+    device = next(model.parameters()).device
+    told = {} if spacing is None else {"spacing": spacing}
+    found: dict[int, list[NDArray[np.bool_]]] = {k: [] for k in top}
+    with torch.no_grad():
+        for image, label in batches:
+            logits = model(normalise(image.to(device)), **told).cpu()
+            for k in top:
+                found[k].append(top_hits(logits, label, k).numpy())
+            advance()
+    return {k: np.concatenate(parts) if parts else np.zeros(0, bool) for k, parts in found.items()}
+
+
+def degradation(there: float, here: float) -> float:
+    """Accuracy lost on the way from the training size to another, in percent of what there was; NaN from nothing.
+
+    Examples
+    --------
+    >>> degradation(0.8, 0.6)
+    25.0
+    """
+    return math.nan if there == 0 else round(100 * (there - here) / there, 10)
+
+
+def degradation_interval(
+    there: NDArray[np.bool_], here: NDArray[np.bool_], *, seed: int = 0, level: float = 0.95
+) -> tuple[float, float]:
+    """Bootstrap interval of :func:`degradation` over images, each with its hits at both sizes, ``(N,)``."""
+    if len(there) != len(here):
+        raise ValueError(f"hits at both sizes must be of the same images, got {len(there)} and {len(here)}")
+    generator = np.random.default_rng(seed)
+    # Only the numbers of images of the four kinds matter, and these are multinomial.
+    kinds = np.array([np.sum(there & here), np.sum(there & ~here), np.sum(~there & here), np.sum(~there & ~here)])
+    draws = generator.multinomial(len(there), kinds / max(1, len(there)), RESAMPLES)
+    before, after = draws[:, 0] + draws[:, 1], draws[:, 0] + draws[:, 2]
+    known = before > 0
+    if not known.any():
+        return math.nan, math.nan
+    losses = 100 * (before[known] - after[known]) / before[known]
+    low, high = np.quantile(losses, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def accuracy_interval(hits: NDArray[np.bool_], *, z: float = 1.96) -> tuple[float, float]:
+    """Wilson's interval of a share of hits."""
+    n = max(1, len(hits))
+    p = float(hits.mean()) if len(hits) else 0.0
+    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return max(0.0, middle - half), min(1.0, middle + half)

@@ -1,0 +1,105 @@
+"""Accuracy and its loss over image sizes, with the paper's curve."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from torchsonic.experiments.image_report.results import Curve, SizeReport
+from torchsonic.experiments.image_report.words import PAPER_TRAIN_SIZE, paper_curves
+from torchsonic.experiments.report.style import new_figure, plain, thin_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["draw_sizes"]
+
+# Okabe-Ito; operators have the colours they have in the other reports.
+OPERATORS = {
+    "gfnet": ("#56B4E9", "P"),
+    "niff": ("#009E73", "v"),
+    "s4nd": ("#E69F00", "D"),
+    "vit": ("#CC79A7", "^"),
+    "replk": ("#000000", "X"),
+    "dilated": ("#777777", "*"),
+    "resnet50_sonic": ("#332288", "h"),
+    "sonic": ("#0072B2", "o"),
+    "resnet50": ("#D55E00", "s"),
+}
+PAPER = {"ResNet-50": "resnet50", "NIFF": "niff", "GFNet": "gfnet", "SONIC": "sonic"}
+DASHES = ("-", "--", "-.")
+
+
+def draw_sizes(report: SizeReport) -> Figure:
+    """Left: top-1 over pixels. Right: percent lost over the ratio to the training size; faint lines are the paper's."""
+    figure = new_figure(12.0, 5.4)
+    left, right = figure.subplots(1, 2)
+    styles = _styles(report)
+    for curve in report.curves:
+        look = styles[curve.model, curve.told]
+        low = [100 * (point.top1 - point.top1_interval[0]) for point in curve.points]
+        high = [100 * (point.top1_interval[1] - point.top1) for point in curve.points]
+        sizes, shares = [point.size for point in curve.points], [100 * point.top1 for point in curve.points]
+        left.errorbar(sizes, shares, [low, high], elinewidth=0.7, capsize=2, label=plain(curve.name), **look)
+        known = [point for point in curve.points if not math.isnan(point.loss)]
+        right.plot([point.size / curve.train_size for point in known], [point.loss for point in known], **look)
+    for size in sorted({curve.train_size for curve in report.curves}):
+        left.axvline(size, color="0.8", linewidth=1, zorder=0)
+    _draw_paper(right)
+    right.axvline(1.0, color="0.8", linewidth=1, zorder=0)
+    right.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
+    left.set(xlabel="image size in the test, px", ylabel="top-1, percent", title="Accuracy")
+    left.set_xticks(report.sizes, [str(size) for size in report.sizes])
+    right.set(xlabel="test size / training size", ylabel="top-1 lost, percent", title="Relative degradation")
+    for panel in (left, right):
+        thin_axes(panel)
+    handles, names = left.get_legend_handles_labels()
+    faint = right.get_legend_handles_labels()
+    figure.legend(
+        [*handles, *faint[0]],
+        [*names, *faint[1]],
+        loc="outside lower center",
+        ncols=3,
+        frameon=False,
+        fontsize="small",
+    )
+    return figure
+
+
+def _draw_paper(panel: Axes) -> None:
+    for name, losses in paper_curves().items():
+        colour, marker = OPERATORS[PAPER[name]]
+        ratios = [size / PAPER_TRAIN_SIZE for size in losses]
+        look = {"color": colour, "marker": marker, "alpha": 0.35, "linestyle": (0, (5, 2)), "markersize": 6}
+        panel.plot(ratios, list(losses.values()), linewidth=1.4, label=f"paper, {name} ({PAPER_TRAIN_SIZE} px)", **look)
+
+
+def _operator(curve: Curve) -> str:
+    name = curve.runs[0].config.model or curve.model
+    if name.startswith("resnet50_sonic"):
+        return "resnet50_sonic"
+    return next((operator for operator in OPERATORS if operator in name), "sonic")
+
+
+def _styles(report: SizeReport) -> dict[tuple[str, bool | None], dict[str, Any]]:
+    """Colour by operator, another line for each further network of it, hollow markers and dots for what is not told."""
+    seen: dict[str, list[str]] = {}
+    styles = {}
+    for curve in report.curves:
+        operator = _operator(curve)
+        names = seen.setdefault(operator, [])
+        if curve.model not in names:
+            names.append(curve.model)
+        colour, marker = OPERATORS[operator]
+        line = DASHES[names.index(curve.model) % len(DASHES)] if curve.told is not False else ":"
+        face = colour if curve.told is not False else "white"
+        styles[curve.model, curve.told] = {
+            "color": colour,
+            "marker": marker,
+            "linestyle": line,
+            "markerfacecolor": face,
+            "markersize": 5.5,
+            "linewidth": 2.0 if curve.told else 1.4,
+        }
+    return styles

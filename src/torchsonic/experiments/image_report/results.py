@@ -1,0 +1,214 @@
+"""What runs achieve at several image sizes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from torchsonic.data.image_folder import ImageFolder, leave_out_bad
+from torchsonic.data.image_store import ImageStore
+from torchsonic.evaluation.classification import accuracy_interval, degradation, degradation_interval
+from torchsonic.evaluation.provenance import describe_run
+from torchsonic.experiments.images import ImagesConfig, find_test_images, load_run, score_sizes
+from torchsonic.training.progress import counting_progress
+
+__all__ = ["Curve", "Point", "RunFacts", "SizeReport", "find_warnings", "make_curves", "score_runs"]
+
+FEW_TIMES = 3
+"""Accuracy over that of guessing, below which there is little to be lost."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size; shares of images, percent lost, and 95 % intervals over images."""
+
+    size: int
+    top1: float
+    top5: float
+    top1_interval: tuple[float, float]
+    loss: float
+    loss_interval: tuple[float, float]
+    spread: float | None
+    """Standard deviation of top-1 over runs, where there are several."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """One run: where it lies, what it cost, and its hits by size and whether it was told the spacing."""
+
+    folder: Path
+    config: ImagesConfig
+    results: Mapping[str, Any]
+    can_be_told: bool
+    num_classes: int
+    hits: Mapping[tuple[int, bool], tuple[NDArray[np.bool_], NDArray[np.bool_]]]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A network, told the spacing or not, over sizes; runs that differ in their seed alone are pooled."""
+
+    model: str
+    told: bool | None
+    """``None`` for a network that cannot be told."""
+    train_size: int
+    points: tuple[Point, ...]
+    runs: tuple[RunFacts, ...]
+
+    @property
+    def name(self) -> str:
+        """The network and what it was told."""
+        return self.model + {None: "", True: ", told the spacing", False: ", not told"}[self.told]
+
+    @property
+    def is_sonic(self) -> bool:
+        """Whether it is one of ours rather than a rival."""
+        return "sonic" in (self.runs[0].config.model or self.model)
+
+    def at(self, size: int) -> Point | None:
+        return next((point for point in self.points if point.size == size), None)
+
+
+@dataclass(frozen=True)
+class SizeReport:
+    """Everything the files show."""
+
+    curves: tuple[Curve, ...]
+    runs: tuple[RunFacts, ...]
+    images: int
+    left_out: Mapping[str, str]
+    run: Mapping[str, Any]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(sorted({point.size for curve in self.curves for point in curve.points}))
+
+
+def score_runs(
+    folders: Sequence[Path],
+    sizes: Sequence[int],
+    *,
+    data: Path | None = None,
+    strict: bool = False,
+    cache_gb: float = 4.0,
+    device: str = "cpu",
+    show: bool = True,
+) -> SizeReport:
+    """Test runs at several sizes; all of runs on the same images, which are decoded once.
+
+    Parameters
+    ----------
+    data
+        Where the images lie, if not where they lay in training.
+    """
+    run = describe_run(seed=0, device=torch.device(device))
+    stores: dict[tuple[Path, ...], tuple[ImageFolder, ImageStore]] = {}
+    left_out: dict[str, str] = {}
+    found = []
+    for folder in folders:
+        try:
+            model, config, classes = load_run(folder)
+            results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"{folder} holds no finished run on images: {error}") from error
+        images = find_test_images(config, classes, data)
+        if images.files not in stores:
+            store = ImageStore(limit=cache_gb * 1e9)
+            with counting_progress("reading", len(images), show=show) as advance:
+                good, bad = leave_out_bad(
+                    images, strict=strict, keep=lambda _, path, store=store: store.keep(path), advance=advance
+                )
+            stores[images.files] = good, store
+            left_out |= bad
+        good, store = stores[images.files]
+        model.to(device)
+        tested = {*sizes, config.image_size}
+        with counting_progress(config.label, len(good) * len(tested), show=show) as advance:
+            scores = score_sizes(
+                model,
+                good,
+                sizes,
+                train_size=config.image_size,
+                crop=config.test_crop,
+                store=store,
+                advance=advance,
+            )
+        hits = {(score.size, score.told): (score.top1, score.top5) for score in scores}
+        found.append(RunFacts(folder, config, results, model.takes_spacing, len(classes), hits))
+    counted = len(next(iter(found[0].hits.values()))[0])
+    return SizeReport(tuple(make_curves(found)), tuple(found), counted, left_out, run)
+
+
+def make_curves(runs: Sequence[RunFacts]) -> list[Curve]:
+    """Curves of runs, those that differ in their seed alone together; first what is not told, then what is."""
+    groups: dict[tuple[str, int], list[RunFacts]] = {}
+    for run in runs:
+        groups.setdefault((run.config.label, run.config.image_size), []).append(run)
+    several_sizes = len({size for _, size in groups}) > 1
+    curves = []
+    for (label, train_size), members in groups.items():
+        name = f"{label} at {train_size} px" if several_sizes else label
+        for told in (False, True):
+            if not told or members[0].can_be_told:
+                kind = told if members[0].can_be_told else None
+                points = _points(members, train_size, told=told)
+                curves.append(Curve(name, kind, train_size, tuple(points), tuple(members)))
+    return curves
+
+
+def _points(runs: Sequence[RunFacts], train_size: int, *, told: bool) -> list[Point]:
+    sizes = sorted({size for size, _ in runs[0].hits})
+    pooled = {
+        size: [np.concatenate([run.hits[size, told][place] for run in runs]) for place in (0, 1)] for size in sizes
+    }
+    reference = pooled[train_size][0]
+    points = []
+    for size in sizes:
+        top1, top5 = pooled[size]
+        each = [float(run.hits[size, told][0].mean()) for run in runs]
+        interval = (0.0, 0.0) if size == train_size else degradation_interval(reference, top1)
+        points.append(
+            Point(
+                size,
+                float(top1.mean()),
+                float(top5.mean()),
+                accuracy_interval(top1),
+                degradation(float(reference.mean()), float(top1.mean())),
+                interval,
+                float(np.std(each, ddof=1)) if len(each) > 1 else None,
+            )
+        )
+    return points
+
+
+def find_warnings(report: SizeReport) -> list[str]:
+    """What to know before comparing: settings in which the runs differ."""
+    lines = []
+    for name in ("data", "image_size", "test_crop", "label_smoothing", "init", "changes"):
+        values = {str(getattr(run.config, name)) for run in report.runs}
+        if len(values) > 1:
+            lines.append(f"The runs differ in {name}: {'; '.join(sorted(values))}.")
+    for name in ("steps", "batch", "optimiser", "learning_rate", "weight_decay", "precision"):
+        values = {str(getattr(run.config.training, name)) for run in report.runs}
+        if len(values) > 1:
+            lines.append(f"The runs differ in {name}: {'; '.join(sorted(values))}.")
+    for curve in report.curves:
+        point, chance = curve.at(curve.train_size), 1 / curve.runs[0].num_classes
+        if point is not None and not curve.told and point.top1 < FEW_TIMES * chance:
+            lines.append(
+                f"{curve.model} has learnt little: top-1 {100 * point.top1:.1f} percent, guessing has "
+                f"{100 * chance:.1f}; what it loses means nothing."
+            )
+    counts = {len(curve.runs) for curve in report.curves}
+    if len(counts) > 1:
+        lines.append("Some networks have more seeds than others.")
+    if report.left_out:
+        lines.append(f"{len(report.left_out)} unreadable images were left out.")
+    return lines

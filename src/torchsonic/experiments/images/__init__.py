@@ -1,0 +1,28 @@
+"""Classification of photographs: one model, trained on a folder of classes, tested at the training size and others.
+
+A run is a folder: ``config.json``, ``classes.json``, ``log.jsonl``, ``checkpoints/``, ``model/`` and, in the end,
+``results.json``.
+"""
+
+from torchsonic.experiments.images.config import MODELS, PRESETS, ImagesConfig, apply_preset, read_config
+from torchsonic.experiments.images.network import make_model, read_classes
+from torchsonic.experiments.images.predict import list_files, predict_files
+from torchsonic.experiments.images.run import find_test_images, load_run, run_experiment
+from torchsonic.experiments.images.sizes import SizeScore, score_sizes
+
+__all__ = [
+    "MODELS",
+    "PRESETS",
+    "ImagesConfig",
+    "SizeScore",
+    "apply_preset",
+    "find_test_images",
+    "list_files",
+    "load_run",
+    "make_model",
+    "predict_files",
+    "read_classes",
+    "read_config",
+    "run_experiment",
+    "score_sizes",
+]

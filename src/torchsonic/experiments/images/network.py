@@ -1,0 +1,78 @@
+"""The network of a run: new, or one that was saved, with a new head if the classes are others."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchsonic.experiments.images.config import DEFAULT_MODEL, ImagesConfig, ModelName
+from torchsonic.experiments.images.options import read_options
+from torchsonic.models import Classifier, PretrainedModel, create_model, from_pretrained, model_entry
+
+__all__ = ["CLASSES_NAME", "make_model", "model_of_run", "read_classes"]
+
+CLASSES_NAME = "classes.json"
+
+
+def make_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier, str]:
+    """The network with weights drawn from the run's seed or read from ``init``, and a sentence that says which."""
+    torch.manual_seed(config.training.seed)
+    if config.init is not None:
+        return _saved_model(config, classes)
+    name = config.model or DEFAULT_MODEL
+    options = read_options(name, config.model_options)
+    if "image_size" in inspect.signature(model_entry(name)[0].build.__init__).parameters:
+        options.setdefault("image_size", config.image_size)  # the grid of GFNet's masks and of positions
+    try:
+        model = create_model(name, num_classes=len(classes), **options)
+    except TypeError as error:
+        raise ValueError(f"model_options: {name} refuses {', '.join(config.model_options)}: {error}") from error
+    assert isinstance(model, Classifier)
+    return model, f"new weights for all {_count(model)} tensors"
+
+
+def _saved_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier, str]:
+    assert config.init is not None
+    folder = Path(config.init)
+    is_run = (folder / "model").is_dir()
+    model: PretrainedModel = from_pretrained(folder / "model" if is_run else config.init)
+    if not isinstance(model, Classifier) or model.in_channels != 3:
+        raise ValueError(f"init {config.init} holds a {type(model).__name__}, which does not classify colour images")
+    if config.model is not None:
+        saved = model_of_run(folder)
+        if not isinstance(model, model_entry(config.model)[0].build) or saved not in (None, config.model):
+            held = saved or type(model).__name__
+            raise ValueError(f"init {config.init} holds a {held}, not {config.model}; leave --model out")
+    before = read_classes(folder) if is_run else None
+    tensors = _count(model)
+    if before == tuple(classes):
+        return model.train(), f"all {tensors} tensors from {config.init}, whose classes are the same"
+    head = len(model.get_classifier().state_dict())
+    had = model.num_classes
+    model.reset_classifier(len(classes))
+    return (
+        model.train(),
+        f"{tensors - head} tensors from {config.init}; new head for {len(classes)} classes (it had {had})",
+    )
+
+
+def _count(model: Classifier) -> int:
+    return len(model.state_dict())
+
+
+def model_of_run(folder: Path) -> ModelName | None:
+    """Name of the network of a run; ``None`` if the folder is none of a run, or its network has no name."""
+    if not (folder / "model").is_dir() or not (folder / "config.json").is_file():
+        return None
+    return json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model")
+
+
+def read_classes(folder: Path) -> tuple[str, ...]:
+    """Names of the classes of a run, in the order of its network's answers."""
+    saved: dict[str, Any] = json.loads((folder / CLASSES_NAME).read_text(encoding="utf-8"))
+    return tuple(saved["classes"])

@@ -1,0 +1,94 @@
+"""The likeliest classes of images in files."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from torchsonic.data.image_changes import View, centre_box, view_image
+from torchsonic.data.image_files import ImageError, read_image
+from torchsonic.data.image_folder import find_files
+from torchsonic.evaluation.classification import normalise
+from torchsonic.experiments.images.config import ImagesConfig
+from torchsonic.models import Classifier
+
+__all__ = ["list_files", "predict_files"]
+
+BATCH = 32
+
+
+def list_files(sources: Sequence[Path]) -> list[Path]:
+    """Files as they are named, and the images in folders."""
+    files: list[Path] = []
+    for source in sources:
+        if source.is_dir():
+            found = find_files(source)
+            if not found:
+                raise ValueError(f"{source} holds no image")
+            files += found
+        elif source.exists():
+            files.append(source)
+        else:
+            raise ValueError(f"there is no file or folder {source}")
+    return files
+
+
+def predict_files(
+    model: Classifier,
+    config: ImagesConfig,
+    classes: Sequence[str],
+    files: Sequence[Path],
+    *,
+    top: int = 5,
+    size: int | None = None,
+    strict: bool = False,
+    advance: Callable[[], None] = lambda: None,
+) -> list[dict[str, Any]]:
+    """The likeliest classes of each file with their probabilities, the likeliest first.
+
+    Parameters
+    ----------
+    model, config, classes
+        Of a run, see :func:`load_run`.
+    top
+        How many; all if there are fewer.
+    size
+        Pixels on a side; those of training by default. A model that takes the spacing is told it.
+    strict
+        An unreadable file raises; otherwise it is left out with a warning.
+    """
+    if top < 1:
+        raise ValueError(f"top must be at least 1, got {top}")
+    size = size or config.image_size
+    told = {"spacing": config.image_size / size} if model.takes_spacing and size != config.image_size else {}
+    device = next(model.parameters()).device
+    model.eval()
+    rows: list[dict[str, Any]] = []
+    for start in range(0, len(files), BATCH):
+        views, read = [], []
+        for path in files[start : start + BATCH]:
+            try:
+                image = read_image(path)
+            except ImageError as error:
+                if strict:
+                    raise
+                warnings.warn(f"left out: {error}", stacklevel=2)
+            else:
+                views.append(
+                    view_image(image, size, View(centre_box(image.shape[1], image.shape[0], config.test_crop)))
+                )
+                read.append(path)
+            advance()
+        if views:
+            with torch.no_grad():
+                batch = torch.from_numpy(np.stack(views)).to(device)
+                values, places = model(normalise(batch), **told).float().softmax(1).topk(min(top, len(classes)))
+            for path, shares, numbers in zip(read, values.tolist(), places.tolist(), strict=True):
+                answers = [{"class": classes[k], "probability": p} for k, p in zip(numbers, shares, strict=True)]
+                rows.append({"file": str(path), "top": answers})
+    return rows

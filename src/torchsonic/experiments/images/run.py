@@ -1,0 +1,177 @@
+"""Train on folders of images, test, save; and take up a run again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from torchsonic.data.image_folder import Check, ImageFolder, find_images, leave_out_bad
+from torchsonic.data.image_store import ImageStore
+from torchsonic.evaluation import count_flops, count_parameters
+from torchsonic.evaluation.provenance import describe_run
+from torchsonic.experiments.images.config import DEFAULT_MODEL, STORED, ImagesConfig, plain_config, read_config
+from torchsonic.experiments.images.network import CLASSES_NAME, make_model, model_of_run, read_classes
+from torchsonic.experiments.images.sizes import score_size
+from torchsonic.experiments.synthetic import write_json
+from torchsonic.models import Classifier, from_pretrained
+from torchsonic.training import CheckpointError, Fit, fit, make_fabric
+from torchsonic.training.batch_statistics import share_batch_statistics
+from torchsonic.training.classification import ClassificationTask
+from torchsonic.training.progress import counting_progress
+
+__all__ = ["find_test_images", "load_run", "run_experiment"]
+
+DECODED = 50_000
+"""Most images, to learn from or to test on, that are decoded before training begins."""
+# What may differ when a run resumes: none of it changes the weights. The loop looks after its own settings.
+MAY_CHANGE = {"training", "data", "strict", "cache_gb", "test_images"}
+
+
+def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> dict[str, Any]:
+    """Train, test and save; goes on where an earlier run in the folder stopped.
+
+    The folder gets ``config.json`` (completed), ``classes.json``, ``log.jsonl``, ``checkpoints/``, ``model/`` and
+    ``results.json``.
+
+    Returns
+    -------
+    dict
+        What ``results.json`` holds.
+    """
+    fabric = make_fabric(config.training)
+    fabric.launch()
+    show = show and fabric.is_global_zero
+    run = describe_run(seed=config.training.seed, device=fabric.device)
+    config, store, train, test, left_out = _look_at_data(config, show=show)
+    facts = _facts(train, test, left_out)
+    _refuse_changes(folder, config, facts)
+    folder.mkdir(parents=True, exist_ok=True)
+    model, loaded = make_model(config, train.classes)
+    share_batch_statistics(model)
+    fabric.barrier()  # no process may find what the first one is about to write
+    if fabric.is_global_zero:
+        write_json(folder / "config.json", plain_config(config))
+        write_json(folder / CLASSES_NAME, facts)
+        if show:
+            print(f"weights: {loaded}")
+    task = ClassificationTask(
+        store,
+        train,
+        test,
+        size=config.image_size,
+        batch=config.training.batch,
+        seed=config.training.seed,
+        changes=config.changes,
+        smoothing=config.label_smoothing,
+        test_crop=config.test_crop,
+    )
+    result = fit(model, task, config.training, folder, fabric=fabric, show=show)
+    results: dict[str, Any] = {}
+    if fabric.is_global_zero:
+        model.save_pretrained(folder / "model")
+        with counting_progress("testing", len(test), show=show) as advance:
+            hits = score_size(model, test, config.image_size, crop=config.test_crop, advance=advance)
+        results = {
+            **_describe(config, model, result),
+            "weights": loaded,
+            "top1": float(np.mean(hits[1])),
+            "top5": float(np.mean(hits[5])),
+            "images": {"train": len(train), "test": len(test)},
+            "left_out": left_out,
+            "run": run,
+        }
+        write_json(folder / "results.json", results)
+    fabric.barrier()
+    return results
+
+
+def _look_at_data(
+    config: ImagesConfig, *, show: bool
+) -> tuple[ImagesConfig, ImageStore, ImageFolder, ImageFolder, dict[str, str]]:
+    """The configuration completed, decoded images, those to learn from and to test on, and what was left out."""
+    train = find_images(config.data / "train")
+    if len(train.classes) < 2:
+        raise ValueError(f"{config.data / 'train'} holds one class only; there is nothing to tell apart")
+    test = spread(find_images(config.data / "val", train.classes), config.test_images)
+    check: Check = config.check or ("decode" if len(train) <= DECODED else "header")
+    # A bad test image must not be found after days of training.
+    checks: tuple[Check, Check] = (check, config.check or ("decode" if len(test) <= DECODED else "header"))
+    side = config.stored_side or round(STORED * config.image_size)
+    model = config.model or (DEFAULT_MODEL if config.init is None else model_of_run(Path(config.init)))
+    config = replace(config, check=check, stored_side=side, model=model)
+    store = ImageStore(side=side, limit=config.cache_gb * 1e9)
+    left_out: dict[str, str] = {}
+    with counting_progress("reading", len(train) + len(test), show=show) as advance:
+        parts = []
+        for images, how in zip((train, test), checks, strict=True):
+            good, bad = leave_out_bad(
+                images, check=how, strict=config.strict, keep=lambda _, path: store.keep(path), advance=advance
+            )
+            parts.append(good)
+            left_out |= bad
+    return config, store, parts[0], parts[1], left_out
+
+
+def spread(images: ImageFolder, most: int | None) -> ImageFolder:
+    """At most so many images, evenly over a sorted folder and so over its classes."""
+    if most is None or most >= len(images):
+        return images
+    return images.take(np.unique(np.linspace(0, len(images) - 1, most).round().astype(int)).tolist())
+
+
+def _facts(train: ImageFolder, test: ImageFolder, left_out: dict[str, str]) -> dict[str, Any]:
+    counts = {name: train.labels.count(number) for number, name in enumerate(train.classes)}
+    return {"classes": list(train.classes), "train": counts, "test": len(test), "left_out": left_out}
+
+
+def _refuse_changes(folder: Path, config: ImagesConfig, facts: dict[str, Any]) -> None:
+    """Refuse to go on with a run of other settings or images."""
+    if not (folder / "checkpoints").exists() or not (folder / "config.json").exists():
+        return
+    saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    for name, value in plain_config(config).items():
+        if name not in MAY_CHANGE and saved.get(name) != value:
+            raise CheckpointError(
+                f"the run to be resumed had {name}={saved.get(name)}, not {value}; give the old value or another folder"
+            )
+    before = json.loads((folder / CLASSES_NAME).read_text(encoding="utf-8"))["train"]
+    if before != facts["train"]:
+        raise CheckpointError(
+            f"the run to be resumed had {sum(before.values())} training images of {len(before)} classes, not "
+            f"{sum(facts['train'].values())} of {len(facts['train'])}; give the old ones or another folder"
+        )
+
+
+def _describe(config: ImagesConfig, model: Classifier, result: Fit) -> dict[str, Any]:
+    device = next(model.parameters()).device
+    example = torch.zeros(1, 3, config.image_size, config.image_size, device=device)
+    return {
+        "task": "images",
+        "model": config.label,
+        "config": plain_config(config),
+        "seconds": result.seconds,
+        "data_wait": result.waiting / max(result.seconds, 1e-9),
+        "samples_per_second": result.step * config.training.batch / max(result.seconds, 1e-9),
+        "parameters": count_parameters(model),
+        "flops": count_flops(model, example),
+        "validation": result.metrics,
+    }
+
+
+def load_run(folder: Path) -> tuple[Classifier, ImagesConfig, tuple[str, ...]]:
+    """The trained model of a run, its completed configuration and the names of its classes."""
+    config, classes = read_config(folder), read_classes(folder)
+    model = from_pretrained(folder / "model")
+    if not isinstance(model, Classifier) or model.num_classes != len(classes):
+        raise ValueError(f"{folder / 'model'} is no classifier of {len(classes)} classes")
+    return model, config, classes
+
+
+def find_test_images(config: ImagesConfig, classes: tuple[str, ...], data: Path | None = None) -> ImageFolder:
+    """The images that a run is tested on, or those of another folder with the same classes."""
+    return spread(find_images((data or config.data) / "val", classes), config.test_images)

@@ -1,0 +1,88 @@
+"""Accuracy at other image sizes than that of training.
+
+A test at ``size`` pixels shows the square that the test at the training size shows, resized without aliasing from the
+file itself. A model that is told the spacing hears ``training size / size``: the scene is as wide as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torchsonic.data.image_folder import ImageFolder
+from torchsonic.data.image_store import ImageStore
+from torchsonic.evaluation.classification import Hits, classify
+from torchsonic.models import Classifier
+from torchsonic.training.classification import batches_of_views
+
+__all__ = ["SizeScore", "score_size", "score_sizes"]
+
+PIXELS = 64 * 128 * 128
+"""Of a batch, whatever the size of its images."""
+
+
+@dataclass(frozen=True)
+class SizeScore:
+    """Hits of a model at one size, ``(N,)`` each."""
+
+    size: int
+    told: bool
+    spacing: float
+    top1: NDArray[np.bool_]
+    top5: NDArray[np.bool_]
+
+
+def score_size(
+    model: Classifier,
+    images: ImageFolder,
+    size: int,
+    *,
+    crop: float = 1.0,
+    spacing: float | None = None,
+    store: ImageStore | None = None,
+    advance: Callable[[], None] = lambda: None,
+) -> Hits:
+    """Which images a model gets right at a size; images are read from their files, or from a ``store`` of these."""
+    model.eval()
+    batch = max(1, PIXELS // size**2)
+
+    def counted() -> Iterator[tuple[Tensor, Tensor]]:
+        for image, label in batches_of_views(store or ImageStore(limit=0), images, size, crop=crop, batch=batch):
+            yield image, label
+            for _ in label:
+                advance()
+
+    return classify(model, counted(), spacing=spacing)
+
+
+def score_sizes(
+    model: Classifier,
+    images: ImageFolder,
+    sizes: Sequence[int],
+    *,
+    train_size: int,
+    crop: float = 1.0,
+    store: ImageStore | None = None,
+    advance: Callable[[], None] = lambda: None,
+) -> list[SizeScore]:
+    """Hits at each size, the training size among them; twice for models that can be told the spacing.
+
+    Parameters
+    ----------
+    advance
+        Called after each image, once whether it is classified once or twice.
+    """
+    scores = []
+    for size in sorted({*sizes, train_size}):
+        spacing = train_size / size
+        hits = score_size(model, images, size, crop=crop, store=store, advance=advance)
+        scores.append(SizeScore(size, False, 1.0, hits[1], hits[5]))
+        if model.takes_spacing:
+            if size != train_size:
+                hits = score_size(model, images, size, crop=crop, spacing=spacing, store=store)
+            scores.append(SizeScore(size, True, spacing, hits[1], hits[5]))
+    return scores

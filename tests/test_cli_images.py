@@ -1,0 +1,103 @@
+"""Training on pictures, testing at other sizes and predicting, as a user does."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("PIL", reason="Pillow is not installed")
+pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installed")
+
+from tests.data.pictures import write_pictures
+from torchsonic.cli import main
+
+SMALL = ["--preset", "smoke", "--image-size", "32", "--steps", "2", "--batch", "4"]
+MODELS = {
+    "sonic_tiny": ["widths=8,16", "depths=1,1"],
+    "resnet50_gfnet": ["width=8", "depths=1,1,1,1"],
+}
+IMAGENETTE = Path("/work/shared/data/imagenette")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    root = tmp_path_factory.mktemp("cli")
+    write_pictures(root / "pictures")
+    for model, options in MODELS.items():
+        arguments = ["train", "images", "--data", str(root / "pictures"), "--out", str(root / "runs"), *SMALL]
+        assert main([*arguments, "--model", model, "--model-options", *options]) == 0
+    folders = sorted(path.parent for path in (root / "runs").rglob("results.json"))
+    return root, {json.loads((f / "results.json").read_text())["config"]["model"]: f for f in folders}
+
+
+def test_evaluation_writes_a_report_beside_the_papers(trained, tmp_path, capsys):
+    _, folders = trained
+    arguments = ["evaluate", "images", *map(str, folders.values()), "--resolutions", "24,48", "--out", str(tmp_path)]
+    assert main(arguments) == 0
+    shown = capsys.readouterr().out
+    assert "told the spacing" in shown
+    assert {path.name for path in tmp_path.iterdir()} == {"report.html", "report.md", "report.json", "sizes.png"}
+    report = json.loads((tmp_path / "report.json").read_text())
+    curves = {(curve["model"].split()[0], curve["told"]): curve for curve in report["curves"]}
+    assert set(curves) == {("sonic_tiny", False), ("sonic_tiny", True), ("resnet50_gfnet", None)}
+    assert [point["size"] for point in curves["sonic_tiny", True]["points"]] == [24, 32, 48]
+    assert report["paper"]["ResNet-50"]["96"] == 30.38
+    page = (tmp_path / "report.html").read_text()
+    assert "<script" not in page
+    assert 'src="http' not in page
+    assert "data:image/png;base64," in page
+    assert "paper, ResNet-50, trained at 224 px" in (tmp_path / "report.md").read_text()
+    assert main(["evaluate", str(folders["sonic_tiny"]), "--resolutions", "24", "--out", str(tmp_path)]) == 0
+
+
+def test_predictions_are_words_or_json(trained, capsys):
+    root, folders = trained
+    arguments = ["predict", "images", str(folders["sonic_tiny"]), str(root / "pictures" / "val" / "red")]
+    capsys.readouterr()
+    assert main([*arguments, "--top", "2", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) == 3
+    assert all(len(row["top"]) == 2 for row in rows)
+    assert main([*arguments, "--size", "48"]) == 0
+    assert "000.png: " in capsys.readouterr().out
+
+
+def test_fine_tuning_says_what_was_loaded(trained, tmp_path, capsys):
+    root, folders = trained
+    source = str(folders["sonic_tiny"])
+    arguments = ["train", "images", "--data", str(root / "pictures"), "--out", str(tmp_path), *SMALL, "--init", source]
+    assert main(arguments) == 0
+    assert f"tensors from {source}, whose classes are the same" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "images", "--data", "no/such/folder"], "there is no folder no/such/folder/train"),
+        (["evaluate", "images", "no/run"], "no/run holds no finished run on images"),
+        (["evaluate", "images", "no/run", "--resolutions", "96;128"], "--resolutions must be sizes"),
+        (["predict", "images", "no/run", "a.png"], "no/run holds no finished run on images"),
+        (["predict", "images", "no/run", "a.png", "--top", "0"], "--top must be at least 1, got 0"),
+    ],
+)
+def test_mistakes_end_in_one_line(arguments, words, capsys):
+    assert main(arguments) == 1
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_a_wrong_network_is_refused_with_the_known_ones(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "images", "--model", "resnet50_sonc"])
+    assert "resnet50_sonic" in " ".join(capsys.readouterr())
+
+
+@pytest.mark.skipif(not IMAGENETTE.is_dir(), reason="imagenette is not there")
+def test_real_photographs_are_all_readable():
+    from torchsonic.data.image_folder import find_images, leave_out_bad
+
+    images = find_images(IMAGENETTE / "val")
+    assert (len(images), len(images.classes)) == (800, 10)
+    good, bad = leave_out_bad(images.take(range(0, 800, 20)), strict=True)
+    assert (len(good), bad) == (40, {})
