@@ -16,6 +16,7 @@ from torch import nn
 import torchsonic
 from torchsonic.data import SynthShape
 from torchsonic.training import CheckpointError, SegmentationTask, TrainingConfig, fit
+from torchsonic.training.checkpoint import kept_weights
 from torchsonic.training.loggers import read_log
 from torchsonic.training.loop import make_fabric
 from torchsonic.training.schedule import one_cycle
@@ -195,6 +196,28 @@ def test_the_rate_rises_and_falls():
     assert rates[:31] == sorted(rates[:31])
     assert rates[30:] == sorted(rates[30:], reverse=True)
     assert one_cycle(0, 1, 0.3) > 0
+
+
+def test_weights_are_kept_along_the_way(tmp_path):
+    model = Number()
+    fit(model, Quadratic(), small(keep_every=2), tmp_path, show=False)
+    kept = dict(kept_weights(tmp_path))
+    values = [state["weight"].item() for state in kept.values()]
+    assert list(kept) == [0, 2, 4, 6]
+    assert values[0] == 0.0
+    assert values == sorted(set(values))  # it learns to go up to 3
+    assert torch.equal(kept[6]["weight"], model.weight.detach())
+
+
+def test_averaged_weights_are_kept_as_they_are_saved(tmp_path):
+    model = Number()
+    fit(model, Quadratic(), small(keep_every=3, ema=0.9), tmp_path, show=False)
+    assert torch.equal(dict(kept_weights(tmp_path))[6]["weight"], model.weight.detach())
+
+
+def test_no_weights_are_kept_unasked(tmp_path):
+    fit(Number(), Quadratic(), small(), tmp_path, show=False)
+    assert not list(kept_weights(tmp_path))
 
 
 def test_modes_learn_slowly(tmp_path):
