@@ -1,0 +1,77 @@
+"""Modes of volumes, cut along the three planes through the origin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from torchsonic.nn import SonicConvNd
+from torchsonic.viz.lattice import mode_beams, mode_spectra, physical_modes, reference_lattice, select_modes
+from torchsonic.viz.style import AXIS_NAMES, bare, frame_axes, new_figure, show_signed, show_spectrum, styled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PLANES", "central_slice", "draw_slices"]
+
+PLANES = ((1, 2), (0, 2), (0, 1))
+"""Pairs of array axes: y-x, z-x and z-y."""
+
+
+def central_slice(volume: Tensor, plane: tuple[int, int]) -> Tensor:
+    """The slice ``(n_i, n_j)`` of a centred volume ``(n_0, n_1, n_2)`` through the origin."""
+    (axis,) = {0, 1, 2} - set(plane)
+    return volume.select(axis, volume.shape[axis] // 2)
+
+
+@styled
+def draw_slices(
+    layer: SonicConvNd, *, count: int | None = None, samples: int | None = None, unit: str = "px", title: str = ""
+) -> Figure:
+    """The strongest modes of a 3-D layer: three slices of the response, three of the kernel.
+
+    Parameters
+    ----------
+    count
+        How many modes, 6 by default.
+    samples
+        See :func:`reference_lattice`.
+
+    Examples
+    --------
+    >>> figure = torchsonic.viz.draw_slices(torchsonic.SonicConv3d(1, 8), count=2, samples=9)
+    """
+    from torchsonic.viz.sheet import MOST, mode_words, strongest_modes
+
+    if layer.num_axes != 3:
+        raise ValueError(f"slices need a layer of three dimensions, got {type(layer).__name__}; use draw_modes")
+    index, shares = strongest_modes(layer, MOST[3] if count is None else count)
+    lattice = reference_lattice(layer, samples)
+    modes = select_modes(physical_modes(layer), index)
+    spectra, beams = mode_spectra(modes, lattice).abs().log1p(), mode_beams(modes, lattice).real
+    figure = new_figure(10.4, 1.72 * len(index) + 1.0)
+    figure.suptitle((title + ": " if title else "") + f"strongest {len(index)} of {layer.num_modes} modes")
+    panels = figure.subplots(len(index), 6, squeeze=False)
+    directions = modes.direction.tolist()
+    words = mode_words(layer, index, unit)
+    for row, (number, share) in enumerate(zip(index.tolist(), shares.tolist(), strict=True)):
+        # One scale for the slices of a mode: a slice that misses the beam is pale.
+        highest, bound = float(spectra[row].max()), float(beams[row].abs().max())
+        last = row == len(index) - 1
+        for column, plane in enumerate(PLANES):
+            names = [AXIS_NAMES[3][axis] for axis in plane]
+            left, right = panels[row, column], panels[row, column + 3]
+            frequencies = [lattice.frequencies[axis] for axis in plane]
+            places = [lattice.places[axis] for axis in plane]
+            show_spectrum(left, central_slice(spectra[row], plane), frequencies, highest=highest)
+            show_signed(right, central_slice(beams[row], plane), places, bound=bound)
+            for panel, axes, is_frequency in ((left, frequencies, True), (right, places, False)):
+                if last:
+                    frame_axes(panel, axes, names, unit, frequency=is_frequency)
+                else:
+                    bare(panel)
+        z, y, x = directions[row]
+        head = f"{number}: {share:.1%}, {words[row]}, along (z, y, x) = ({z:.2f}, {y:.2f}, {x:.2f})"
+        panels[row, 0].set_title(head, fontsize=8.5, loc="left", pad=3)
+    return figure
