@@ -2,7 +2,8 @@
 
 A file is the line ``torchsonic checkpoint 1 <sha256>`` and then what ``torch.save`` wrote. It appears whole or not at
 all: written under another name, forced to the disk, renamed. ``last`` and ``previous`` are the two newest, ``best`` the
-one with the highest score; ``kept`` holds copies of the weights alone, if a run is asked for them. Reading uses ``weights_only``: nothing from the file is executed.
+one with the highest score; ``kept`` holds copies of the weights alone, if a run is asked for them. Reading uses
+``weights_only``: nothing from the file is executed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Pictures of modes, kernels, spectra and receptive fields; needs the extra ``viz``.
 
-What is drawn is computed apart from the drawing: functions named ``draw_*`` return matplotlib figures, all others numbers.
+What is drawn is computed apart from the drawing: functions named ``draw_*`` return matplotlib figures, others numbers.
 """
 
 from torchsonic.viz.energy import (
@@ -16,6 +16,7 @@ from torchsonic.viz.field import draw_receptive_fields
 from torchsonic.viz.lattice import Lattice, mode_beams, mode_spectra, physical_modes, reference_lattice, select_modes
 from torchsonic.viz.mixed import draw_mixed, mixed_responses
 from torchsonic.viz.orientation import layer_orientation, orientation_histogram
+from torchsonic.viz.progress import Snapshot, draw_snapshot, take_snapshots, write_animation
 from torchsonic.viz.receptive_field import ReceptiveField, receptive_field
 from torchsonic.viz.rose import draw_rose
 from torchsonic.viz.sheet import draw_modes, strongest_modes
@@ -28,6 +29,7 @@ __all__ = [
     "Lattice",
     "PlaneMode",
     "ReceptiveField",
+    "Snapshot",
     "convolution_twin",
     "decay_lengths",
     "draw_mixed",
@@ -35,6 +37,7 @@ __all__ = [
     "draw_receptive_fields",
     "draw_rose",
     "draw_slices",
+    "draw_snapshot",
     "draw_stages",
     "draw_sweep",
     "layer_orientation",
@@ -53,5 +56,7 @@ __all__ = [
     "select_modes",
     "spectral_energy",
     "strongest_modes",
+    "take_snapshots",
     "wavelengths",
+    "write_animation",
 ]

@@ -11,11 +11,10 @@ from torchsonic.viz.receptive_field import ReceptiveField
 from torchsonic.viz.slices import PLANES
 from torchsonic.viz.style import (
     AXIS_NAMES,
-    MAGNITUDE,
     PALETTE,
     frame_axes,
     new_figure,
-    show_spectrum,
+    show_map,
     styled,
     thin_axes,
 )
@@ -69,7 +68,7 @@ def draw_receptive_fields(fields: Mapping[str, ReceptiveField], *, unit: str = "
             image = _draw_plane(panel, field, plane, unit)
             panel.set_title(name if turn == 0 else "", pad=4, loc="left")
     if image is not None:
-        left.colorbar(image, ax=panels, fraction=0.03, pad=0.02)
+        left.colorbar(image, ax=panels, fraction=0.03, pad=0.02, shrink=0.8)
     _draw_distances(right.subplots(), dict(shown), unit)
     return figure
 
@@ -88,10 +87,7 @@ def _draw_plane(panel: Axes, field: ReceptiveField, plane: tuple[int, int], unit
     names = [AXIS_NAMES[field.values.dim()][axis] for axis in plane]
     # Zero sensitivity is below every scale: it gets the lowest colour, not a hole.
     shown = values.clamp_min(10 ** (-DECADES - 1)).log10()
-    image = show_spectrum(panel, shown, axes, lowest=-DECADES, highest=0.0)
-    image.set_cmap(MAGNITUDE)
-    panel.set_box_aspect(None)
-    panel.set_aspect("equal")
+    image = show_map(panel, shown, axes, lowest=-DECADES, highest=0.0)
     frame_axes(panel, axes, names, unit, frequency=False)
     return image
 

@@ -79,7 +79,9 @@ def draw_mixed(
     inputs = strongest[1] if inputs is None else inputs
     responses = mixed_responses(layer, outputs, inputs, lattice)
     flat = layer.num_axes == 1
-    figure = new_figure(max((2.2 if flat else 1.75) * len(inputs) + 1.2, 4.0), (1.3 if flat else 1.75) * len(outputs) + 0.9)
+    figure = new_figure(
+        max((2.2 if flat else 1.75) * len(inputs) + 1.2, 4.0), (1.3 if flat else 1.75) * len(outputs) + 0.9
+    )
     figure.suptitle(title + (": " if title else "") + r"$|\hat H_{kc}(\omega)|$ from channel $c$ to channel $k$")
     panels = figure.subplots(len(outputs), len(inputs), squeeze=False, sharex=flat, sharey=flat)
     highest = float(responses.max())

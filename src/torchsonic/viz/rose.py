@@ -14,7 +14,7 @@ from torchsonic.viz.lattice import physical_modes
 from torchsonic.viz.orientation import Weight, layer_orientation
 from torchsonic.viz.slices import PLANES
 from torchsonic.viz.stages import named_sonic_layers
-from torchsonic.viz.style import AXIS_NAMES, new_figure, shades, styled, thin_axes
+from torchsonic.viz.style import AXIS_NAMES, MINUS, new_figure, shades, styled, thin_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,7 +48,7 @@ def draw_rose(model: nn.Module, *, weight: Weight = "gain", bins: int = 24) -> F
     if axes == 1:
         return _draw_signs(layers, weight)
     planes = ((0, 1),) if axes == 2 else PLANES
-    figure = new_figure(3.6 * len(planes) + 1.7, 4.1)
+    figure = new_figure(3.7 * len(planes) + 0.9, 4.6)
     figure.suptitle(f"Directions of the modes, by {WORDS[weight]}")
     for place, plane in enumerate(planes):
         panel: Any = figure.add_subplot(1, len(planes), place + 1, projection="polar")
@@ -57,19 +57,20 @@ def draw_rose(model: nn.Module, *, weight: Weight = "gain", bins: int = 24) -> F
         for (name, layer), colour in zip(layers.items(), shades(len(layers)), strict=True):
             angles, weights = layer_orientation(layer, plane, weight=weight, bins=bins)
             width = 2 * math.pi / bins
-            panel.bar(
-                angles, weights, width, bottom=below, color=colour, edgecolor="white", linewidth=0.3, label=name
-            )
+            panel.bar(angles, weights, width, bottom=below, color=colour, edgecolor="white", linewidth=0.3, label=name)
             below += weights.numpy()
         panel.set_theta_direction(-1)
-        panel.set_thetagrids([0, 45, 90, 135, 180, 225, 270, 315], [f"+{x}", "", f"+{y}", "", f"−{x}", "", f"−{y}", ""])
+        panel.set_thetagrids(
+            [0, 45, 90, 135, 180, 225, 270, 315], [f"+{x}", "", f"+{y}", "", f"{MINUS}{x}", "", f"{MINUS}{y}", ""]
+        )
         panel.set_yticklabels([])
+        panel.tick_params(axis="x", pad=1)
         panel.grid(linewidth=0.4, alpha=0.6)
         panel.set_axisbelow(True)
         panel.spines["polar"].set_linewidth(0.5)
     if 1 < len(layers) <= MOST_NAMES:
         handles, names = figure.axes[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside right center", frameon=False)
+        figure.legend(handles, names, loc="outside lower center", frameon=False, ncols=2 * len(planes))
     elif len(layers) > MOST_NAMES:
         handles, names = figure.axes[0].get_legend_handles_labels()
         first, last = (handles[0], f"first: {names[0]}"), (handles[-1], f"last: {names[-1]}")
@@ -90,7 +91,7 @@ def _draw_signs(layers: dict[str, SonicConvNd], weight: Weight) -> Figure:
     panel.set_yticks(range(len(names)), names)
     panel.invert_yaxis()
     panel.axvline(0, color="black", linewidth=0.6)
-    panel.set_xlabel(f"towards −x        sum of {WORDS[weight]}        towards +x")
+    panel.set_xlabel(f"towards {MINUS}x        sum of {WORDS[weight]}        towards +x")
     thin_axes(panel)
     bound = max(abs(edge) for edge in panel.get_xlim())
     panel.set_xlim(-bound, bound)

@@ -19,7 +19,8 @@ from torchsonic.viz.style import (
     frequency_label,
     length_label,
     new_figure,
-    show_signed,
+    short,
+    show_kernel,
     show_spectrum,
     styled,
     thin_axes,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_modes", "mode_words", "strongest_modes"]
 
 COLUMNS = 8
+DECAY = "\N{SCRIPT SMALL L}"
 MOST = {1: 12, 2: 24, 3: 6}
 
 
@@ -47,7 +49,7 @@ def mode_words(layer: SonicConvNd, index: Tensor, unit: str) -> list[str]:
     """Decay length and wavelength of modes, as short words."""
     lengths, waves = decay_lengths(layer)[index], wavelengths(layer)[index]
     return [
-        f"ℓ {length:.2g}, λ {'∞' if wave > 1e3 * length else f'{wave:.2g}'} {unit}"
+        f"{DECAY} {short(length)}, λ {'∞' if wave > 1e3 * length else short(wave)} {unit}"
         for length, wave in zip(lengths.tolist(), waves.tolist(), strict=True)
     ]
 
@@ -91,7 +93,7 @@ def _draw_images(modes: Modes, lattice: Lattice, heads: list[str], words: list[s
     spectra, beams = mode_spectra(modes, lattice).abs().log1p(), mode_beams(modes, lattice).real
     columns = min(COLUMNS, len(heads))
     rows = math.ceil(len(heads) / columns)
-    figure = new_figure(max(1.42 * columns + 0.5, 4.2), 3.05 * rows + 0.55)
+    figure = new_figure(max(1.42 * columns + 0.5, 4.2), 2.75 * rows + 0.95)
     panels = figure.subplots(2 * rows, columns, squeeze=False)
     names = AXIS_NAMES[2]
     for place in range(rows * columns):
@@ -102,10 +104,10 @@ def _draw_images(modes: Modes, lattice: Lattice, heads: list[str], words: list[s
             bottom.set_axis_off()
             continue
         show_spectrum(top, spectra[place], lattice.frequencies)
-        show_signed(bottom, beams[place], lattice.places)
+        show_kernel(bottom, beams[place], lattice.places)
         top.set_title(heads[place], fontsize=8.5, pad=3)
         bottom.set_title(words[place], fontsize=7, pad=2.5)
-        if column == 0:
+        if column == 0 and row == rows - 1:
             frame_axes(top, lattice.frequencies, names, unit, frequency=True)
             frame_axes(bottom, lattice.places, names, unit, frequency=False)
         else:
@@ -141,5 +143,6 @@ def _draw_lines(modes: Modes, lattice: Lattice, heads: list[str], words: list[st
             right.set_xlabel(length_label("x", unit))
             for panel in (left, right):
                 panel.tick_params(labelbottom=True)
-    panels[0, 1].legend(frameon=False, loc="lower right", handlelength=1.4, borderpad=0)
+    handles, names = panels[0, 1].get_legend_handles_labels()
+    figure.legend(handles, [f"{name} part" for name in names], loc="outside lower right", frameon=False, ncols=2)
     return figure

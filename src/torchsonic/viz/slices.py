@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torchsonic.nn import SonicConvNd
 from torchsonic.viz.lattice import mode_beams, mode_spectra, physical_modes, reference_lattice, select_modes
-from torchsonic.viz.style import AXIS_NAMES, bare, frame_axes, new_figure, show_signed, show_spectrum, styled
+from torchsonic.viz.style import AXIS_NAMES, bare, frame_axes, new_figure, short, show_kernel, show_spectrum, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,14 +50,14 @@ def draw_slices(
     lattice = reference_lattice(layer, samples)
     modes = select_modes(physical_modes(layer), index)
     spectra, beams = mode_spectra(modes, lattice).abs().log1p(), mode_beams(modes, lattice).real
-    figure = new_figure(10.4, 1.72 * len(index) + 1.0)
+    figure = new_figure(10.4, 1.92 * len(index) + 0.9)
     figure.suptitle((title + ": " if title else "") + f"strongest {len(index)} of {layer.num_modes} modes")
     panels = figure.subplots(len(index), 6, squeeze=False)
     directions = modes.direction.tolist()
     words = mode_words(layer, index, unit)
     for row, (number, share) in enumerate(zip(index.tolist(), shares.tolist(), strict=True)):
         # One scale for the slices of a mode: a slice that misses the beam is pale.
-        highest, bound = float(spectra[row].max()), float(beams[row].abs().max())
+        highest, peak = float(spectra[row].max()), float(beams[row].abs().max())
         last = row == len(index) - 1
         for column, plane in enumerate(PLANES):
             names = [AXIS_NAMES[3][axis] for axis in plane]
@@ -65,13 +65,16 @@ def draw_slices(
             frequencies = [lattice.frequencies[axis] for axis in plane]
             places = [lattice.places[axis] for axis in plane]
             show_spectrum(left, central_slice(spectra[row], plane), frequencies, highest=highest)
-            show_signed(right, central_slice(beams[row], plane), places, bound=bound)
+            show_kernel(right, central_slice(beams[row], plane), places, peak=peak)
             for panel, axes, is_frequency in ((left, frequencies, True), (right, places, False)):
                 if last:
                     frame_axes(panel, axes, names, unit, frequency=is_frequency)
                 else:
                     bare(panel)
         z, y, x = directions[row]
-        head = f"{number}: {share:.1%}, {words[row]}, along (z, y, x) = ({z:.2f}, {y:.2f}, {x:.2f})"
-        panels[row, 0].set_title(head, fontsize=8.5, loc="left", pad=3)
+        along = ", ".join(short(round(part, 2)) for part in (z, y, x))
+        head = f"{number}: {share:.1%}, {words[row]}, along (z, y, x) = ({along})"
+        # Over all columns: a title would widen the first one, so an empty one keeps the room and a text stands there.
+        panels[row, 0].set_title(" ", fontsize=8.5, pad=3)
+        panels[row, 0].text(0, 1.04, head, fontsize=8.5, transform=panels[row, 0].transAxes).set_in_layout(False)
     return figure

@@ -83,7 +83,7 @@ def draw_stages(model: nn.Module, *, samples: int | None = None, unit: str = "px
     for panel in panels[len(layers) :]:
         panel.set_axis_off()
     if left is not None and image is not None:
-        left.colorbar(image, ax=panels, fraction=0.03, pad=0.02)
+        left.colorbar(image, ax=panels, fraction=0.03, pad=0.02, shrink=0.62 if rows == 1 else 0.9)
     _finish_profile(profile, len(layers), unit)
     return figure
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AXIS_NAMES",
     "MAGNITUDE",
+    "MINUS",
     "PALETTE",
     "SIGNED",
     "bare",
@@ -30,7 +31,9 @@ __all__ = [
     "length_label",
     "new_figure",
     "shades",
-    "show_signed",
+    "short",
+    "show_kernel",
+    "show_map",
     "show_spectrum",
     "styled",
     "thin_axes",
@@ -39,6 +42,8 @@ __all__ = [
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MAGNITUDE = "cividis"
 SIGNED = "RdBu_r"
+MINUS = "\N{MINUS SIGN}"
+SATURATION = 0.25
 # Names of the last axes, in array order: (x), (y, x), (z, y, x).
 AXIS_NAMES = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}
 SETTINGS: dict[str, Any] = {
@@ -126,10 +131,19 @@ def show_spectrum(
     return image
 
 
-def show_signed(panel: Axes, picture: ArrayLike, axes: Sequence[ArrayLike], *, bound: float | None = None) -> AxesImage:
-    """Show signed values ``(n_1, n_2)`` over places, true to scale, white at zero."""
-    largest = float(np.abs(np.asarray(picture)).max()) if bound is None else bound
-    return _show(panel, picture, axes, cmap=SIGNED, vmin=-(largest or 1.0), vmax=largest or 1.0, aspect="equal")
+def show_map(panel: Axes, picture: ArrayLike, axes: Sequence[ArrayLike], *, lowest: float, highest: float) -> AxesImage:
+    """Show magnitudes ``(n_1, n_2)`` over places, true to scale."""
+    return _show(panel, picture, axes, cmap=MAGNITUDE, vmin=lowest, vmax=highest, aspect="equal")
+
+
+def show_kernel(panel: Axes, picture: ArrayLike, axes: Sequence[ArrayLike], *, peak: float | None = None) -> AxesImage:
+    """Show signed values ``(n_1, n_2)`` over places, true to scale, white at zero.
+
+    Kernels have a sharp peak at the origin; colours saturate at a quarter of it, so that the beam is seen as well.
+    """
+    largest = float(np.abs(np.asarray(picture)).max()) if peak is None else peak
+    bound = SATURATION * largest or 1.0
+    return _show(panel, picture, axes, cmap=SIGNED, vmin=-bound, vmax=bound, aspect="equal")
 
 
 def bare(panel: Axes) -> None:
@@ -144,12 +158,14 @@ def frame_axes(panel: Axes, axes: Sequence[ArrayLike], names: Sequence[str], uni
     for values, name, side in zip(axes, names, ("y", "x"), strict=True):
         ends = np.asarray(values, dtype=np.float64)
         ticks = [float(ends[0]), 0.0, float(ends[-1])]
-        getattr(panel, f"set_{side}ticks")(ticks, [_short(tick) for tick in ticks])
+        getattr(panel, f"set_{side}ticks")(ticks, [short(tick) for tick in ticks])
         getattr(panel, f"set_{side}label")(label(name, unit), labelpad=1)
 
 
-def _short(value: float) -> str:
-    return f"{value:.2g}".replace("-", "\N{MINUS SIGN}") if abs(value) < 100 else f"{value:.0f}".replace("-", "−")
+def short(value: float) -> str:
+    """A number in two digits, or all before the point, with a true minus."""
+    text = f"{value:.2g}" if abs(value) < 100 else f"{value:.0f}"
+    return text.replace("-", MINUS)
 
 
 def thin_axes(panel: Axes) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from torchsonic.functional.arguments import choice
 from torchsonic.functional.transfer import Modes
 from torchsonic.viz.lattice import Lattice, mode_beams, mode_spectra
-from torchsonic.viz.style import MAGNITUDE, bare, frame_axes, new_figure, show_signed, show_spectrum, styled
+from torchsonic.viz.style import MAGNITUDE, bare, frame_axes, new_figure, short, show_kernel, show_spectrum, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -124,60 +124,52 @@ def draw_sweep(
         raise ValueError("values must name at least one knob, got none")
     lattice = Lattice((size, size), (spacing, spacing))
     columns = max(map(len, rows.values()))
-    figure = new_figure(2.35 * columns + 1.1, 1.45 * len(rows) + 0.75)
+    figure = new_figure(2.35 * columns + 1.2, 1.36 * len(rows) + 1.0)
     figure.suptitle("One mode: response $\\log(1+|T|)$ over frequency, and its kernel in space beside it")
-    parts = figure.subfigures(len(rows), 1, squeeze=False, hspace=0.0).ravel()
-    for part, (name, turned) in zip(parts, rows.items(), strict=True):
-        _draw_row(part, mode, name, turned, columns, lattice, unit, kind, last=part is parts[-1])
+    grid = figure.add_gridspec(len(rows), 2 * columns + 1, width_ratios=[*[1.0] * (2 * columns), 0.1])
+    for row, (name, turned) in enumerate(rows.items()):
+        pictures = [plane_mode_pictures(replace(mode, **{name: float(value)}), lattice) for value in turned]
+        highest = max(float(response.max()) for response, _ in pictures)
+        image: Any = None
+        for place, (value, (response, kernel)) in enumerate(zip(turned, pictures, strict=True)):
+            left = figure.add_subplot(grid[row, 2 * place], projection="3d" if kind == "surface" else None)
+            right = figure.add_subplot(grid[row, 2 * place + 1])
+            image = _draw_response(left, response, lattice, highest, kind)
+            show_kernel(right, kernel, lattice.places)
+            bare(right)
+            left.set_title(f"{short(value)}{_unit(name, unit)}", loc="left", pad=3, fontsize=8.5)
+            if place == 0:
+                _label(left, right, SYMBOLS[name], lattice, unit, kind, last=row == len(rows) - 1)
+        figure.colorbar(image, cax=figure.add_subplot(grid[row, -1]))
     return figure
 
 
-def _draw_row(
-    part: Any,
-    mode: PlaneMode,
-    name: str,
-    turned: Sequence[float],
-    columns: int,
-    lattice: Lattice,
-    unit: str,
-    kind: str,
-    *,
-    last: bool,
-) -> None:
-    part.supylabel(SYMBOLS[name], fontsize=10)
-    pictures = [plane_mode_pictures(replace(mode, **{name: float(value)}), lattice) for value in turned]
-    highest = max(float(response.max()) for response, _ in pictures)
-    image: Any = None
-    panels = []
-    for place, (value, (response, kernel)) in enumerate(zip(turned, pictures, strict=True)):
-        left = part.add_subplot(1, 2 * columns, 2 * place + 1, projection="3d" if kind == "surface" else None)
-        right = part.add_subplot(1, 2 * columns, 2 * place + 2)
-        if kind == "surface":
-            image = _draw_surface(left, response, lattice, highest)
-        else:
-            image = show_spectrum(left, response, lattice.frequencies, highest=highest)
-            bare(left)
-        show_signed(right, kernel, lattice.places)
-        bare(right)
-        left.set_title(f"{value:g}{'°' if name == 'angle' else _unit(name, unit)}", loc="left", pad=3, fontsize=8.5)
-        panels += [left, right]
+def _label(left: Any, right: Axes, symbol: str, lattice: Lattice, unit: str, kind: str, *, last: bool) -> None:
+    """Name the row, and in the last one the axes."""
     if last:
-        if kind == "image":
-            frame_axes(panels[0], lattice.frequencies, ("y", "x"), unit, frequency=True)
-        frame_axes(panels[1], lattice.places, ("y", "x"), unit, frequency=False)
-        panels[1].yaxis.set_label_position("right")
-        panels[1].yaxis.tick_right()
-    part.colorbar(image, ax=panels, fraction=0.012, pad=0.008, aspect=14)
+        frame_axes(right, lattice.places, ("y", "x"), unit, frequency=False)
+        right.set(yticks=[], ylabel="")
+    if kind == "surface":
+        left.text2D(-0.16, 0.5, symbol, rotation=90, va="center", transform=left.transAxes, fontsize=10)
+        return
+    if last:
+        frame_axes(left, lattice.frequencies, ("y", "x"), unit, frequency=True)
+    below = left.get_ylabel()
+    left.set_ylabel(symbol + (f"\n{below}" if below else ""), fontsize=9.5)
 
 
 def _unit(name: str, unit: str) -> str:
-    return {"scale": f" {unit}", "transverse": f" {unit}²"}.get(name, "")
+    return {"angle": "°", "scale": f" {unit}", "transverse": f" {unit}²"}.get(name, "")
 
 
-def _draw_surface(panel: Axes, response: Tensor, lattice: Lattice, highest: float) -> Any:
+def _draw_response(panel: Axes, response: Tensor, lattice: Lattice, highest: float, kind: str) -> Any:
+    if kind == "image":
+        image = show_spectrum(panel, response, lattice.frequencies, highest=highest)
+        bare(panel)
+        return image
     y, x = np.meshgrid(*[axis.numpy() for axis in lattice.frequencies], indexing="ij")
     surface = panel.plot_surface(  # type: ignore[attr-defined]
-        x, y, response.numpy(), cmap=MAGNITUDE, vmin=0, vmax=highest, rcount=48, ccount=48, linewidth=0
+        x, y, response.numpy(), cmap=MAGNITUDE, vmin=0, vmax=highest, rcount=65, ccount=65, linewidth=0
     )
     panel.set(zlim=(0, highest), xticks=[], yticks=[], zticks=[])
     panel.view_init(elev=38, azim=-60)  # type: ignore[attr-defined]
