@@ -14,6 +14,7 @@ from typing import Annotated, Any, Union, get_type_hints
 import torchsonic
 from torchsonic.cli.bench import BenchData, BenchInit, BenchModels, BenchOperator, BenchReport, BenchScaling
 from torchsonic.cli.evaluate import EvaluateVolumes, name_kind
+from torchsonic.cli.explain import Explain, Figures
 from torchsonic.cli.models import Models
 from torchsonic.cli.nnunet import NnunetConvert, NnunetInstall
 from torchsonic.cli.report import DataPreview, Report, Table1
@@ -62,9 +63,11 @@ COMMANDS: dict[str, Any] = {
         "Test finished runs, or segmentations of any tool; 'evaluate RUN' finds the kind of the run itself.",
         {"synthetic": EvaluateSynthetic, "volumes": EvaluateVolumes},
     ),
+    "explain": Explain,
     "report": Report,
     "table1": Table1,
     "data": ("Look at the data.", {"preview": DataPreview}),
+    "figures": Figures,
     "nnunet": ("Use Sonic networks in nnU-Net.", {"install": NnunetInstall, "convert": NnunetConvert}),
     "bench": (
         "Measure speed and memory.",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
+from torchsonic.functional.transfer import response_matrix
 from torchsonic.nn import SonicConvNd
 from torchsonic.viz.energy import pair_energies
-from torchsonic.viz.lattice import Lattice, reference_lattice
+from torchsonic.viz.lattice import Lattice, physical_modes, reference_lattice
 from torchsonic.viz.slices import PLANES, central_slice
 from torchsonic.viz.style import (
     AXIS_NAMES,
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_mixed", "mixed_responses", "strongest_channels"]
 
+COARSE = 9
+"""Samples on an axis from which the strongest channels are chosen."""
+
 
 def strongest_channels(layer: SonicConvNd, lattice: Lattice, count: int = 4) -> tuple[list[int], list[int]]:
     """Output and input channels with most energy, in the order of their numbers."""
@@ -41,13 +44,10 @@ def mixed_responses(layer: SonicConvNd, outputs: Sequence[int], inputs: Sequence
     for name, chosen, count in (("outputs", outputs, layer.out_channels), ("inputs", inputs, layer.in_channels)):
         if not chosen or not all(0 <= channel < count for channel in chosen):
             raise ValueError(f"{name} must be channels from 0 to {count - 1}, got {list(chosen)}")
-    rows, columns = torch.tensor(outputs), torch.tensor(inputs)
-    with torch.no_grad():
-        parts = []
-        for omega in lattice.omega.flatten(0, -2).split(max(1, 2**22 // (layer.out_channels * layer.in_channels))):
-            symbol = layer.response(omega.to(layer.mix_in.device))
-            parts.append(symbol[:, rows][:, :, columns].abs().cpu().double())
-    return torch.cat(parts).movedim(0, -1).unflatten(-1, lattice.size)
+    modes = physical_modes(layer)
+    modes = modes._replace(mix_in=modes.mix_in[:, list(inputs)], mix_out=modes.mix_out[list(outputs)])
+    symbol = response_matrix(lattice.omega, modes, hermitian=layer.variant == "exact")
+    return symbol.abs().movedim((-2, -1), (0, 1))
 
 
 @styled
@@ -74,7 +74,9 @@ def draw_mixed(
     >>> figure = torchsonic.viz.draw_mixed(torchsonic.SonicConv2d(3, 8), outputs=[0, 7], inputs=[0, 1, 2])
     """
     lattice = reference_lattice(layer, samples)
-    strongest = strongest_channels(layer, lattice) if outputs is None or inputs is None else ([], [])
+    strongest = (
+        strongest_channels(layer, reference_lattice(layer, COARSE)) if outputs is None or inputs is None else ([], [])
+    )
     outputs = strongest[0] if outputs is None else outputs
     inputs = strongest[1] if inputs is None else inputs
     responses = mixed_responses(layer, outputs, inputs, lattice)

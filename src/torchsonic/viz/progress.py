@@ -26,6 +26,7 @@ from torchsonic.viz.style import (
     frame_axes,
     frequency_label,
     new_figure,
+    short,
     show_spectrum,
     styled,
     thin_axes,
@@ -127,7 +128,7 @@ def draw_snapshot(snapshot: Snapshot, *, longest: float, fastest: float, unit: s
         "linewidths": 0.3,
     }
     ticks = torch.linspace(0, outer, 4)[1:].tolist()
-    names = [f"{shortest * 2**tick:.2g}" for tick in ticks]
+    names = [short(shortest * 2**tick) for tick in ticks]
     if axes == 1:
         left: Any = figure.add_subplot(1, 2, 1)
         drawn = left.scatter(snapshot.direction[:, 0] * radius, snapshot.frequency, **dots)

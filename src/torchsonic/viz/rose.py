@@ -60,9 +60,7 @@ def draw_rose(model: nn.Module, *, weight: Weight = "gain", bins: int = 24) -> F
             panel.bar(angles, weights, width, bottom=below, color=colour, edgecolor="white", linewidth=0.3, label=name)
             below += weights.numpy()
         panel.set_theta_direction(-1)
-        panel.set_thetagrids(
-            [0, 45, 90, 135, 180, 225, 270, 315], [f"+{x}", "", f"+{y}", "", f"{MINUS}{x}", "", f"{MINUS}{y}", ""]
-        )
+        panel.set_thetagrids([0, 90, 180, 270], [f"+{x}", f"+{y}", f"{MINUS}{x}", f"{MINUS}{y}"])
         panel.set_yticklabels([])
         panel.tick_params(axis="x", pad=1)
         panel.grid(linewidth=0.4, alpha=0.6)
