@@ -78,7 +78,11 @@ def styled(draw: F) -> F:
         with rc_context():
             rcdefaults()  # a user's own style would change what is measured against stored pictures
             with rc_context(SETTINGS):
-                return draw(*args, **kwargs)
+                figure = draw(*args, **kwargs)
+                # Ticks are made when the figure is rendered, under the caller's settings again.
+                for panel in figure.axes:
+                    panel.tick_params(which="major", labelsize=SETTINGS["xtick.labelsize"], width=0.6, length=2.5)
+                return figure
 
     return drawn  # type: ignore[return-value]
 

@@ -18,6 +18,7 @@ from torchsonic.viz import decay_lengths, mode_energies
 __all__ = ["to_html"]
 
 HEADERS = ("layer", "channels", "modes", "for 90 % of the energy", "decay lengths", "reference spacing")
+NARROW = 950
 OPEN = 2
 """Layers whose pictures are shown without a click."""
 
@@ -32,7 +33,7 @@ def to_html(subject: Subject, pictures: Sequence[Picture]) -> str:
     if left_out:
         note += f" Pictures of {len(details)} of {len(subject.layers)} layers follow, evenly chosen."
     return Template(read_part("page.html", __package__ or "")).substitute(
-        title=escape(f"What {subject.folder.name} has learnt"),
+        title=escape(f"What this {type(subject.model).__name__} has learnt"),
         style=read_part("page.css"),
         about=escape(_about(subject)),
         links="".join(f'<a href="#{escape(p.name)}">{escape(p.title)}</a>' for p in network),
@@ -48,7 +49,8 @@ def _about(subject: Subject) -> str:
     steps = " x ".join(f"{step:.3g}" for step in subject.spacing)
     return (
         f"{type(model).__name__} in {subject.folder.as_posix()}: {count_parameters(model):,} parameters, "
-        f"{len(subject.layers)} Sonic layers, reference spacing {steps} {subject.unit}. torchsonic {__version__}."
+        f"{len(subject.layers)} Sonic layer{'s' if len(subject.layers) > 1 else ''}, "
+        f"reference spacing {steps} {subject.unit}. torchsonic {__version__}."
     )
 
 
@@ -57,10 +59,17 @@ def _section(picture: Picture) -> str:
 
 
 def _figure(picture: Picture) -> str:
+    # Wide figures scroll sideways on a narrow screen rather than become unreadable; others shrink.
+    kind = ' class="small"' if _png_width(picture.data) < NARROW else ""
     return (
-        f"<figure>{embed(picture.data, picture.title, kind=picture.kind)}"
+        f"<figure{kind}>{embed(picture.data, picture.title, kind=picture.kind)}"
         f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
     )
+
+
+def _png_width(data: bytes) -> int:
+    """Pixels from left to right, from the head of a PNG file; none of another kind."""
+    return int.from_bytes(data[16:20], "big") if data.startswith(b"\x89PNG") else 0
 
 
 def _details(name: str, pictures: Sequence[Picture], *, is_open: bool) -> str:
