@@ -179,7 +179,7 @@ def write_animation(
         raise ValueError(f"path must end in {' or '.join(FORMATS)}, got {path.name}")
     taken = list(snapshots)
     if not taken:
-        raise ValueError("snapshots are needed for an animation, got none; train with --training.keep-every")
+        raise ValueError("snapshots are needed for an animation, got none; train with --keep-every")
     longest = max(float(snapshot.length.max()) for snapshot in taken)
     fastest = max(float(snapshot.frequency.abs().max()) for snapshot in taken)
     frames = [
