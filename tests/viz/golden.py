@@ -57,22 +57,22 @@ FIGURES = {
 
 
 def render(figure):
-    """The figure's pixels as grey values, ``(H, W)``."""
+    """The figure's pixels, ``(H, W, 3)``."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DPI)
-    return np.asarray(Image.open(buffer).convert("L"), dtype=float)
+    return np.asarray(Image.open(buffer).convert("RGB"), dtype=float)
 
 
 def stored(name):
-    return np.asarray(Image.open(FOLDER / f"{name}.png").convert("L"), dtype=float)
+    return np.asarray(Image.open(FOLDER / f"{name}.png").convert("RGB"), dtype=float)
 
 
 def differences(first, second):
     """Mean and largest difference of two pictures seen from afar: of the means of their blocks."""
     if first.shape != second.shape:
         return float("inf"), float("inf")
-    height, width = (n // BLOCK * BLOCK for n in first.shape)
-    apart = (first - second)[:height, :width].reshape(height // BLOCK, BLOCK, width // BLOCK, BLOCK).mean((1, 3))
+    height, width = (n // BLOCK * BLOCK for n in first.shape[:2])
+    apart = (first - second)[:height, :width].reshape(height // BLOCK, BLOCK, width // BLOCK, BLOCK, 3).mean((1, 3))
     return float(np.abs(apart).mean()), float(np.abs(apart).max())
 
 

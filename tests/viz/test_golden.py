@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.viz.golden import FIGURES, differences, field, is_like, render, stages, stored, sweep
+from tests.viz.golden import FIGURES, differences, field, is_like, modes, render, stages, stored, sweep
 from torchsonic import viz
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
@@ -20,6 +20,7 @@ def test_figures_look_as_stored(name):
         ("sweep", lambda: sweep(damping=-0.2)),
         ("sweep", lambda: sweep(transverse=0.5)),
         ("modes_2d", lambda: modes_of_another_seed()),
+        ("modes_2d", lambda: modes_upside_down()),
         ("stages", lambda: stages(1)),
         ("field", lambda: field(reach=3.5)),
     ],
@@ -43,3 +44,13 @@ def modes_of_another_seed():
 
     torch.manual_seed(1)
     return viz.draw_modes(torchsonic.SonicConv2d(2, 3, num_modes=6), count=4, samples=33)
+
+
+def modes_upside_down():
+    """Kernels with the other sign: the same shapes in other colours."""
+    from unittest.mock import patch
+
+    from torchsonic.viz.lattice import mode_beams
+
+    with patch("torchsonic.viz.sheet.mode_beams", lambda *arguments: -mode_beams(*arguments)):
+        return modes()

@@ -50,7 +50,7 @@ def draw_slices(
     lattice = reference_lattice(layer, samples)
     modes = select_modes(physical_modes(layer), index)
     spectra, beams = mode_spectra(modes, lattice).abs().log1p(), mode_beams(modes, lattice).real
-    figure = new_figure(10.4, 1.72 * len(index) + 0.9)
+    figure = new_figure(10.4, 1.52 * len(index) + 0.9)
     figure.suptitle((title + ": " if title else "") + f"strongest {len(index)} of {layer.num_modes} modes")
     panels = figure.subplots(len(index), 6, squeeze=False)
     directions = modes.direction.tolist()

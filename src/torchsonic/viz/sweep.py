@@ -124,8 +124,8 @@ def draw_sweep(
         raise ValueError("values must name at least one knob, got none")
     lattice = Lattice((size, size), (spacing, spacing))
     columns = max(map(len, rows.values()))
-    figure = new_figure(2.35 * columns + 1.2, 1.36 * len(rows) + 1.0)
-    figure.suptitle("One mode: response $\\log(1+|T|)$ over frequency, and its kernel in space beside it")
+    figure = new_figure(max(2.35 * columns + 1.2, 5.5), 1.36 * len(rows) + 1.0)
+    figure.suptitle("Response $\\log(1+|T|)$ of one mode over frequency, and its kernel")
     grid = figure.add_gridspec(len(rows), 2 * columns + 1, width_ratios=[*[1.0] * (2 * columns), 0.1])
     for row, (name, turned) in enumerate(rows.items()):
         pictures = [plane_mode_pictures(replace(mode, **{name: float(value)}), lattice) for value in turned]
