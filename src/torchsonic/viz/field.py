@@ -51,7 +51,8 @@ def draw_receptive_fields(fields: Mapping[str, ReceptiveField], *, unit: str = "
     (axes,) = dimensions
     count = len(shown) if axes == 2 else 3 * len(shown) if axes == 3 else len(shown)
     figure = new_figure((2.75 if axes == 2 else 2.1) * count + 4.3, 3.5)
-    left, right = figure.subfigures(1, 2, width_ratios=[(2.75 if axes == 2 else 2.1) * count, 4.0])
+    widths = [(2.75 if axes == 2 else 2.1) * count, 4.0]
+    left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=widths)[0]
     left.suptitle("Sensitivity" + ("" if axes == 1 else r", $\log_{10}$"))
     panels = left.subplots(1, count, squeeze=False).ravel().tolist()
     image = None

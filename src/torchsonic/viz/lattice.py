@@ -85,7 +85,8 @@ def physical_modes(layer: SonicConvNd) -> Modes:
 def select_modes(modes: Modes, index: Tensor | Sequence[int]) -> Modes:
     """Some of the modes, in the given order."""
     places = torch.as_tensor(index)
-    return Modes(*[getattr(modes, name)[places] for name in Modes._fields[:-1]], modes.mix_out[:, places])
+    first = {name: getattr(modes, name)[places] for name in Modes._fields if name != "mix_out"}
+    return Modes(**first, mix_out=modes.mix_out[:, places])
 
 
 def mode_spectra(modes: Modes, lattice: Lattice) -> Tensor:

@@ -61,7 +61,9 @@ def draw_stages(model: nn.Module, *, samples: int | None = None, unit: str = "px
     rows = 0 if flat else math.ceil(len(layers) / columns)
     figure = new_figure(max(2.15 * columns, 1.0) * (not flat) + 5.2, max(3.6, 2.35 * rows + 0.6))
     figure.suptitle("Spectral energy of the filters" + ("" if flat else r", $\log_{10}$ of the part of the highest"))
-    left, right = figure.subfigures(1, 2, width_ratios=[2.15 * columns, 4.6]) if not flat else (None, figure)
+    left, right = (
+        (None, figure) if flat else figure.subfigures(1, 2, squeeze=False, width_ratios=[2.15 * columns, 4.6])[0]
+    )
     profile = right.subplots()
     panels = [] if left is None else left.subplots(rows, columns, squeeze=False).ravel().tolist()
     image = None

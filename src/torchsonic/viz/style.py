@@ -46,7 +46,7 @@ MINUS = "\N{MINUS SIGN}"
 SATURATION = 0.25
 # Names of the last axes, in array order: (x), (y, x), (z, y, x).
 AXIS_NAMES = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}
-SETTINGS: dict[str, Any] = {
+SETTINGS: dict[Any, Any] = {
     "font.size": 9.0,
     "axes.titlesize": 9.0,
     "axes.labelsize": 9.0,
