@@ -151,8 +151,8 @@ FIGURES: dict[str, Callable[[_Workshop], Path]] = {
     "mixed": _mixed,
     "stages": _stages,
     "rose": _rose,
-    "field": _field,
     "training": _training,
+    "field": _field,
 }
 
 
