@@ -19,9 +19,10 @@ from torchsonic.viz.orientation import layer_orientation, orientation_histogram
 from torchsonic.viz.progress import Snapshot, draw_snapshot, take_snapshots, write_animation
 from torchsonic.viz.receptive_field import ReceptiveField, receptive_field
 from torchsonic.viz.rose import draw_rose
-from torchsonic.viz.sheet import draw_modes, strongest_modes
+from torchsonic.viz.sheet import draw_modes
 from torchsonic.viz.slices import draw_slices
 from torchsonic.viz.stages import draw_stages
+from torchsonic.viz.strongest import strongest_modes
 from torchsonic.viz.sweep import PlaneMode, draw_sweep, plane_mode_pictures
 from torchsonic.viz.twin import convolution_twin
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from torch import Tensor
-
 from torchsonic.functional.transfer import Modes
 from torchsonic.nn import SonicConvNd
-from torchsonic.viz.energy import decay_lengths, mode_energies, wavelengths
 from torchsonic.viz.lattice import Lattice, mode_beams, mode_spectra, physical_modes, reference_lattice, select_modes
+from torchsonic.viz.slices import draw_slices
+from torchsonic.viz.strongest import MOST, mode_words, strongest_modes
 from torchsonic.viz.style import (
     AXIS_NAMES,
     PALETTE,
@@ -19,7 +18,6 @@ from torchsonic.viz.style import (
     frequency_label,
     length_label,
     new_figure,
-    short,
     show_kernel,
     show_spectrum,
     styled,
@@ -29,29 +27,9 @@ from torchsonic.viz.style import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw_modes", "mode_words", "strongest_modes"]
+__all__ = ["draw_modes"]
 
 COLUMNS = 8
-DECAY = "\N{SCRIPT SMALL L}"
-MOST = {1: 12, 2: 24, 3: 6}
-
-
-def strongest_modes(layer: SonicConvNd, count: int | None = None) -> tuple[Tensor, Tensor]:
-    """Numbers of the modes with most energy, in order, and their parts of the whole layer's; each ``(count,)``."""
-    if count is not None and count < 1:
-        raise ValueError(f"count must be at least 1, got {count}")
-    energy = mode_energies(layer)
-    order = energy.argsort(descending=True)[:count]
-    return order, energy[order] / energy.sum()
-
-
-def mode_words(layer: SonicConvNd, index: Tensor, unit: str) -> list[str]:
-    """Decay length and wavelength of modes, as short words."""
-    lengths, waves = decay_lengths(layer)[index], wavelengths(layer)[index]
-    return [
-        f"{DECAY} {short(length)}, λ {'∞' if wave > 1e3 * length else short(wave)} {unit}"
-        for length, wave in zip(lengths.tolist(), waves.tolist(), strict=True)
-    ]
 
 
 @styled
@@ -74,8 +52,6 @@ def draw_modes(
     --------
     >>> figure = torchsonic.viz.draw_modes(torchsonic.SonicConv2d(3, 8), count=4)
     """
-    from torchsonic.viz.slices import draw_slices
-
     if layer.num_axes == 3:
         return draw_slices(layer, count=count, samples=samples, unit=unit, title=title)
     index, shares = strongest_modes(layer, MOST[layer.num_axes] if count is None else count)

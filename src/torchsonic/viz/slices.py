@@ -8,6 +8,7 @@ from torch import Tensor
 
 from torchsonic.nn import SonicConvNd
 from torchsonic.viz.lattice import mode_beams, mode_spectra, physical_modes, reference_lattice, select_modes
+from torchsonic.viz.strongest import MOST, mode_words, strongest_modes
 from torchsonic.viz.style import AXIS_NAMES, bare, frame_axes, new_figure, short, show_kernel, show_spectrum, styled
 
 if TYPE_CHECKING:
@@ -42,8 +43,6 @@ def draw_slices(
     --------
     >>> figure = torchsonic.viz.draw_slices(torchsonic.SonicConv3d(1, 8), count=2, samples=9)
     """
-    from torchsonic.viz.sheet import MOST, mode_words, strongest_modes
-
     if layer.num_axes != 3:
         raise ValueError(f"slices need a layer of three dimensions, got {type(layer).__name__}; use draw_modes")
     index, shares = strongest_modes(layer, MOST[3] if count is None else count)
