@@ -1,4 +1,4 @@
-.PHONY: help demo test test-fast check bench format clean
+.PHONY: help demo figures test test-fast check bench format clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
@@ -7,10 +7,11 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 help:
-	@echo "make demo    train SonicNet and ConvNet on both synthetic tasks and write a report (about 12 minutes)"
-	@echo "make test    run the whole test suite"
-	@echo "make check   lint, format, types, import directions"
-	@echo "make bench   measure speed and memory; writes results/bench"
+	@echo "make demo     train SonicNet and ConvNet on both synthetic tasks and write a report (about 12 minutes)"
+	@echo "make test     run the whole test suite"
+	@echo "make check    lint, format, types, import directions"
+	@echo "make figures  make all figures of the documentation (a few minutes)"
+	@echo "make bench    measure speed and memory; writes results/bench"
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +26,9 @@ $(VENV)/.bench: $(VENV)/.installed
 
 demo: $(VENV)/.installed
 	$(BIN)/torchsonic table1 --preset demo --models sonicnet convnet --out demo
+
+figures: $(VENV)/.installed
+	$(BIN)/torchsonic figures --out docs/images
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest -n auto

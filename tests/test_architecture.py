@@ -19,7 +19,19 @@ ALLOWED = {
     "data": set(),
     "evaluation": {"functional", "data", "__version__"},
     "training": {"functional", "nn", "data", "evaluation"},
-    "experiments": {"functional", "nn", "models", "baselines", "data", "evaluation", "training", "__version__"},
+    "viz": {"functional", "nn"},
+    "experiments": {
+        "functional",
+        "nn",
+        "models",
+        "baselines",
+        "data",
+        "evaluation",
+        "training",
+        "viz",
+        "demo",
+        "__version__",
+    },
     "integrations": {"functional", "nn", "models", "baselines", "data"},
     "cli": {
         "functional",
@@ -46,6 +58,7 @@ OPTIONAL_IN = {
     "models": {"huggingface_hub"},
     "integrations": {"timm", "monai", "nnunetv2"},
     "training": {"lightning_fabric", "rich", "wandb"},
+    "viz": {"matplotlib", "PIL"},
 }
 
 
@@ -103,8 +116,9 @@ def test_public_names_exist():
     import torchsonic
     import torchsonic.evaluation
     import torchsonic.testing
+    import torchsonic.viz
 
     core = (torchsonic.functional, torchsonic.nn, torchsonic.models, torchsonic.baselines)
-    for module in (torchsonic, *core, torchsonic.evaluation, torchsonic.testing):
+    for module in (torchsonic, *core, torchsonic.evaluation, torchsonic.testing, torchsonic.viz):
         for name in module.__all__:
             assert hasattr(module, name), f"{module.__name__}.{name}"

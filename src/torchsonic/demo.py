@@ -152,14 +152,12 @@ def _evaluate(model: nn.Module, generator: torch.Generator) -> dict[str, dict]:
 
 
 def _draw(path: Path, losses: list[float], results: dict[str, dict], model: nn.Sequential) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
     from matplotlib.colors import ListedColormap
+    from matplotlib.figure import Figure
 
     colours = ListedColormap(["#f2f2f2", "#0072B2", "#E69F00", "#009E73"])
-    figure, axes = plt.subplots(3, len(results) + 1, figsize=(2.4 * (len(results) + 1), 7.6), layout="constrained")
+    figure = Figure(figsize=(2.4 * (len(results) + 1), 7.6), layout="constrained")
+    axes = figure.subplots(3, len(results) + 1)
     rows = ("image", "told", "untold")
     for column, (name, result) in enumerate(results.items()):
         for row, key in enumerate(rows):
@@ -184,7 +182,6 @@ def _draw(path: Path, losses: list[float], results: dict[str, dict], model: nn.S
         axes[row, -1].imshow(kernel, cmap="RdBu_r", vmin=-bound, vmax=bound)
         axes[row, -1].set(xticks=[], yticks=[], title=f"kernel, channel {channel} to {channel}")
     figure.savefig(path, dpi=130)
-    plt.close(figure)
 
 
 def run_demo(config: DemoConfig) -> Path:

@@ -16,7 +16,7 @@ from torch import nn
 import torchsonic
 from torchsonic.data import SynthShape
 from torchsonic.training import CheckpointError, SegmentationTask, TrainingConfig, fit
-from torchsonic.training.checkpoint import read_checkpoint, write_checkpoint
+from torchsonic.training.checkpoint import kept_weights, read_checkpoint, write_checkpoint
 from torchsonic.training.loggers import read_log
 from torchsonic.training.loop import make_fabric
 from torchsonic.training.schedule import one_cycle, staircase
@@ -244,6 +244,28 @@ def test_waiting_for_data_is_counted(tmp_path):
     waits = [entry["waiting"] for entry in read_log(tmp_path / "log.jsonl") if "loss" in entry]
     assert waits == sorted(waits)
     assert waits[-1] == result.waiting
+
+
+def test_weights_are_kept_along_the_way(tmp_path):
+    model = Number()
+    fit(model, Quadratic(), small(keep_every=2), tmp_path, show=False)
+    kept = dict(kept_weights(tmp_path))
+    values = [state["weight"].item() for state in kept.values()]
+    assert list(kept) == [0, 2, 4, 6]
+    assert values[0] == 0.0
+    assert values == sorted(set(values))  # it learns to go up to 3
+    assert torch.equal(kept[6]["weight"], model.weight.detach())
+
+
+def test_averaged_weights_are_kept_as_they_are_saved(tmp_path):
+    model = Number()
+    fit(model, Quadratic(), small(keep_every=3, ema=0.9), tmp_path, show=False)
+    assert torch.equal(dict(kept_weights(tmp_path))[6]["weight"], model.weight.detach())
+
+
+def test_no_weights_are_kept_unasked(tmp_path):
+    fit(Number(), Quadratic(), small(), tmp_path, show=False)
+    assert not list(kept_weights(tmp_path))
 
 
 def test_modes_learn_slowly(tmp_path):

@@ -22,6 +22,7 @@ from torchsonic.cli.bench import (
     BenchVolumes,
 )
 from torchsonic.cli.evaluate import EvaluateVolumes, name_kind
+from torchsonic.cli.explain import Explain, Figures
 from torchsonic.cli.images import EvaluateImages, PredictImages, TrainImages
 from torchsonic.cli.models import Models
 from torchsonic.cli.nnunet import NnunetConvert, NnunetInstall
@@ -71,9 +72,11 @@ COMMANDS: dict[str, Any] = {
         "Test finished runs, or segmentations of any tool; 'evaluate RUN' finds the kind of the run itself.",
         {"synthetic": EvaluateSynthetic, "volumes": EvaluateVolumes, "images": EvaluateImages},
     ),
+    "explain": Explain,
     "report": Report,
     "table1": Table1,
     "data": ("Look at the data.", {"preview": DataPreview}),
+    "figures": Figures,
     "nnunet": ("Use Sonic networks in nnU-Net.", {"install": NnunetInstall, "convert": NnunetConvert}),
     "bench": (
         "Measure speed and memory.",

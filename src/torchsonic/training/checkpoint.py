@@ -2,7 +2,8 @@
 
 A file is the line ``torchsonic checkpoint 1 <sha256>`` and then what ``torch.save`` wrote. It appears whole or not at
 all: written under another name, forced to the disk, renamed. ``last`` and ``previous`` are the two newest, ``best`` the
-one with the highest score. Reading uses ``weights_only``: nothing from the file is executed.
+one with the highest score; ``kept`` holds copies of the weights alone, if a run is asked for them. Reading uses
+``weights_only``: nothing from the file is executed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import pickle
 import random
 import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from torch import Tensor
 __all__ = [
     "CheckpointError",
     "Checkpoints",
+    "kept_weights",
     "random_state",
     "read_checkpoint",
     "restore_random_state",
@@ -31,6 +34,7 @@ __all__ = [
 ]
 
 MAGIC = b"torchsonic checkpoint 1 "
+KEPT = "kept"
 
 
 class CheckpointError(RuntimeError):
@@ -106,6 +110,10 @@ class Checkpoints:
         if best:
             write_checkpoint(self.best, state)
 
+    def keep(self, step: int, weights: Mapping[str, Tensor]) -> None:
+        """Write a copy of the weights that no later one replaces."""
+        write_checkpoint(self.folder / KEPT / f"{step:08d}.ckpt", {"step": step, "model": dict(weights)})
+
     def load(self) -> dict[str, Any] | None:
         """The newest good state, or ``None`` if the run has none; a bad file is named and passed over."""
         # A kill between two renames leaves the newest state under `next` and nothing under `last`.
@@ -123,6 +131,13 @@ class Checkpoints:
         if reasons:
             raise CheckpointError(f"{'; '.join(reasons)}; delete them to begin anew")
         return None
+
+
+def kept_weights(run: Path) -> Iterator[tuple[int, dict[str, Tensor]]]:
+    """Steps and weights of the copies that a run kept, in order; none if it was not asked to keep any."""
+    for path in sorted((run / "checkpoints" / KEPT).glob("*.ckpt")):
+        state = read_checkpoint(path)
+        yield state["step"], state["model"]
 
 
 def random_state() -> dict[str, Any]:

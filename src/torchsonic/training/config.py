@@ -58,6 +58,8 @@ class TrainingConfig:
     """Steps between evaluations, of which the best is kept; 0 evaluates once at the end."""
     checkpoint_every: int = 200
     """Steps between checkpoints."""
+    keep_every: int = 0
+    """Steps between copies of the weights that are all kept, for looking at a training afterwards; 0 keeps none."""
     loggers: tuple[Literal["tensorboard", "wandb"], ...] = ()
     """Further logs beside the JSON lines."""
 
@@ -65,7 +67,7 @@ class TrainingConfig:
         for name in ("steps", "batch", "accumulate", "devices", "nodes", "log_every", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("workers", "evaluate_every", "clip", "weight_decay", "mode_lr_scale"):
+        for name in ("workers", "evaluate_every", "keep_every", "clip", "weight_decay", "mode_lr_scale"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         for name in ("ema", "warmup", "momentum"):

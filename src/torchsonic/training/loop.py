@@ -39,7 +39,7 @@ __all__ = ["Fit", "fit", "make_fabric"]
 
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 # What may differ when a run resumes: none of it changes the result beyond rounding.
-MAY_CHANGE = {"workers", "accelerator", "devices", "nodes", "log_every", "checkpoint_every", "loggers"}
+MAY_CHANGE = {"workers", "accelerator", "devices", "nodes", "log_every", "checkpoint_every", "keep_every", "loggers"}
 
 
 @dataclass
@@ -120,6 +120,8 @@ def fit(
     folder.mkdir(parents=True, exist_ok=True)
     run = _Run(model, task, config, folder, fabric)
     run.resume()
+    if run.step == 0:
+        run.keep()
     fabric.barrier()
     losses: list[tuple[int, float]] = []
     first = fabric.is_global_zero
@@ -150,6 +152,7 @@ def fit(
                     metrics = run.evaluate()
                     for logger in loggers:
                         logger.log(run.step, metrics)
+                run.keep()
                 if last or run.step % config.checkpoint_every == 0 or run.is_new_best:
                     run.save()
     finally:
@@ -221,6 +224,13 @@ class _Run:
             self.checkpoints.save(self._state(states), best=self.is_new_best)
         self.is_new_best = False
         self.fabric.barrier()
+
+    def keep(self) -> None:
+        """Copy the weights as they would be saved, if this step is one of those to be kept."""
+        every = self.config.keep_every
+        if self.fabric.is_global_zero and every and self.step % every == 0:
+            with self._averaged():
+                self.checkpoints.keep(self.step, self.raw.state_dict())
 
     def _gather(self, state: dict[str, Any]) -> list[dict[str, Any]]:
         if self.fabric.world_size == 1:

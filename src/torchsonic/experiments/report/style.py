@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torchsonic.data.shapes import KINDS
 from torchsonic.experiments.report.collect import Column
+from torchsonic.viz.style import new_figure, thin_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,16 +41,6 @@ MODELS = {
 }
 OTHERS = (("#000000", "X"), ("#777777", "*"), ("#AA8800", "h"))
 LINES = ("-", "--", ":", "-.")
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """A figure that no window shows."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
 
 
 def column_styles(columns: Sequence[Column]) -> list[dict[str, Any]]:
@@ -89,13 +80,6 @@ def class_legend(figure: Figure | SubFigure, **place: Any) -> None:
     handles = [Patch(facecolor=colour, edgecolor="0.5") for colour in CLASSES]
     width = figure.bbox.width / figure.figure.dpi  # of a part, too; a name and its patch take about 1.2 inches
     figure.legend(handles, KINDS, ncols=min(len(KINDS), max(2, int(width / 1.2))), frameon=False, **place)
-
-
-def thin_axes(panel: Axes) -> None:
-    """Leave away what carries no number."""
-    panel.spines[["top", "right"]].set_visible(False)
-    panel.grid(axis="y", linewidth=0.5, alpha=0.4)
-    panel.set_axisbelow(True)
 
 
 def mark_patch(panel: Axes, *, field: int = 64, patch: int = 2) -> None:

@@ -1,0 +1,75 @@
+"""``torchsonic explain`` and ``torchsonic figures``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from torchsonic.cli.surroundings import UserError, make_folder, require
+
+__all__ = ["Explain", "Figures"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explain:
+    """Write one page that shows what a saved model has learnt: its modes, spectra and receptive field."""
+
+    positional: ClassVar[tuple[str, ...]] = ("checkpoint",)
+
+    checkpoint: Path
+    """Folder of a saved model, or of a run."""
+    out: Path = Path("explain.html")
+    """HTML file; it needs no other."""
+    against: Path | None = None
+    """Another saved model or run, whose receptive field is shown beside; untrained convolutions by default."""
+    unit: str | None = None
+    """Name of the length in which spacings are given; px or mm where that is known."""
+    layers: int = 6
+    """Layers with pictures of their own; of more, so many are chosen evenly."""
+
+    def run(self) -> None:
+        require("matplotlib", "viz")
+        if self.layers < 1:
+            raise UserError(f"--layers must be at least 1, got {self.layers}")
+        from torchsonic.experiments.explain import load_subject, write_explanation
+        from torchsonic.training.checkpoint import CheckpointError
+
+        make_folder(self.out.parent)
+        try:
+            subject = load_subject(self.checkpoint, against=self.against, unit=self.unit)
+            written = write_explanation(subject, self.out, most_layers=self.layers, say=_say)
+        except (CheckpointError, ValueError) as error:
+            raise UserError(str(error)) from error
+        except OSError as error:
+            raise UserError(f"--out: cannot write {error.filename}: {error.strerror}") from error
+        print("written:", written)
+
+
+def _say(text: str) -> None:
+    print("drawn:", text, flush=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """Make all figures of the documentation; trains what it shows, a few minutes."""
+
+    out: Path = Path("docs/images")
+    """Folder for the figures."""
+    steps: int = 150
+    """Training steps of the networks on SynthShape that are shown."""
+    only: tuple[str, ...] = ()
+    """Names of the figures to make, without their endings; all by default."""
+
+    def run(self) -> None:
+        for package, extra in (("lightning_fabric", "train"), ("rich", "train"), ("matplotlib", "viz")):
+            require(package, extra)
+        if self.steps < 2:
+            raise UserError(f"--steps must be at least 2, got {self.steps}")
+        from torchsonic.experiments.figures import FIGURES, make_figures
+
+        unknown = [name for name in self.only if name not in FIGURES]
+        if unknown:
+            raise UserError(f"--only must be of {', '.join(FIGURES)}, got {unknown[0]}")
+        for path in make_figures(make_folder(self.out), only=self.only or tuple(FIGURES), steps=self.steps):
+            print("written:", path, flush=True)

@@ -1,0 +1,156 @@
+"""What is to be explained: a saved model, images for it, and a network to compare it with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchsonic.experiments.synthetic import make_data
+from torchsonic.models import PretrainedError, PretrainedModel, from_pretrained
+from torchsonic.models.pretrained import CONFIG_NAME, WEIGHTS_NAME
+from torchsonic.nn import SonicConvNd, sonic_layers
+from torchsonic.viz import convolution_twin
+
+__all__ = ["Subject", "load_subject"]
+
+NUM_IMAGES = 6
+EXTENT = {1: 128, 2: 64, 3: 24}
+"""Pixels of an image of noise on an axis of mean spacing."""
+CELLS = 8
+"""Least pixels of the deepest features on an axis, so that they have a middle and a surrounding."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model and what is needed to look at it."""
+
+    folder: Path
+    model: PretrainedModel
+    layers: Mapping[str, SonicConvNd]
+    images: Tensor
+    """``(B, C, *size)``."""
+    images_words: str
+    spacing: tuple[float, ...]
+    """Of the images, which is the reference."""
+    unit: str
+    rival: nn.Module
+    rival_name: str
+    rival_words: str
+    run: Path | None
+    """Folder of the training run, if the model came from one."""
+
+
+def load_subject(folder: Path, *, against: Path | None = None, unit: str | None = None) -> Subject:
+    """Read a folder of ``save_pretrained``, or of a run with ``model/`` in it.
+
+    Parameters
+    ----------
+    against
+        Folder of a model to compare receptive fields with; by default the same network with untrained convolutions.
+    unit
+        Name of the length that spacings are given in; by default ``mm`` for runs on volumes, ``px`` for spacing 1.
+
+    Raises
+    ------
+    ValueError
+        If there is no model, or none with Sonic layers.
+    """
+    model, run = _load(folder)
+    layers = dict(sonic_layers(model))
+    if not layers:
+        raise ValueError(f"{folder}: {type(model).__name__} has no Sonic layer, so there are no modes to explain")
+    first = next(iter(layers.values()))
+    spacing = tuple(d / s for d, s in zip(first.reference_spacing, first.input_stride, strict=True))
+    settings = _settings(run)
+    images, words = _images(model, layers, spacing, settings)
+    if against is None:
+        rival, name = convolution_twin(model), "convolutions"
+        kernel = " x ".join(["3"] * first.num_axes)
+        rival_words = f"the same network with untrained {kernel} convolutions in place of the Sonic layers"
+    else:
+        rival, name = _load(against)[0], against.name if against.name != "model" else against.parent.name
+        rival_words = f"the model in {against.as_posix()}"
+        _check_rival(rival, images, against)
+    return Subject(
+        folder,
+        model,
+        layers,
+        images,
+        words,
+        spacing,
+        unit or _guess_unit(spacing, settings),
+        rival,
+        name,
+        rival_words,
+        run,
+    )
+
+
+def _load(folder: Path) -> tuple[PretrainedModel, Path | None]:
+    """The model in a folder, and the folder of its run if it is one's."""
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder}")
+    inner = folder / "model"
+    is_run = (inner / CONFIG_NAME).is_file()
+    if not is_run and not (folder / WEIGHTS_NAME).is_file():
+        raise ValueError(f"{folder} holds no saved model: neither {WEIGHTS_NAME} nor model/{CONFIG_NAME} is there")
+    try:
+        model = from_pretrained(inner if is_run else folder)
+    except PretrainedError as error:
+        raise ValueError(str(error)) from error
+    run = folder if is_run else folder.parent if folder.name == "model" else None
+    return model, run
+
+
+def _settings(run: Path | None) -> dict[str, Any]:
+    """The configuration of a run, empty if there is none that can be read."""
+    path = None if run is None else run / "config.json"
+    if path is None or not path.is_file():
+        return {}
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return {}
+    return settings if isinstance(settings, dict) else {}
+
+
+def _guess_unit(spacing: tuple[float, ...], settings: Mapping[str, Any]) -> str:
+    if "data" in settings:  # NIfTI says its spacing in millimetres
+        return "mm"
+    return "px" if set(spacing) == {1.0} else "unit"
+
+
+def _images(
+    model: PretrainedModel,
+    layers: Mapping[str, SonicConvNd],
+    spacing: tuple[float, ...],
+    settings: Mapping[str, Any],
+) -> tuple[Tensor, str]:
+    """Images of the run's task where it has one that can be drawn, else white noise."""
+    if settings.get("task") in ("synthshape", "halligalli"):
+        task = settings["task"]
+        return make_data(task).samples(range(NUM_IMAGES))[0], f"{NUM_IMAGES} samples of {task}"
+    axes = len(spacing)
+    mean = torch.tensor(spacing).log().mean().exp().item()
+    deepest = [max(layer.input_stride[axis] * layer.stride[axis] for layer in layers.values()) for axis in range(axes)]
+    size = [
+        max(round(EXTENT[axes] * mean / step), round(CELLS * stride))
+        for step, stride in zip(spacing, deepest, strict=True)
+    ]
+    channels = getattr(model, "in_channels", None)
+    if channels is None:
+        raise ValueError(f"{type(model).__name__} does not say its in_channels, so no images can be made for it")
+    noise = torch.randn(2, int(channels), *size, generator=torch.Generator().manual_seed(0))
+    return noise, f"white noise of {' x '.join(map(str, size))}"
+
+
+def _check_rival(rival: nn.Module, images: Tensor, folder: Path) -> None:
+    channels = getattr(rival, "in_channels", images.shape[1])
+    if channels != images.shape[1]:
+        raise ValueError(f"{folder} takes {channels} channels, the model to explain {images.shape[1]}")

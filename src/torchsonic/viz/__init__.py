@@ -1,0 +1,63 @@
+"""Pictures of modes, kernels, spectra and receptive fields; needs the extra ``viz``.
+
+What is drawn is computed apart from the drawing: functions named ``draw_*`` return matplotlib figures, others numbers.
+"""
+
+from torchsonic.viz.energy import (
+    decay_lengths,
+    mode_energies,
+    pair_energies,
+    peak_gains,
+    radial_profile,
+    spectral_energy,
+    wavelengths,
+)
+from torchsonic.viz.field import draw_receptive_fields
+from torchsonic.viz.lattice import Lattice, mode_beams, mode_spectra, physical_modes, reference_lattice, select_modes
+from torchsonic.viz.mixed import draw_mixed, mixed_responses
+from torchsonic.viz.orientation import layer_orientation, orientation_histogram
+from torchsonic.viz.progress import Snapshot, draw_snapshot, take_snapshots, write_animation
+from torchsonic.viz.receptive_field import ReceptiveField, receptive_field
+from torchsonic.viz.rose import draw_rose
+from torchsonic.viz.sheet import draw_modes
+from torchsonic.viz.slices import draw_slices
+from torchsonic.viz.stages import draw_stages
+from torchsonic.viz.strongest import strongest_modes
+from torchsonic.viz.sweep import PlaneMode, draw_sweep, plane_mode_pictures
+from torchsonic.viz.twin import convolution_twin
+
+__all__ = [
+    "Lattice",
+    "PlaneMode",
+    "ReceptiveField",
+    "Snapshot",
+    "convolution_twin",
+    "decay_lengths",
+    "draw_mixed",
+    "draw_modes",
+    "draw_receptive_fields",
+    "draw_rose",
+    "draw_slices",
+    "draw_snapshot",
+    "draw_stages",
+    "draw_sweep",
+    "layer_orientation",
+    "mixed_responses",
+    "mode_beams",
+    "mode_energies",
+    "mode_spectra",
+    "orientation_histogram",
+    "pair_energies",
+    "peak_gains",
+    "physical_modes",
+    "plane_mode_pictures",
+    "radial_profile",
+    "receptive_field",
+    "reference_lattice",
+    "select_modes",
+    "spectral_energy",
+    "strongest_modes",
+    "take_snapshots",
+    "wavelengths",
+    "write_animation",
+]

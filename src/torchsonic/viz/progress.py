@@ -1,0 +1,203 @@
+"""How modes move while a network learns: an animation from the weights that a run kept."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from torchsonic.nn import SonicConvNd
+from torchsonic.viz.energy import decay_lengths, mode_energies, spectral_energy
+from torchsonic.viz.lattice import Lattice, physical_modes, reference_lattice
+from torchsonic.viz.slices import PLANES, central_slice
+from torchsonic.viz.stages import named_sonic_layers
+from torchsonic.viz.style import (
+    AXIS_NAMES,
+    MAGNITUDE,
+    MINUS,
+    PALETTE,
+    frame_axes,
+    frequency_label,
+    new_figure,
+    short,
+    show_spectrum,
+    styled,
+    thin_axes,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from PIL.Image import Image
+
+__all__ = ["Snapshot", "draw_snapshot", "take_snapshots", "write_animation"]
+
+DECADES = 4.0
+DPI = 90
+LARGEST = 260.0  # area of the strongest mode's dot, in square points
+FORMATS = (".gif", ".webp")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The modes of a layer at one step."""
+
+    step: int
+    direction: Tensor
+    """``(M, D)``."""
+    length: Tensor
+    """Decay lengths, ``(M,)``."""
+    frequency: Tensor
+    """Angular frequency along each mode, ``(M,)``."""
+    share: Tensor
+    """Part of the layer's energy, ``(M,)``."""
+    energy: Tensor
+    """Of the whole layer over the lattice's frequencies, ``(*size)``."""
+    lattice: Lattice
+
+
+def take_snapshot(layer: SonicConvNd, step: int, *, samples: int | None = None) -> Snapshot:
+    """The modes of a layer as they are now."""
+    modes, share = physical_modes(layer), mode_energies(layer)
+    lattice = reference_lattice(layer, samples)
+    frequency = modes.pole.imag / modes.scale
+    energy = spectral_energy(layer, lattice)
+    return Snapshot(step, modes.direction, decay_lengths(layer), frequency, share / share.sum(), energy, lattice)
+
+
+def take_snapshots(
+    model: nn.Module,
+    weights: Iterable[tuple[int, Mapping[str, Tensor]]],
+    *,
+    layer: str | None = None,
+    samples: int | None = None,
+) -> Iterator[Snapshot]:
+    """Snapshots of one layer for each of the weights.
+
+    Parameters
+    ----------
+    model
+        Of the same architecture; it is left as it is.
+    weights
+        Steps and states, such as :func:`torchsonic.training.checkpoint.kept_weights` reads from a run's folder.
+    layer
+        Name of the Sonic layer, the first by default.
+    """
+    model = copy.deepcopy(model)
+    layers = named_sonic_layers(model)
+    name = next(iter(layers)) if layer is None else layer
+    if name not in layers:
+        raise ValueError(f"layer must be one of {', '.join(layers)}, got {layer!r}")
+    for step, state in weights:
+        model.load_state_dict(state)
+        yield take_snapshot(layers[name], step, samples=samples)
+
+
+@styled
+def draw_snapshot(snapshot: Snapshot, *, longest: float, fastest: float, unit: str = "px", title: str = "") -> Figure:
+    """One frame: each mode as a dot by direction and decay length, and the layer's energy over frequency.
+
+    Dots grow with the mode's energy and are coloured by its frequency. Volumes show directions in the y-x plane.
+
+    Parameters
+    ----------
+    longest, fastest
+        Upper ends of decay length and frequency, the same for all frames.
+    """
+    axes = len(snapshot.lattice.size)
+    figure = new_figure(7.6, 3.9)
+    figure.suptitle(f"{title}{', ' if title else ''}step {snapshot.step}")
+    # Logarithmic lengths from the centre outwards; nothing shorter than half a pixel is resolved.
+    shortest = 0.5 * min(snapshot.lattice.spacing)
+    radius = (snapshot.length / shortest).log2().clamp_min(0)
+    outer = math.log2(max(longest / shortest, 2))
+    dots: dict[str, Any] = {
+        "s": LARGEST * (snapshot.share / snapshot.share.max()),
+        "c": snapshot.frequency.abs(),
+        "cmap": MAGNITUDE,
+        "vmin": 0,
+        "vmax": fastest,
+        "alpha": 0.85,
+        "edgecolors": "0.3",
+        "linewidths": 0.3,
+    }
+    ticks = torch.linspace(0, outer, 4)[1:].tolist()
+    names = [short(shortest * 2**tick) for tick in ticks]
+    if axes == 1:
+        left: Any = figure.add_subplot(1, 2, 1)
+        drawn = left.scatter(snapshot.direction[:, 0] * radius, snapshot.frequency, **dots)
+        left.set_xticks([*[-t for t in ticks], 0, *ticks], [*[f"{MINUS}{n}" for n in names], "0", *names])
+        left.set(xlim=(-1.08 * outer, 1.08 * outer), ylim=(-1.1 * fastest, 1.1 * fastest))
+        left.set(xlabel=f"decay length along the mode ({unit})", ylabel=f"frequency (rad/{unit})")
+        thin_axes(left)
+    else:
+        left = figure.add_subplot(1, 2, 1, projection="polar")
+        y, x = snapshot.direction[:, -2], snapshot.direction[:, -1]
+        drawn = left.scatter(torch.atan2(y, x), radius * (x.square() + y.square()).sqrt(), **dots)
+        left.set_theta_direction(-1)
+        left.set_thetagrids([0, 90, 180, 270], ["+x", "+y", f"{MINUS}x", f"{MINUS}y"])
+        left.set_rgrids(ticks, [*names[:-1], f"{names[-1]} {unit}"], angle=315, fontsize=7)
+        left.set_rlim(0, 1.05 * outer)
+        left.grid(linewidth=0.4, alpha=0.6)
+    bar = figure.colorbar(drawn, ax=left, location="bottom", fraction=0.045, pad=0.06, aspect=30)
+    bar.set_label(f"frequency of the mode (rad/{unit})", fontsize=8)
+    right = figure.add_subplot(1, 2, 2)
+    right.set_title("energy over frequency" + ("" if axes == 1 else r", $\log_{10}$"), pad=4)
+    relative = snapshot.energy / snapshot.energy.max()
+    if axes == 1:
+        right.semilogy(snapshot.lattice.frequencies[0], relative, color=PALETTE[0])
+        right.set(ylim=(10**-DECADES, 1.5), xlabel=frequency_label("x", unit))
+        thin_axes(right)
+        return figure
+    shown = relative if axes == 2 else central_slice(relative, PLANES[0])
+    frequencies = snapshot.lattice.frequencies[-2:]
+    image = show_spectrum(right, shown.log10(), frequencies, lowest=-DECADES, highest=0.0)
+    frame_axes(right, frequencies, AXIS_NAMES[2], unit, frequency=True)
+    figure.colorbar(image, ax=right, fraction=0.045, pad=0.03)
+    return figure
+
+
+def write_animation(
+    path: Path, snapshots: Iterable[Snapshot], *, seconds: float = 6.0, unit: str = "px", title: str = ""
+) -> Path:
+    """Write snapshots as an animated GIF or WebP that plays again and again; the last frame stays for a while.
+
+    Parameters
+    ----------
+    path
+        Ends in ``.gif`` or ``.webp``, which is smaller.
+    seconds
+        Duration of all frames but the last.
+    """
+    if path.suffix not in FORMATS:
+        raise ValueError(f"path must end in {' or '.join(FORMATS)}, got {path.name}")
+    taken = list(snapshots)
+    if not taken:
+        raise ValueError("snapshots are needed for an animation, got none; train with --keep-every")
+    longest = max(float(snapshot.length.max()) for snapshot in taken)
+    fastest = max(float(snapshot.frequency.abs().max()) for snapshot in taken)
+    frames = [
+        _as_image(draw_snapshot(snapshot, longest=longest, fastest=fastest, unit=unit, title=title))
+        for snapshot in taken
+    ]
+    each = round(1000 * seconds / max(len(frames) - 1, 1))
+    durations = [*[each] * (len(frames) - 1), 2500]
+    options: dict[str, Any] = {"quality": 80, "method": 4} if path.suffix == ".webp" else {"optimize": True}
+    frames[0].save(path, save_all=True, append_images=frames[1:], duration=durations, loop=0, **options)
+    return path
+
+
+def _as_image(figure: Figure) -> Image:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL import Image
+
+    figure.set_dpi(DPI)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3].copy())

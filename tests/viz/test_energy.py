@@ -1,0 +1,82 @@
+"""Energies equal those measured in space and those of the whole symbol."""
+
+import pytest
+import torch
+
+from tests.layers import make_layer
+from torchsonic import viz
+
+
+@pytest.mark.parametrize(("num_axes", "size", "tolerance"), [(1, 4001, 1e-3), (2, 301, 0.12)])
+def test_energy_of_a_mode_is_that_of_its_kernel(num_axes, size, tolerance):
+    """Parseval: mean power over the Nyquist box is the sum of squares in space; in 2-D the cell is a turned one."""
+    layer = make_layer(num_axes, field=16)
+    kernels = layer.mode_kernels(size).detach()
+    norms = layer.mix_in.square().sum((1, 2)) * layer.mix_out.square().sum((0, 2))
+    expected = kernels.square().flatten(1).sum(1) * norms
+    torch.testing.assert_close(viz.mode_energies(layer), expected.detach(), rtol=tolerance, atol=0)
+
+
+def test_energy_grows_with_the_square_of_the_mixing():
+    layer = make_layer(2)
+    before = viz.mode_energies(layer)
+    with torch.no_grad():
+        layer.mix_in[2] *= 3
+    after = viz.mode_energies(layer)
+    torch.testing.assert_close(after[2], 9 * before[2])
+    assert torch.equal(after[[0, 1, 3]], before[[0, 1, 3]])
+
+
+def test_the_strongest_modes_come_first():
+    layer = make_layer(2)
+    with torch.no_grad():
+        layer.mix_in[4] *= 50
+    index, shares = viz.strongest_modes(layer, 3)
+    assert index[0] == 4
+    assert shares.tolist() == sorted(shares.tolist(), reverse=True)
+    assert float(viz.strongest_modes(layer)[1].sum()) == pytest.approx(1)
+
+
+def test_peak_gain_is_the_highest_response():
+    layer = make_layer(1, channels=(1, 1), num_modes=1)
+    lattice = viz.Lattice((20001,), (1.0,))
+    modes = viz.physical_modes(layer)
+    highest = viz.mode_spectra(modes, lattice).abs().max() * modes.mix_in.abs()[0, 0] * modes.mix_out.abs()[0, 0]
+    assert float(viz.peak_gains(layer)) == pytest.approx(float(highest), rel=1e-4)
+
+
+@pytest.mark.parametrize("variant", ["exact", "paper"])
+@pytest.mark.parametrize(("num_axes", "size"), [(1, (21,)), (2, (7, 9)), (3, (3, 5, 7))])
+def test_spectral_energy_is_that_of_the_symbol(num_axes, size, variant):
+    layer = make_layer(num_axes, variant=variant)
+    lattice = viz.Lattice(size, (1.0,) * num_axes)
+    symbol = layer.response(lattice.omega).detach()
+    torch.testing.assert_close(viz.spectral_energy(layer, lattice), symbol.abs().square().sum((-2, -1)))
+    torch.testing.assert_close(
+        viz.pair_energies(layer, lattice), symbol.abs().square().flatten(0, num_axes - 1).mean(0)
+    )
+    chosen = viz.mixed_responses(layer, [3, 0], [2], lattice)
+    torch.testing.assert_close(chosen, symbol[..., [3, 0], :][..., [2]].abs().movedim((-2, -1), (0, 1)))
+
+
+def test_spectral_energy_is_that_of_the_kernel():
+    layer = make_layer(2)
+    energy = viz.spectral_energy(layer, viz.Lattice((15, 15), (1.0, 1.0)))
+    torch.testing.assert_close(energy.mean(), layer.kernel(15).detach().square().sum())
+
+
+def test_a_profile_of_a_ring_stands_at_its_radius():
+    lattice = viz.Lattice((101, 101), (1.0, 1.0))
+    radius = lattice.omega.norm(dim=-1)
+    middles, means = viz.radial_profile(((radius > 1.5) & (radius < 1.6)).double(), lattice, bins=20)
+    assert abs(float(middles[means.argmax()]) - 1.55) < 0.16
+    assert int((means > 0).sum()) <= 2
+    flat = viz.radial_profile(torch.full((101, 101), 3.0), lattice)[1]
+    torch.testing.assert_close(flat, torch.full_like(flat, 3.0))
+
+
+def test_lengths_and_waves_are_physical():
+    layer = make_layer(2, spacing=2.0)
+    twice = make_layer(2, spacing=4.0)
+    torch.testing.assert_close(viz.decay_lengths(twice), 2 * viz.decay_lengths(layer), rtol=1e-5, atol=0)
+    torch.testing.assert_close(viz.wavelengths(twice), 2 * viz.wavelengths(layer), rtol=1e-5, atol=0)

@@ -1,0 +1,97 @@
+"""Figures of every kind can be drawn for every number of axes, with units, and without windows."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import torchsonic
+from tests.layers import make_layer
+from torchsonic import viz
+from torchsonic.viz.progress import take_snapshot
+
+pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+SAMPLES = {1: 33, 2: 15, 3: 7}
+
+
+def texts(figure):
+    """All words in a figure."""
+    from matplotlib.text import Text
+
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+
+
+@pytest.mark.parametrize("num_axes", [1, 2, 3])
+@pytest.mark.parametrize("draw", [viz.draw_modes, viz.draw_mixed, viz.draw_stages])
+def test_axes_carry_physical_units(draw, num_axes):
+    figure = draw(make_layer(num_axes, spacing=0.5), samples=SAMPLES[num_axes], unit="mm")
+    words = texts(figure)
+    assert any("rad/mm" in word for word in words)
+    assert not any("px" in word for word in words)
+    figure.canvas.draw()
+
+
+def test_the_last_frequency_shown_is_below_nyquist_of_the_spacing():
+    figure = viz.draw_mixed(make_layer(2, spacing=0.5), outputs=[0], inputs=[0], samples=15)
+    left, right = figure.axes[0].get_xlim()
+    assert right == pytest.approx(torch.pi / 0.5)
+    assert left == -right
+
+
+@pytest.mark.parametrize("num_axes", [1, 2, 3])
+def test_roses_and_snapshots_are_drawn(num_axes):
+    model = torch.nn.Sequential(*[make_layer(num_axes, (3, 3)) for _ in range(2)])
+    viz.draw_rose(model, weight="energy").canvas.draw()
+    figure = viz.draw_snapshot(take_snapshot(model[0], 7, samples=SAMPLES[num_axes]), longest=64.0, fastest=2.0)
+    figure.canvas.draw()
+    assert any("step 7" in word for word in texts(figure))
+
+
+@pytest.mark.parametrize("num_axes", [1, 2, 3])
+def test_receptive_fields_are_drawn_side_by_side(num_axes):
+    layer = make_layer(num_axes, dtype=torch.float32)
+    x = torch.randn(1, 3, *[9] * num_axes)
+    fields = {"Sonic": viz.receptive_field(layer, x), "conv": viz.receptive_field(viz.convolution_twin(layer), x)}
+    figure = viz.draw_receptive_fields(fields, unit="mm")
+    figure.canvas.draw()
+    assert {"Sonic", "conv"} <= set(texts(figure))
+
+
+def test_sweeps_show_the_knob_that_is_turned():
+    low, high = (
+        viz.plane_mode_pictures(viz.PlaneMode(angle=angle), viz.Lattice((33, 33), (1.0, 1.0)))[1] for angle in (0, 90)
+    )
+    torch.testing.assert_close(low.mT, high)
+    figure = viz.draw_sweep(values={"damping": [-0.5, -0.1]}, kind="surface", size=15)
+    assert "\N{MINUS SIGN}0.5" in texts(figure)
+
+
+def test_no_window_and_no_state_of_pyplot():
+    code = (
+        "import sys, torchsonic, torchsonic.viz as viz; assert 'matplotlib' not in sys.modules; "
+        "viz.draw_rose(torchsonic.SonicConv2d(1, 1)); assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=None)
+
+
+@pytest.mark.parametrize(
+    ("draw", "words"),
+    [
+        (lambda: viz.draw_sweep(values={"colour": [1]}), "values"),
+        (lambda: viz.draw_sweep(values={"angle": []}), "angle"),
+        (lambda: viz.draw_sweep(kind="cloud"), "kind"),
+        (lambda: viz.draw_sweep(size=64), "odd"),
+        (lambda: viz.PlaneMode(damping=0.1), "negative"),
+        (lambda: viz.PlaneMode(scale=0.0), "scale"),
+        (lambda: viz.draw_slices(torchsonic.SonicConv2d(1, 1)), "draw_modes"),
+        (lambda: viz.draw_mixed(torchsonic.SonicConv2d(1, 2), outputs=[2], inputs=[0]), "from 0 to 1"),
+        (lambda: viz.draw_modes(torchsonic.SonicConv2d(1, 1), count=0), "count"),
+        (lambda: viz.draw_stages(torch.nn.Conv2d(1, 1, 3)), "no Sonic layer"),
+        (lambda: viz.draw_rose(torch.nn.Conv2d(1, 1, 3)), "no Sonic layer"),
+        (lambda: viz.draw_receptive_fields({}), "at least one"),
+    ],
+)
+def test_mistakes_are_named(draw, words):
+    with pytest.raises(ValueError, match=words):
+        draw()
