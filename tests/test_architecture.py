@@ -21,6 +21,7 @@ ALLOWED = {
     "training": {"functional", "nn", "data", "evaluation"},
     "experiments": {"functional", "nn", "models", "baselines", "data", "evaluation", "training", "__version__"},
     "integrations": {"functional", "nn", "models", "baselines", "data"},
+    "explorer": {"functional", "nn", "models", "baselines", "data"},
     "cli": {
         "functional",
         "nn",
@@ -32,6 +33,7 @@ ALLOWED = {
         "integrations",
         "data",
         "training",
+        "explorer",
     },
     "__init__": {"functional", "nn", "models", "baselines"},
 }
@@ -44,6 +46,7 @@ OPTIONAL_IN = {
     "evaluation": {"monai", "picai_eval", "report_guided_annotation"},
     "experiments": {"matplotlib"},
     "models": {"huggingface_hub"},
+    "explorer": {"PIL"},
     "integrations": {"timm", "monai", "nnunetv2"},
     "training": {"lightning_fabric", "rich", "wandb"},
 }

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Union, get_type_hints
 import torchsonic
 from torchsonic.cli.bench import BenchData, BenchInit, BenchModels, BenchOperator, BenchReport, BenchScaling
 from torchsonic.cli.evaluate import EvaluateVolumes, name_kind
+from torchsonic.cli.explore import Explore
 from torchsonic.cli.models import Models
 from torchsonic.cli.nnunet import NnunetConvert, NnunetInstall
 from torchsonic.cli.report import DataPreview, Report, Table1
@@ -62,6 +63,7 @@ COMMANDS: dict[str, Any] = {
         "Test finished runs, or segmentations of any tool; 'evaluate RUN' finds the kind of the run itself.",
         {"synthetic": EvaluateSynthetic, "volumes": EvaluateVolumes},
     ),
+    "explore": Explore,
     "report": Report,
     "table1": Table1,
     "data": ("Look at the data.", {"preview": DataPreview}),

@@ -1,0 +1,395 @@
+// The explorer's page: keeps what the user has chosen, asks the server for pictures, draws them.
+
+import { draw, drawScale } from "/pictures.js";
+
+const POSITIONS = 300; // of a logarithmic slider
+const RESOLUTION = 160;
+const ANISOTROPY = 1;
+const find = (selector) => document.querySelector(selector);
+
+const state = { values: {}, image: null, layer: 0, page: 0, chosen: null };
+let start = null;
+
+// Messages ----------------------------------------------------------------------------------------------------------
+
+function complain(text) {
+  find("#message span").textContent = text;
+  find("#message").hidden = false;
+}
+
+function forgive() {
+  find("#message").hidden = true;
+}
+
+async function ask(path, body) {
+  const options = body === undefined ? {} : { method: "POST", headers: { "X-Torchsonic": "1" }, body };
+  let response;
+  try {
+    response = await fetch(path, options);
+  } catch {
+    throw new Error("The explorer does not answer. Was it ended? Start it again and reload this page.");
+  }
+  const answer = await response.json();
+  if (!response.ok) throw new Error(capital(answer.error));
+  return answer;
+}
+
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+
+// Numbers and words -------------------------------------------------------------------------------------------------
+
+function short(value) {
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1e5 || size < 1e-3) return value.toExponential(1).replace("-", "−");
+  const digits = size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3;
+  return value.toFixed(digits).replace("-", "−");
+}
+
+function percent(share) {
+  const value = 100 * share;
+  if (value < 0.001) return "less than 0.001 %";
+  return `${value >= 10 ? value.toFixed(0) : value >= 0.1 ? value.toFixed(1) : value.toFixed(3)} %`;
+}
+
+function meaningOf(name, meaning) {
+  if (name === "orientation") return "0° right, 90° up";
+  if (name === "scale") return "length of the mode's unit";
+  if (name === "damping") return `decay length s/|Re a| = ${short(meaning.decay_length)} mm`;
+  if (name === "transverse") return `width at the decay length ${short(meaning.width)} mm`;
+  if (meaning.wavelength === null) return "no oscillation";
+  return `${short(meaning.angular_frequency)} rad/mm, wavelength ${short(meaning.wavelength)} mm`;
+}
+
+const withUnit = (knob, value) => `${short(value)}${knob.unit === "°" ? "°" : knob.unit ? ` ${knob.unit}` : ""}`;
+
+// Sliders of the mode -----------------------------------------------------------------------------------------------
+
+function toPosition(knob, value) {
+  if (!knob.logarithmic) return value;
+  const clipped = Math.min(Math.max(value, knob.low), knob.high);
+  return Math.round((POSITIONS * Math.log(clipped / knob.low)) / Math.log(knob.high / knob.low));
+}
+
+function fromPosition(knob, position) {
+  if (!knob.logarithmic) return position;
+  return knob.low * (knob.high / knob.low) ** (position / POSITIONS);
+}
+
+function makeSlider(knob) {
+  const box = document.createElement("div");
+  box.className = "knob";
+  const label = document.createElement("label");
+  label.htmlFor = knob.name;
+  label.append(`${knob.label} `, Object.assign(document.createElement("i"), { textContent: knob.symbol }));
+  const output = Object.assign(document.createElement("output"), { id: `${knob.name}-value` });
+  output.htmlFor.add(knob.name);
+  const slider = Object.assign(document.createElement("input"), { type: "range", id: knob.name });
+  slider.min = knob.logarithmic ? 0 : knob.low;
+  slider.max = knob.logarithmic ? POSITIONS : knob.high;
+  slider.step = knob.name === "oscillation" ? 0.05 : 1;
+  slider.setAttribute("aria-describedby", `${knob.name}-hint`);
+  const hint = Object.assign(document.createElement("p"), { className: "hint", id: `${knob.name}-hint` });
+  slider.addEventListener("input", () => {
+    state.values[knob.name] = fromPosition(knob, Number(slider.value));
+    state.chosen = null;
+    showChosen();
+    showValues();
+    renew();
+  });
+  box.append(label, output, slider, hint);
+  return box;
+}
+
+function showValues() {
+  for (const knob of start.knobs) {
+    const value = state.values[knob.name];
+    const slider = find(`#${knob.name}`);
+    slider.value = toPosition(knob, value); // a checkpoint's value may lie outside; the number shown is the true one
+    slider.setAttribute("aria-valuetext", `${withUnit(knob, value)}`);
+    find(`#${knob.name}-value`).textContent = withUnit(knob, value);
+  }
+}
+
+function resetMode() {
+  for (const knob of start.knobs) state.values[knob.name] = knob.default;
+  state.chosen = null;
+  showChosen();
+  showValues();
+  renew();
+}
+
+// The sampling ------------------------------------------------------------------------------------------------------
+
+function grid() {
+  const [fewest, most] = start.sides;
+  const side = Number(find("#resolution").value);
+  const root = 2 ** (Number(find("#anisotropy").value) / 2);
+  const within = (count) => Math.min(Math.max(Math.round(count), fewest), most);
+  return { rows: within(side * root), columns: within(side / root) };
+}
+
+function showGrid() {
+  const { rows, columns } = grid();
+  const ratio = rows / columns;
+  const words = ratio >= 1 ? `${short(ratio)} : 1` : `1 : ${short(1 / ratio)}`;
+  const side = find("#resolution").value;
+  find("#resolution-value").textContent = `${side} px per side`;
+  find("#resolution").setAttribute("aria-valuetext", `${side} pixels per side on average`);
+  find("#anisotropy-value").textContent = words;
+  find("#anisotropy").setAttribute("aria-valuetext", `rows to columns ${words}`);
+  const spacing = [start.field / rows, start.field / columns].map(short).join(" × ");
+  find("#pixels").textContent = `${rows} × ${columns} pixels of ${spacing} mm`;
+}
+
+// Pictures ----------------------------------------------------------------------------------------------------------
+
+function request() {
+  return {
+    values: state.values,
+    filter: find("input[name=filter]:checked").value,
+    layer: state.layer,
+    input: Number(find("#channel-in").value),
+    output: Number(find("#channel-out").value),
+    image: state.image,
+    highest: Number(find("#highest").value),
+    reach: Number(find("#reach").value),
+    ...grid(),
+  };
+}
+
+// One request is under way at a time and the newest setting waits; those between are never sent.
+let busy = false;
+let waiting = null;
+
+function renew() {
+  waiting = { moved: performance.now(), request: request() };
+  if (!busy) work();
+}
+
+async function work() {
+  busy = true;
+  while (waiting) {
+    const { moved, request: wanted } = waiting;
+    waiting = null;
+    try {
+      show(await ask("/api/view", JSON.stringify(wanted)), wanted);
+      forgiveIfOwn();
+      const elapsed = Math.round(performance.now() - moved);
+      find("#status").textContent = `Drawn ${elapsed} ms after the last move.`;
+      document.body.dataset.milliseconds = elapsed;
+    } catch (error) {
+      complainOfView(error.message);
+    }
+    document.body.dataset.drawn = Number(document.body.dataset.drawn ?? 0) + 1;
+  }
+  busy = false;
+}
+
+// A view that works again takes its own complaint away, never one about an upload.
+let ownComplaint = null;
+function complainOfView(text) {
+  ownComplaint = text;
+  complain(text);
+}
+function forgiveIfOwn() {
+  if (ownComplaint !== null && find("#message span").textContent === ownComplaint) forgive();
+  ownComplaint = null;
+}
+
+function show(answer, asked) {
+  const several = asked.filter !== "mode";
+  find("#response-symbol").textContent = several ? "log(1 + |H|)" : "log(1 + |T|)";
+  draw(find("#response"), answer.response, `Magnitude of the response up to ${short(asked.highest)} radians per mm; largest ${short(answer.response.peak)}`);
+  draw(find("#kernel"), answer.kernel, `Spatial kernel within ${asked.reach} mm of the origin; largest magnitude ${short(answer.kernel.bound)}`);
+  find("#heat-top").textContent = `${short(answer.response.top)} (|${several ? "H" : "T"}| = ${short(answer.response.peak)})`;
+  find("#kernel-low").textContent = short(-answer.kernel.bound);
+  find("#kernel-high").textContent = short(answer.kernel.bound);
+  for (const tick of document.querySelectorAll(".tick")) {
+    const reach = tick.dataset.axis === "reach" ? asked.reach : asked.highest;
+    tick.textContent = `${tick.dataset.sign}${short(reach)}`;
+  }
+  for (const knob of start.knobs) find(`#${knob.name}-hint`).textContent = meaningOf(knob.name, answer.meaning);
+  showOperators(answer, asked);
+}
+
+function showOperators(answer, asked) {
+  const sizes = { reference: start.reference, sampled: [asked.rows, asked.columns] };
+  for (const box of document.querySelectorAll(".operator")) {
+    const name = box.dataset.operator;
+    const title = box.querySelector("h3").textContent;
+    for (const [which, size] of Object.entries(sizes)) {
+      const words = `${title}, ${which === "reference" ? "on the reference grid" : "on your grid"} of ${size.join(" by ")} pixels`;
+      draw(box.querySelector(`canvas[data-grid=${which}]`), answer[name][which], words);
+      box.querySelector(`.grid-name.${which}`).textContent = `${which === "reference" ? "reference" : "yours"} ${size.join(" × ")}`;
+    }
+    const difference = answer[name].difference;
+    if (difference === undefined) continue;
+    const own = Math.max(0.005, 1.5 * answer.lost); // what the grid itself loses is not the operator's fault
+    const verdict = box.querySelector(".difference");
+    verdict.textContent = `changed by ${percent(difference)}`;
+    verdict.className = `difference ${difference <= own ? "same" : "changed"}`;
+  }
+  find("#fit").textContent = `${percent(answer.fit)} away from it`;
+  const lost = find("#lost");
+  lost.hidden = answer.lost < 0.001;
+  lost.textContent = `This grid is too coarse for all of the image's detail: ${percent(answer.lost)} of SONIC's filtered image cannot be held by it, whoever computes it. With more than ${start.detail} pixels on both sides nothing is lost.`;
+}
+
+// Images ------------------------------------------------------------------------------------------------------------
+
+function addImage(name, label) {
+  find("#image").append(new Option(label, name));
+}
+
+async function upload(file) {
+  forgive();
+  if (file.size > start.uploads.bytes) {
+    complain(`${file.name} is larger than ${start.uploads.bytes >> 20} MB; make it smaller first.`);
+    return;
+  }
+  find("#upload-label").textContent = "Reading …";
+  try {
+    const { image } = await ask("/api/upload", file);
+    addImage(image, file.name);
+    find("#image").value = state.image = image;
+    renew();
+  } catch (error) {
+    complain(`${file.name}: ${error.message}`);
+  } finally {
+    find("#upload-label").textContent = "Upload …";
+    find("#upload").value = "";
+  }
+}
+
+// The checkpoint ----------------------------------------------------------------------------------------------------
+
+async function showSheet() {
+  let answer;
+  try {
+    answer = await ask("/api/sheet", JSON.stringify({ layer: state.layer, page: state.page }));
+  } catch (error) {
+    complain(error.message);
+    return;
+  }
+  find("#page-number").textContent = `page ${answer.page + 1} of ${answer.pages}`;
+  find("#earlier").disabled = answer.page === 0;
+  find("#later").disabled = answer.page + 1 >= answer.pages;
+  find("#sheet").replaceChildren(...answer.modes.map(makeCard));
+  showChosen();
+}
+
+function makeCard(mode) {
+  const card = Object.assign(document.createElement("button"), { type: "button" });
+  card.dataset.mode = mode.mode;
+  const canvas = document.createElement("canvas");
+  draw(canvas, mode, "");
+  canvas.setAttribute("aria-hidden", "true");
+  const title = Object.assign(document.createElement("b"), { textContent: `mode ${mode.mode}` });
+  const words = `${short(mode.values.orientation)}°, decay ${short(mode.meaning.decay_length)} mm, ${percent(mode.share)} of power`;
+  card.append(canvas, title, Object.assign(document.createElement("span"), { textContent: words }));
+  card.addEventListener("click", () => {
+    state.values = { ...mode.values };
+    state.chosen = `${state.layer}/${mode.mode}`;
+    find("input[name=filter][value=mode]").checked = true;
+    find("#channels").hidden = true;
+    showChosen();
+    showValues();
+    renew();
+  });
+  return card;
+}
+
+function showChosen() {
+  for (const card of document.querySelectorAll("#sheet button")) {
+    card.setAttribute("aria-pressed", String(`${state.layer}/${card.dataset.mode}` === state.chosen));
+  }
+}
+
+function chooseLayer(index) {
+  state.layer = index;
+  state.page = 0;
+  const layer = start.layers[index];
+  for (const [id, count] of [["#channel-in", layer.inputs], ["#channel-out", layer.outputs]]) {
+    find(id).max = count - 1;
+    find(id).value = Math.min(Number(find(id).value), count - 1);
+  }
+  showSheet();
+  if (find("input[name=filter]:checked").value === "layer") renew();
+}
+
+function openCheckpoint() {
+  find("#checkpoint").hidden = false;
+  find(".of-layer").hidden = false;
+  find("#checkpoint-name").textContent = start.checkpoint;
+  start.layers.forEach((layer, index) => find("#layer").append(new Option(`${layer.name} (${layer.modes} modes)`, index)));
+  find("#layer").addEventListener("change", (event) => chooseLayer(Number(event.target.value)));
+  for (const [id, step] of [["#earlier", -1], ["#later", 1]]) {
+    find(id).addEventListener("click", () => {
+      state.page += step;
+      showSheet();
+    });
+  }
+  chooseLayer(0);
+}
+
+// Start -------------------------------------------------------------------------------------------------------------
+
+function wire() {
+  find("#message button").addEventListener("click", forgive);
+  find("#knobs").addEventListener("submit", (event) => event.preventDefault());
+  find("#reset").addEventListener("click", resetMode);
+  for (const id of ["#highest", "#reach"]) find(id).addEventListener("change", renew);
+  for (const id of ["#channel-in", "#channel-out"]) find(id).addEventListener("change", renew);
+  for (const choice of document.querySelectorAll("input[name=filter]")) {
+    choice.addEventListener("change", () => {
+      find("#channels").hidden = choice.value !== "layer";
+      renew();
+    });
+  }
+  for (const id of ["#resolution", "#anisotropy"]) {
+    find(id).addEventListener("input", () => {
+      showGrid();
+      renew();
+    });
+  }
+  find("#reset-sampling").addEventListener("click", () => {
+    find("#resolution").value = start.reference[0];
+    find("#anisotropy").value = 0;
+    showGrid();
+    renew();
+  });
+  find("#image").addEventListener("change", (event) => {
+    state.image = event.target.value;
+    renew();
+  });
+  find("#upload").addEventListener("change", (event) => {
+    const [file] = event.target.files;
+    if (file) upload(file);
+  });
+}
+
+async function begin() {
+  try {
+    start = await ask("/api/start");
+  } catch (error) {
+    complain(error.message);
+    return;
+  }
+  start.knobs.forEach((knob) => find("#sliders").append(makeSlider(knob)));
+  start.samples.forEach((sample) => addImage(sample.name, sample.label));
+  state.image = start.samples[0].name;
+  find("#image").value = state.image; // a browser may remember another from before a reload
+  find("#resolution").value = RESOLUTION;
+  find("#anisotropy").value = ANISOTROPY;
+  find("#upload-hint").textContent = `up to ${start.uploads.megapixels} megapixels, ${start.uploads.bytes >> 20} MB; its central square is used`;
+  drawScale(find("#heat-scale"), "heat");
+  drawScale(find("#signed-scale"), "signed", true);
+  wire();
+  showGrid();
+  resetMode();
+  if (start.checkpoint !== null) openCheckpoint();
+  document.body.dataset.ready = "yes";
+}
+
+begin();
