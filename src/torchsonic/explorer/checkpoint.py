@@ -36,6 +36,14 @@ class Layer:
     def num_modes(self) -> int:
         return self.modes.scale.numel()
 
+    @property
+    def inputs(self) -> int:
+        return self.modes.mix_in.shape[1]
+
+    @property
+    def outputs(self) -> int:
+        return self.modes.mix_out.shape[0]
+
     def values(self, index: int) -> ModeValues:
         """The physical parameters of a mode, in the checkpoint's unit of length."""
         down, right = self.modes.direction[index].tolist()

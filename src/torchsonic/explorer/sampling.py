@@ -1,9 +1,9 @@
 """The same continuous image on another grid, through three operators that agree as well as they can on the first.
 
 All three are set on the reference grid and then left alone: SONIC by its parameters, GFNet by a mask that equals
-SONIC's spectrum bin by bin, and a 3x3 convolution by the nine taps that bring it closest to SONIC's output for this image. On
-another grid SONIC is told the spacing, GFNet interpolates its mask as its authors do, and the taps stay taps. Each
-output is then resampled exactly to the reference grid and compared with the operator's own output there.
+SONIC's spectrum bin by bin, and a 3x3 convolution by the nine taps that bring it closest to SONIC's output for this
+image. On another grid SONIC is told the spacing, GFNet interpolates its mask as its authors do, and the taps stay taps.
+Each output is then resampled exactly to the reference grid and compared with the operator's own output there.
 """
 
 from __future__ import annotations

@@ -52,13 +52,8 @@ class Session:
             "samples": [{"name": name, "label": label} for name, (label, _) in SAMPLES.items()],
             "checkpoint": None if self.checkpoint is None else self.checkpoint.title,
             "layers": [
-                {
-                    "name": x.name,
-                    "modes": x.num_modes,
-                    "inputs": x.modes.mix_in.shape[1],
-                    "outputs": len(x.modes.mix_out),
-                }
-                for x in layers
+                {"name": layer.name, "modes": layer.num_modes, "inputs": layer.inputs, "outputs": layer.outputs}
+                for layer in layers
             ],
             "bank": BANK_SIZE,
             "field": FIELD_MM,
@@ -144,9 +139,8 @@ class Session:
             return bank_of(values)
         if kind == "layer":
             layer = self._layer(request.get("layer"))
-            inputs, outputs = layer.modes.mix_in.shape[1], len(layer.modes.mix_out)
-            channel_in = int(read_number(request.get("input"), "Input channel", 0, inputs - 1))
-            channel_out = int(read_number(request.get("output"), "Output channel", 0, outputs - 1))
+            channel_in = int(read_number(request.get("input"), "Input channel", 0, layer.inputs - 1))
+            channel_out = int(read_number(request.get("output"), "Output channel", 0, layer.outputs - 1))
             return entry_of(layer.modes, channel_in, channel_out)
         raise RefusedError(f"filter must be mode, bank or layer, got {kind!r}")
 

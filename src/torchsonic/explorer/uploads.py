@@ -47,9 +47,8 @@ def read_image(data: bytes) -> Tensor:
             warnings.simplefilter("ignore")
             image = Image.open(io.BytesIO(data), formats=FORMATS)
     except Image.DecompressionBombError as error:
-        raise RefusedError(
-            f"the image is far too large; at most {MAX_MEGAPIXELS} megapixels are accepted", 413
-        ) from error
+        words = f"the image has far too many pixels; at most {MAX_MEGAPIXELS} megapixels are accepted"
+        raise RefusedError(words, 413) from error
     except Exception as error:  # decoders raise whatever they meet
         raise RefusedError(f"this is no image that can be read; accepted are {', '.join(FORMATS)}", 415) from error
     _check_size(*image.size)
