@@ -97,7 +97,8 @@ def open_checkpoint(path: Path) -> Checkpoint:
     if not flat:
         there = f"its {len(found)} Sonic layers are {found[0][1].num_axes}-D" if found else "it has no Sonic layer"
         raise ValueError(f"{path}: the explorer shows two-dimensional Sonic layers, but {there}")
-    return Checkpoint(path.name, tuple(_layer(name, layer) for name, layer in flat))
+    title = "/".join(path.resolve().parts[-3:]).lstrip("/")
+    return Checkpoint(title, tuple(_layer(name, layer) for name, layer in flat))
 
 
 @torch.no_grad()

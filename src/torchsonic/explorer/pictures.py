@@ -33,7 +33,7 @@ def magnitude_picture(magnitude: Tensor) -> dict[str, Any]:
 
 def robust_bound(values: Tensor) -> float:
     """The magnitude that all but one value in 500 stay below: a few peaks should not darken a picture."""
-    magnitudes = values.abs().flatten()
+    magnitudes = values[::2, ::2].abs().flatten()  # every fourth pixel tells as much
     place = max(1, int(0.998 * magnitudes.numel()))
     return max(float(magnitudes.kthvalue(place).values), 1e-12)
 

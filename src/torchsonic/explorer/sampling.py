@@ -8,7 +8,6 @@ Each output is then resampled exactly to the reference grid and compared with th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -20,9 +19,39 @@ from torchsonic.explorer.filters import kernel_of
 from torchsonic.explorer.images import FIELD_MM, REFERENCE
 from torchsonic.functional import Modes, resample, sonic_conv
 
-__all__ = ["Comparison", "Outcome", "compare_operators", "fit_taps", "relative_difference"]
+__all__ = ["Comparison", "Outcome", "Subject", "compare_operators", "relative_difference"]
 
 RIDGE = 1e-3
+_UNIT = FIELD_MM / REFERENCE[0]
+_OFFSETS = [(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1)]
+
+
+class Subject:
+    """An image and what does not change while a filter is turned.
+
+    Parameters
+    ----------
+    field
+        Brightness on the reference grid, ``(256, 256)``; see :func:`torchsonic.explorer.images.as_field`.
+    """
+
+    def __init__(self, field: Tensor) -> None:
+        self.field = field
+        self.centred = field - field.mean()
+        self.spectrum = torch.fft.rfft2(self.centred)
+        # The image as each of the nine taps meets it, (9, 65536), and how alike those nine are.
+        self._seen = torch.stack([self.centred.roll((-down, -right), (0, 1)).flatten() for down, right in _OFFSETS])
+        seen = self._seen.double()
+        self._alike = seen @ seen.mT
+
+    def fit_taps(self, target: Tensor) -> tuple[Tensor, Tensor]:
+        """The 3x3 taps that, slid over the image in a circle, come closest to ``target (256, 256)``; and their output.
+
+        Least squares; where neighbouring pixels are nearly equal a little ridge keeps taps small, as weight decay does.
+        """
+        ridge = RIDGE * self._alike[0, 0].clamp_min(1e-20) * torch.eye(9, dtype=torch.float64)
+        taps = torch.linalg.solve(self._alike + ridge, (self._seen @ target.flatten()).double()).to(target)
+        return taps.reshape(3, 3), (taps @ self._seen).reshape(REFERENCE)
 
 
 @dataclass(frozen=True)
@@ -36,7 +65,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All three, and SONIC's kernel on the reference grid, ``(256, 256)``.
+    """All three, and SONIC's kernel on the reference grid, ``(256, 256)``, its origin in the middle.
 
     ``fit`` says how far the best 3x3 convolution is from SONIC on the reference grid, ``lost`` how much of SONIC's
     output there the other grid cannot hold, whoever computes it.
@@ -55,64 +84,34 @@ def relative_difference(values: Tensor, reference: Tensor) -> float:
     return float((values - reference).norm() / reference.norm().clamp_min(1e-20))
 
 
-def compare_operators(field: Tensor, modes: Modes, size: tuple[int, int]) -> Comparison:
-    """Filter ``field (256, 256)``, whose mean is 0, and its sampling on ``size`` with SONIC, GFNet and 3x3 taps."""
-    fine = field[None, None]
-    coarse = resample(fine, size)
-    spacing = (FIELD_MM / size[0], FIELD_MM / size[1])
-    unit = FIELD_MM / REFERENCE[0]
+def compare_operators(subject: Subject, modes: Modes, size: tuple[int, int]) -> Comparison:
+    """Filter an image, less its mean, and its sampling on ``size`` with SONIC, GFNet and 3x3 taps."""
+    kernel = kernel_of(modes, REFERENCE, _UNIT)[0]
+    mask = torch.fft.rfft2(torch.fft.ifftshift(kernel))
+    target = torch.fft.irfft2(subject.spectrum * mask, s=REFERENCE)  # SONIC and GFNet are one on this grid
+    taps, fitted = subject.fit_taps(target)
 
-    target = sonic_conv(fine, modes, spacing=unit)
-    kernel = kernel_of(modes, REFERENCE, unit)[0]
-    mask = _mask_layer(kernel)
-    taps = fit_taps(field, target[0, 0])
-    sonic = _outcome(target, sonic_conv(coarse, modes, spacing=spacing))
-    gfnet = _outcome(*_both(mask, fine, coarse))
-    conv = _outcome(*_both(lambda x: _convolve(x, taps), fine, coarse))
-    held = resample(resample(target, size), REFERENCE)
+    sampled = resample(subject.centred[None, None], size)
+    spacing = (FIELD_MM / size[0], FIELD_MM / size[1])
+    held = resample(resample(target[None, None], size), REFERENCE)
     return Comparison(
         kernel,
-        sonic,
-        conv,
-        gfnet,
-        fit=relative_difference(conv.reference, target[0, 0]),
+        sonic=_outcome(target, sonic_conv(sampled, modes, spacing=spacing)),
+        conv=_outcome(fitted, F.conv2d(F.pad(sampled, (1, 1, 1, 1), mode="circular"), taps[None, None])),
+        gfnet=_outcome(target, _mask_layer(mask)(sampled)),
+        fit=relative_difference(fitted, target),
         lost=relative_difference(held, target),
     )
 
 
-def _both(operator: Callable[[Tensor], Tensor], fine: Tensor, coarse: Tensor) -> tuple[Tensor, Tensor]:
-    return operator(fine), operator(coarse)
-
-
 def _outcome(reference: Tensor, sampled: Tensor) -> Outcome:
-    back = resample(sampled, REFERENCE)
-    return Outcome(reference[0, 0], sampled[0, 0], relative_difference(back, reference))
+    back = resample(sampled, REFERENCE)[0, 0]
+    return Outcome(reference, sampled[0, 0], relative_difference(back, reference))
 
 
-def _mask_layer(kernel: Tensor) -> GFNet:
-    """GFNet with the mask that makes it SONIC on the reference grid."""
-    origin_first = torch.fft.ifftshift(kernel)
+def _mask_layer(mask: Tensor) -> GFNet:
+    """GFNet with the mask that makes it SONIC on the reference grid, ``(256, 129)``."""
     layer = GFNet(1, 1, grid=REFERENCE).eval()
     with torch.no_grad():
-        layer.mask.copy_(torch.view_as_real(torch.fft.rfft2(origin_first))[None])
+        layer.mask.copy_(torch.view_as_real(mask)[None])
     return layer
-
-
-def fit_taps(image: Tensor, target: Tensor) -> Tensor:
-    """The 3x3 taps that, slid over ``image (H, W)`` in a circle, come closest to ``target``.
-
-    Least squares from correlations; a little ridge keeps taps small, as weight decay does, where neighbouring pixels
-    are nearly equal.
-    """
-    spectrum = torch.fft.rfft2(image.double())
-    auto = torch.fft.irfft2(spectrum.abs().square(), s=image.shape)
-    cross = torch.fft.irfft2(torch.fft.rfft2(target.double()).conj() * spectrum, s=image.shape)
-    offsets = [(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1)]
-    matrix = torch.stack([torch.stack([auto[a[0] - b[0], a[1] - b[1]] for b in offsets]) for a in offsets])
-    right = torch.stack([cross[o] for o in offsets])
-    matrix += RIDGE * auto[0, 0] * torch.eye(9, dtype=torch.float64)
-    return torch.linalg.solve(matrix, right).reshape(3, 3).to(image.dtype)
-
-
-def _convolve(x: Tensor, taps: Tensor) -> Tensor:
-    return F.conv2d(F.pad(x, (1, 1, 1, 1), mode="circular"), taps[None, None])

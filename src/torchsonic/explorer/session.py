@@ -10,7 +10,6 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from torchsonic.explorer.checkpoint import Checkpoint, Layer
 from torchsonic.explorer.errors import RefusedError
@@ -18,7 +17,7 @@ from torchsonic.explorer.filters import BANK_SIZE, bank_of, entry_of, mode_of, r
 from torchsonic.explorer.images import DETAIL, FIELD_MM, REFERENCE, SAMPLES, sample_field
 from torchsonic.explorer.knobs import KNOBS, ModeValues, read_number
 from torchsonic.explorer.pictures import brightness_picture, magnitude_picture, robust_bound, signed_picture
-from torchsonic.explorer.sampling import compare_operators
+from torchsonic.explorer.sampling import Subject, compare_operators
 from torchsonic.explorer.uploads import MAX_BYTES, MAX_MEGAPIXELS, Uploads
 from torchsonic.functional import Modes, resample
 
@@ -26,7 +25,7 @@ __all__ = ["Session"]
 
 FEWEST, MOST = 48, 512
 NYQUIST = math.pi * REFERENCE[0] / FIELD_MM
-SHEET_PAGE = 32
+SHEET_PAGE = 36
 MANY_MODES = 12
 
 
@@ -43,6 +42,7 @@ class Session:
         self.checkpoint = checkpoint
         self.uploads = Uploads()
         self._computing = threading.Lock()
+        self._last_subject: Subject | None = None
 
     def start(self) -> dict[str, Any]:
         """What the page is built from."""
@@ -70,23 +70,24 @@ class Session:
         start = time.perf_counter()
         values = ModeValues.read(request.get("values"))
         modes = self._filter(request, values)
-        field = self._field(request.get("image"))
+        subject = self._subject(request.get("image"))
         size = (self._side(request, "rows"), self._side(request, "columns"))
         highest = read_number(request.get("highest"), "Frequency range", 0.01, NYQUIST)
         reach = round(read_number(request.get("reach"), "Kernel range", 8, FIELD_MM / 2))
         with self._computing:
-            answer = self._draw(modes, field, size, highest, reach)
+            answer = self._draw(modes, subject, size, highest, reach)
         answer["meaning"] = values.describe()
         answer["milliseconds"] = 1000 * (time.perf_counter() - start)
         return answer
 
-    def _draw(self, modes: Modes, field: Tensor, size: tuple[int, int], highest: float, reach: int) -> dict[str, Any]:
+    def _draw(
+        self, modes: Modes, subject: Subject, size: tuple[int, int], highest: float, reach: int
+    ) -> dict[str, Any]:
         count = 192 if modes.scale.numel() <= MANY_MODES else 96
         middle = REFERENCE[0] // 2
         window = slice(middle - reach, middle + reach)
-        mean = field.mean()
-        result = compare_operators(field - mean, modes, size)
-        sampled = resample(field[None, None], size)[0, 0]
+        result = compare_operators(subject, modes, size)
+        sampled = resample(subject.field[None, None], size)[0, 0]
         # The fit of nine taps to long modes has little power; each operator's pair has a colour scale of its own.
         pairs = {}
         for name in ("sonic", "conv", "gfnet"):
@@ -100,7 +101,7 @@ class Session:
         return {
             "response": magnitude_picture(response_magnitude(modes, highest, count)),
             "kernel": signed_picture(result.kernel[window, window], root=True),
-            "input": {"reference": brightness_picture(field), "sampled": brightness_picture(sampled)},
+            "input": {"reference": brightness_picture(subject.field), "sampled": brightness_picture(sampled)},
             **pairs,
             "fit": result.fit,
             "lost": result.lost,
@@ -149,10 +150,14 @@ class Session:
             raise RefusedError("no checkpoint is loaded; start the explorer as: torchsonic explore CHECKPOINT")
         return self.checkpoint.layers[int(read_number(index, "Layer", 0, len(self.checkpoint.layers) - 1))]
 
-    def _field(self, name: Any) -> Tensor:
+    def _subject(self, name: Any) -> Subject:
         if not isinstance(name, str):
             raise RefusedError(f"image must be a name, got {name!r}")
-        return sample_field(name) if name in SAMPLES else self.uploads.get(name)
+        field = sample_field(name) if name in SAMPLES else self.uploads.get(name)
+        last = self._last_subject  # one is kept: sliders are turned many times for each image
+        if last is None or last.field is not field:
+            last = self._last_subject = Subject(field)
+        return last
 
     @staticmethod
     def _side(request: Mapping[str, Any], name: str) -> int:

@@ -206,8 +206,7 @@ function show(answer, asked) {
   find("#kernel-low").textContent = short(-answer.kernel.bound);
   find("#kernel-high").textContent = short(answer.kernel.bound);
   for (const tick of document.querySelectorAll(".tick")) {
-    const reach = tick.dataset.axis === "reach" ? asked.reach : asked.highest;
-    tick.textContent = `${tick.dataset.sign}${short(reach)}`;
+    tick.textContent = tick.dataset.sign + find(`#${tick.dataset.axis}`).selectedOptions[0].dataset.tick;
   }
   for (const knob of start.knobs) find(`#${knob.name}-hint`).textContent = meaningOf(knob.name, answer.meaning);
   showOperators(answer, asked);
