@@ -48,6 +48,7 @@ bench: $(VENV)/.bench
 	$(BIN)/torchsonic bench models
 	$(BIN)/torchsonic bench init
 	$(BIN)/torchsonic bench data
+	$(BIN)/torchsonic bench explorer
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

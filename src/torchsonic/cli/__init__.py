@@ -12,7 +12,15 @@ from dataclasses import dataclass, make_dataclass
 from typing import Annotated, Any, Union, get_type_hints
 
 import torchsonic
-from torchsonic.cli.bench import BenchData, BenchInit, BenchModels, BenchOperator, BenchReport, BenchScaling
+from torchsonic.cli.bench import (
+    BenchData,
+    BenchExplorer,
+    BenchInit,
+    BenchModels,
+    BenchOperator,
+    BenchReport,
+    BenchScaling,
+)
 from torchsonic.cli.evaluate import EvaluateVolumes, name_kind
 from torchsonic.cli.explore import Explore
 from torchsonic.cli.models import Models
@@ -76,6 +84,7 @@ COMMANDS: dict[str, Any] = {
             "models": BenchModels,
             "init": BenchInit,
             "data": BenchData,
+            "explorer": BenchExplorer,
             "report": BenchReport,
         },
     ),

@@ -41,7 +41,7 @@ def _grid() -> tuple[Tensor, Tensor]:
 
 
 def _shapes() -> Tensor:
-    return SynthShape(seed=3).samples([11], (_RENDERED, _RENDERED))[0][0].mean(0)
+    return SynthShape(seed=3).samples([27], (_RENDERED, _RENDERED))[0][0].mean(0)
 
 
 def _corners() -> Tensor:

@@ -1,6 +1,6 @@
 // The explorer's page: keeps what the user has chosen, asks the server for pictures, draws them.
 
-import { draw, drawScale } from "/pictures.js";
+import { DARK, draw, drawScale } from "/pictures.js";
 
 const POSITIONS = 300; // of a logarithmic slider
 const RESOLUTION = 160;
@@ -54,7 +54,7 @@ function percent(share) {
 
 function meaningOf(name, meaning) {
   if (name === "orientation") return "0° right, 90° up";
-  if (name === "scale") return "length of the mode's unit";
+  if (name === "scale") return "stretches the mode along its direction";
   if (name === "damping") return `decay length s/|Re a| = ${short(meaning.decay_length)} mm`;
   if (name === "transverse") return `width at the decay length ${short(meaning.width)} mm`;
   if (meaning.wavelength === null) return "no oscillation";
@@ -117,6 +117,13 @@ function resetMode() {
   showChosen();
   showValues();
   renew();
+}
+
+/** A trained layer has channels and no knobs. */
+function showFilter() {
+  const ofLayer = find("input[name=filter]:checked").value === "layer";
+  find("#channels").hidden = !ofLayer;
+  find("#sliders").disabled = find("#reset").disabled = ofLayer;
 }
 
 // The sampling ------------------------------------------------------------------------------------------------------
@@ -285,13 +292,13 @@ function makeCard(mode) {
   draw(canvas, mode, "");
   canvas.setAttribute("aria-hidden", "true");
   const title = Object.assign(document.createElement("b"), { textContent: `mode ${mode.mode}` });
-  const words = `${short(mode.values.orientation)}°, decay ${short(mode.meaning.decay_length)} mm, ${percent(mode.share)} of power`;
-  card.append(canvas, title, Object.assign(document.createElement("span"), { textContent: words }));
+  const words = [`${short(mode.values.orientation)}°`, `decay ${short(mode.meaning.decay_length)} mm`, `${percent(mode.share)} of power`];
+  card.append(canvas, title, ...words.map((text) => Object.assign(document.createElement("span"), { textContent: text })));
   card.addEventListener("click", () => {
     state.values = { ...mode.values };
     state.chosen = `${state.layer}/${mode.mode}`;
     find("input[name=filter][value=mode]").checked = true;
-    find("#channels").hidden = true;
+    showFilter();
     showChosen();
     showValues();
     renew();
@@ -342,7 +349,7 @@ function wire() {
   for (const id of ["#channel-in", "#channel-out"]) find(id).addEventListener("change", renew);
   for (const choice of document.querySelectorAll("input[name=filter]")) {
     choice.addEventListener("change", () => {
-      find("#channels").hidden = choice.value !== "layer";
+      showFilter();
       renew();
     });
   }
@@ -368,6 +375,11 @@ function wire() {
   });
 }
 
+function drawScales() {
+  drawScale(find("#heat-scale"), "heat");
+  drawScale(find("#signed-scale"), "signed", true);
+}
+
 async function begin() {
   try {
     start = await ask("/api/start");
@@ -382,9 +394,14 @@ async function begin() {
   find("#resolution").value = RESOLUTION;
   find("#anisotropy").value = ANISOTROPY;
   find("#upload-hint").textContent = `up to ${start.uploads.megapixels} megapixels, ${start.uploads.bytes >> 20} MB; its central square is used`;
-  drawScale(find("#heat-scale"), "heat");
-  drawScale(find("#signed-scale"), "signed", true);
+  drawScales();
+  DARK.addEventListener("change", () => {
+    drawScales();
+    renew();
+    if (start.checkpoint !== null) showSheet();
+  });
   wire();
+  showFilter();
   showGrid();
   resetMode();
   if (start.checkpoint !== null) openCheckpoint();

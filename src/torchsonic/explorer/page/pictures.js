@@ -4,7 +4,11 @@ const STOPS = {
   grey: ["#000000", "#ffffff"],
   heat: ["#000004", "#1b0c41", "#4a0c6b", "#781c6d", "#a52c60", "#cf4446", "#ed6925", "#fb9b06", "#f7d13d", "#fcffa4"],
   signed: ["#053061", "#2166ac", "#4393c3", "#92c5de", "#d1e5f0", "#f7f7f7", "#fddbc7", "#f4a582", "#d6604d", "#b2182b", "#67001f"],
+  signedDark: ["#c4e6ff", "#7cc0f0", "#3f86bd", "#24557d", "#1a3245", "#171b20", "#4a2a1f", "#8a4128", "#cc6a3e", "#f5a070", "#ffdcc4"],
 };
+
+/** Zero is drawn in the colour of the ground, light or dark. */
+export const DARK = matchMedia("(prefers-color-scheme: dark)");
 
 function channels(colour) {
   return [1, 3, 5].map((place) => parseInt(colour.slice(place, place + 2), 16));
@@ -27,7 +31,7 @@ const TABLES = Object.fromEntries(Object.entries(STOPS).map(([name, stops]) => [
 function paint(canvas, columns, rows, levels, map) {
   const image = new ImageData(columns, rows);
   const pixels = new Uint32Array(image.data.buffer);
-  const table = TABLES[map];
+  const table = TABLES[map === "signed" && DARK.matches ? "signedDark" : map];
   for (let i = 0; i < pixels.length; i++) pixels[i] = table[levels[i]];
   if (canvas.width !== columns) canvas.width = columns;
   if (canvas.height !== rows) canvas.height = rows;
