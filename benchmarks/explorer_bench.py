@@ -84,9 +84,8 @@ def explorer_tables(result: dict) -> list[Table]:
 
 def draw_explorer(result: dict, path: Path) -> None:
     names = [f"{row['size']} x {row['size']}" for row in result["rows"]]
-    series = {
-        title: [row[key] for row in result["rows"]] for title, key in (("by the clock", "median"), ("processor", "cpu"))
-    }
+    keys = {"by the clock": "median", "processor": "cpu"}
+    series = {title: [row[key] for row in result["rows"]] for title, key in keys.items()}
     figure, (panel,) = new_figure(1, 1, width=7, height=3.6)
     draw_bars(panel, names, series, dict(zip(series, COLOURS.values(), strict=False)))
     panel.axhline(GOAL_MS, color="0.3", linewidth=0.8, linestyle="--")

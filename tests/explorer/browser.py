@@ -57,7 +57,8 @@ class Browser:
             [find_chromium(), *options, "about:blank"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         port = self._wait_for(self._port, "Chromium does not start")
-        pages = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=WAIT_SECONDS))
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=WAIT_SECONDS) as answer:
+            pages = json.load(answer)
         address = next(page["webSocketDebuggerUrl"] for page in pages if page["type"] == "page")
         self._socket = websocket.create_connection(address, timeout=WAIT_SECONDS, suppress_origin=True)
         self._numbers = itertools.count(1)
@@ -114,6 +115,12 @@ class Browser:
         answer = self.command("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def text(self, selector):
+        return self.run(f"document.querySelector({selector!r}).textContent")
+
+    def hidden(self, selector):
+        return self.run(f"document.querySelector({selector!r}).hidden")
 
     def until(self, script, words=None):
         return self._wait_for(lambda: self.run(script), words or f"never true: {script}")

@@ -66,7 +66,7 @@ class Layer:
             mix_out=torch.eye(len(indices), dtype=dtype),
         )
         # A larger period than the picture: beams do not come back on the other side.
-        around = 2 * THUMBNAIL
+        around = 4 * THUMBNAIL
         first = (around - THUMBNAIL) // 2
         kept = slice(first, first + THUMBNAIL)
         return kernel_of(each, (around, around), self.unit)[:, kept, kept]

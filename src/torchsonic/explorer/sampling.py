@@ -19,7 +19,7 @@ from torchsonic.explorer.filters import kernel_of
 from torchsonic.explorer.images import FIELD_MM, REFERENCE
 from torchsonic.functional import Modes, resample, sonic_conv
 
-__all__ = ["Comparison", "Outcome", "Subject", "compare_operators", "relative_difference"]
+__all__ = ["Comparison", "Outcome", "Subject", "compare_operators", "reference_kernel", "relative_difference"]
 
 RIDGE = 1e-3
 _UNIT = FIELD_MM / REFERENCE[0]
@@ -40,9 +40,10 @@ class Subject:
         self.centred = field - field.mean()
         self.spectrum = torch.fft.rfft2(self.centred)
         # The image as each of the nine taps meets it, (9, 65536), and how alike those nine are.
-        self._seen = torch.stack([self.centred.roll((-down, -right), (0, 1)).flatten() for down, right in _OFFSETS])
-        seen = self._seen.double()
-        self._alike = seen @ seen.mT
+        # In float64, since neighbouring pixels are nearly the same.
+        exact = self.centred.double()
+        self._seen = torch.stack([exact.roll((-down, -right), (0, 1)).flatten() for down, right in _OFFSETS])
+        self._alike = self._seen @ self._seen.mT
 
     def fit_taps(self, target: Tensor) -> tuple[Tensor, Tensor]:
         """The 3x3 taps that, slid over the image in a circle, come closest to ``target (256, 256)``; and their output.
@@ -50,8 +51,8 @@ class Subject:
         Least squares; where neighbouring pixels are nearly equal a little ridge keeps taps small, as weight decay does.
         """
         ridge = RIDGE * self._alike[0, 0].clamp_min(1e-20) * torch.eye(9, dtype=torch.float64)
-        taps = torch.linalg.solve(self._alike + ridge, (self._seen @ target.flatten()).double()).to(target)
-        return taps.reshape(3, 3), (taps @ self._seen).reshape(REFERENCE)
+        taps = torch.linalg.solve(self._alike + ridge, self._seen @ target.flatten().double())
+        return taps.reshape(3, 3).to(target), (taps @ self._seen).reshape(REFERENCE).to(target)
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All three, and SONIC's kernel on the reference grid, ``(256, 256)``, its origin in the middle.
+    """All three.
 
     ``fit`` says how far the best 3x3 convolution is from SONIC on the reference grid, ``lost`` how much of SONIC's
     output there the other grid cannot hold, whoever computes it.
     """
 
-    kernel: Tensor
     sonic: Outcome
     conv: Outcome
     gfnet: Outcome
@@ -84,9 +84,20 @@ def relative_difference(values: Tensor, reference: Tensor) -> float:
     return float((values - reference).norm() / reference.norm().clamp_min(1e-20))
 
 
-def compare_operators(subject: Subject, modes: Modes, size: tuple[int, int]) -> Comparison:
-    """Filter an image, less its mean, and its sampling on ``size`` with SONIC, GFNet and 3x3 taps."""
-    kernel = kernel_of(modes, REFERENCE, _UNIT)[0]
+def reference_kernel(modes: Modes) -> Tensor:
+    """SONIC's kernel on the reference grid, ``(256, 256)``, its origin in the middle."""
+    return kernel_of(modes, REFERENCE, _UNIT)[0]
+
+
+@torch.no_grad()
+def compare_operators(
+    subject: Subject, modes: Modes, size: tuple[int, int], kernel: Tensor | None = None
+) -> Comparison:
+    """Filter an image, less its mean, and its sampling on ``size`` with SONIC, GFNet and 3x3 taps.
+
+    ``kernel`` is :func:`reference_kernel` of the modes, if it is known already.
+    """
+    kernel = reference_kernel(modes) if kernel is None else kernel
     mask = torch.fft.rfft2(torch.fft.ifftshift(kernel))
     target = torch.fft.irfft2(subject.spectrum * mask, s=REFERENCE)  # SONIC and GFNet are one on this grid
     taps, fitted = subject.fit_taps(target)
@@ -95,7 +106,6 @@ def compare_operators(subject: Subject, modes: Modes, size: tuple[int, int]) -> 
     spacing = (FIELD_MM / size[0], FIELD_MM / size[1])
     held = resample(resample(target[None, None], size), REFERENCE)
     return Comparison(
-        kernel,
         sonic=_outcome(target, sonic_conv(sampled, modes, spacing=spacing)),
         conv=_outcome(fitted, F.conv2d(F.pad(sampled, (1, 1, 1, 1), mode="circular"), taps[None, None])),
         gfnet=_outcome(target, _mask_layer(mask)(sampled)),
@@ -112,6 +122,5 @@ def _outcome(reference: Tensor, sampled: Tensor) -> Outcome:
 def _mask_layer(mask: Tensor) -> GFNet:
     """GFNet with the mask that makes it SONIC on the reference grid, ``(256, 129)``."""
     layer = GFNet(1, 1, grid=REFERENCE).eval()
-    with torch.no_grad():
-        layer.mask.copy_(torch.view_as_real(mask)[None])
+    layer.mask.copy_(torch.view_as_real(mask)[None])
     return layer

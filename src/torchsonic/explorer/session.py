@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -17,7 +17,7 @@ from torchsonic.explorer.filters import BANK_SIZE, bank_of, entry_of, mode_of, r
 from torchsonic.explorer.images import DETAIL, FIELD_MM, REFERENCE, SAMPLES, sample_field
 from torchsonic.explorer.knobs import KNOBS, ModeValues, read_number
 from torchsonic.explorer.pictures import brightness_picture, magnitude_picture, robust_bound, signed_picture
-from torchsonic.explorer.sampling import Subject, compare_operators
+from torchsonic.explorer.sampling import Subject, compare_operators, reference_kernel
 from torchsonic.explorer.uploads import MAX_BYTES, MAX_MEGAPIXELS, Uploads
 from torchsonic.functional import Modes, resample
 
@@ -43,6 +43,7 @@ class Session:
         self.uploads = Uploads()
         self._computing = threading.Lock()
         self._last_subject: Subject | None = None
+        self._last_filter: tuple[Any, Any, Any] = (None, None, None)  # key, modes, kernel on the reference grid
 
     def start(self) -> dict[str, Any]:
         """What the page is built from."""
@@ -69,24 +70,26 @@ class Session:
         """All pictures for one setting of the page."""
         start = time.perf_counter()
         values = ModeValues.read(request.get("values"))
-        modes = self._filter(request, values)
+        key, make = self._filter(request, values)
         subject = self._subject(request.get("image"))
         size = (self._side(request, "rows"), self._side(request, "columns"))
         highest = read_number(request.get("highest"), "Frequency range", 0.01, NYQUIST)
         reach = round(read_number(request.get("reach"), "Kernel range", 8, FIELD_MM / 2))
         with self._computing:
-            answer = self._draw(modes, subject, size, highest, reach)
+            if key != self._last_filter[0]:  # another grid or image needs no new kernel
+                modes = make()
+                self._last_filter = key, modes, reference_kernel(modes)
+            answer = self._draw(subject, size, highest, reach)
         answer["meaning"] = values.describe()
         answer["milliseconds"] = 1000 * (time.perf_counter() - start)
         return answer
 
-    def _draw(
-        self, modes: Modes, subject: Subject, size: tuple[int, int], highest: float, reach: int
-    ) -> dict[str, Any]:
+    def _draw(self, subject: Subject, size: tuple[int, int], highest: float, reach: int) -> dict[str, Any]:
+        _, modes, kernel = self._last_filter
         count = 192 if modes.scale.numel() <= MANY_MODES else 96
         middle = REFERENCE[0] // 2
         window = slice(middle - reach, middle + reach)
-        result = compare_operators(subject, modes, size)
+        result = compare_operators(subject, modes, size, kernel)
         sampled = resample(subject.field[None, None], size)[0, 0]
         # The fit of nine taps to long modes has little power; each operator's pair has a colour scale of its own.
         pairs = {}
@@ -100,7 +103,7 @@ class Session:
             }
         return {
             "response": magnitude_picture(response_magnitude(modes, highest, count)),
-            "kernel": signed_picture(result.kernel[window, window], root=True),
+            "kernel": signed_picture(kernel[window, window], root=True),
             "input": {"reference": brightness_picture(subject.field), "sampled": brightness_picture(sampled)},
             **pairs,
             "fit": result.fit,
@@ -132,17 +135,18 @@ class Session:
             )
         return {"layer": layer.name, "page": page, "pages": pages, "modes": modes}
 
-    def _filter(self, request: Mapping[str, Any], values: ModeValues) -> Modes:
+    def _filter(self, request: Mapping[str, Any], values: ModeValues) -> tuple[Any, Callable[[], Modes]]:
+        """What identifies the chosen filter, and how to make it."""
         kind = request.get("filter", "mode")
         if kind == "mode":
-            return mode_of(values)
+            return (kind, values), lambda: mode_of(values)
         if kind == "bank":
-            return bank_of(values)
+            return (kind, values), lambda: bank_of(values)
         if kind == "layer":
             layer = self._layer(request.get("layer"))
             channel_in = int(read_number(request.get("input"), "Input channel", 0, layer.inputs - 1))
             channel_out = int(read_number(request.get("output"), "Output channel", 0, layer.outputs - 1))
-            return entry_of(layer.modes, channel_in, channel_out)
+            return (kind, layer.name, channel_in, channel_out), lambda: entry_of(layer.modes, channel_in, channel_out)
         raise RefusedError(f"filter must be mode, bank or layer, got {kind!r}")
 
     def _layer(self, index: Any) -> Layer:
