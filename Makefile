@@ -1,4 +1,4 @@
-.PHONY: help demo test test-fast check bench format clean
+.PHONY: explorer-picture help demo test test-fast check bench format clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
@@ -49,6 +49,9 @@ bench: $(VENV)/.bench
 	$(BIN)/torchsonic bench init
 	$(BIN)/torchsonic bench data
 	$(BIN)/torchsonic bench explorer
+
+explorer-picture: $(VENV)/.installed
+	$(BIN)/python -m tests.explorer.picture docs/images/explorer.png
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

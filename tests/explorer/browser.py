@@ -136,7 +136,8 @@ class Browser:
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=touch
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.command("Emulation.setEmulatedMedia", features=[scheme])
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}  # a page that scrolls smoothly runs from a click
+        self.command("Emulation.setEmulatedMedia", features=[scheme, still])
 
     def press(self, key, *, shift=False):
         name, code, text = KEYS[key]

@@ -116,10 +116,9 @@ def test_the_sampling_changes_the_grid_and_not_the_reference(page, slider):
     after(page, lambda: page.press("End"))
     assert page.text("#pixels") != grid
     assert page.run(reference) == before
-    rows, columns = page.run(
-        "(c => [c.height, c.width])(document.querySelector('[data-operator=gfnet] [data-grid=sampled]'))"
-    )
-    assert f"{rows} × {columns} pixels" in page.text("#pixels")
+    shape = "(c => `${c.height} × ${c.width} pixels`)"  # noqa: RUF001
+    canvas = "document.querySelector('[data-operator=gfnet] [data-grid=sampled]')"
+    assert page.run(f"{shape}({canvas})") in page.text("#pixels")
 
 
 def test_too_coarse_a_grid_is_confessed(page):
@@ -192,8 +191,9 @@ def test_everything_is_reached_by_keyboard_and_named(page):
     assert set(expected) <= set(reached)
     order = [reached.index(name) for name in KNOBS]
     assert order == sorted(order)
-    nameless = """[...document.querySelectorAll('input, select, button, canvas[role=img]')]
-        .filter(e => !e.closest('[hidden]') && !(e.labels?.length || e.getAttribute('aria-label') || e.textContent.trim())).map(e => e.outerHTML)"""
+    named = "e.labels?.length || e.getAttribute('aria-label') || e.textContent.trim()"
+    nameless = f"""[...document.querySelectorAll('input, select, button, canvas[role=img]')]
+        .filter(e => !e.closest('[hidden]') && !({named})).map(e => e.outerHTML)"""
     assert page.run(nameless) == []
     assert page.run("document.querySelector('#scale').getAttribute('aria-valuetext')") == "8.00 mm"
 

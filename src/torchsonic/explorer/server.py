@@ -15,6 +15,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
@@ -63,6 +64,7 @@ class ExplorerServer(ThreadingHTTPServer):
             raise ValueError(f"--host {host}: there is no such address here ({error.strerror})") from error
         self.address_family = found[0][0]
         self.session, self.host = session, host
+        self._connections: set[socket.socket] = set()
         super().__init__(found[0][4][:2], _Handler)
         self.port = self.server_address[1]
 
@@ -90,6 +92,22 @@ class ExplorerServer(ThreadingHTTPServer):
         except ValueError:
             return not self.local and name == socket.gethostname().lower()
         return address.is_loopback or not self.local
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, client = super().get_request()
+        self._connections.add(connection)
+        return connection, client
+
+    def shutdown_request(self, request: Any) -> None:
+        self._connections.discard(request)
+        super().shutdown_request(request)
+
+    def server_close(self) -> None:
+        """Browsers keep connections open; they end here too."""
+        super().server_close()
+        for connection in list(self._connections):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that goes away is no error."""
@@ -193,6 +211,11 @@ class _Handler(BaseHTTPRequestHandler):
         if not isinstance(value, dict):
             raise RefusedError("the request must be a JSON object")
         return value
+
+    def log_error(self, format: str, *args: Any) -> None:
+        """A connection that a browser keeps open without a word is no error."""
+        if not any(isinstance(argument, TimeoutError) for argument in args):
+            super().log_error(format, *args)
 
     def log_request(self, code: Any = "-", size: Any = "-") -> None:
         """Every move of a slider is a request; none is worth a line."""
