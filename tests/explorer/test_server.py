@@ -24,7 +24,7 @@ def server():
 
 
 def test_pages_load_nothing_from_elsewhere(server):
-    for path in ("/", "/page.css", "/page.js", "/pictures.js", "/icon.svg"):
+    for path in ("/", "/page.css", "/page.js", "/pictures.js", "/requests.js", "/words.js", "/icon.svg"):
         status, headers, body = ask(server, path)
         assert status == 200
         assert "default-src 'none'" in headers["Content-Security-Policy"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -39,7 +38,7 @@ KNOBS = (
 
 def read_number(value: Any, name: str, low: float, high: float) -> float:
     """A finite number within limits, or a refusal that names it."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise RefusedError(f"{name} must be a finite number, got {value!r}")
     if not low <= value <= high:
         raise RefusedError(f"{name} must be from {low:g} to {high:g}, got {value:g}")

@@ -11,6 +11,7 @@ import errno
 import ipaddress
 import json
 import socket
+import socketserver
 import sys
 import threading
 import webbrowser
@@ -32,6 +33,8 @@ FILES = {
     "/page.css": ("page.css", "text/css; charset=utf-8"),
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/pictures.js": ("pictures.js", "text/javascript; charset=utf-8"),
+    "/requests.js": ("requests.js", "text/javascript; charset=utf-8"),
+    "/words.js": ("words.js", "text/javascript; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 HEADERS = {
@@ -65,8 +68,11 @@ class ExplorerServer(ThreadingHTTPServer):
         self.address_family = found[0][0]
         self.session, self.host = session, host
         self._connections: set[socket.socket] = set()
-        super().__init__(found[0][4][:2], _Handler)
+        super().__init__((str(found[0][4][0]), port), _Handler)
         self.port = self.server_address[1]
+
+    def server_bind(self) -> None:
+        socketserver.TCPServer.server_bind(self)  # that of HTTP would ask the DNS for this machine's name
 
     @property
     def local(self) -> bool:

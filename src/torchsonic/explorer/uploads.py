@@ -59,11 +59,10 @@ def read_image(data: bytes) -> Tensor:
             warnings.simplefilter("ignore")
             image.load()
             upright = ImageOps.exif_transpose(image)
-        grey = _brightness(upright)
-        square = ImageOps.fit(grey, REFERENCE, Image.Resampling.LANCZOS)
+        square = ImageOps.fit(_brightness(upright), REFERENCE, Image.Resampling.LANCZOS)
     except Exception as error:
         raise RefusedError("the image is broken or cut short and cannot be decoded", 415) from error
-    values = torch.from_numpy(np.asarray(square, dtype=np.float32).copy())
+    values = torch.from_numpy(np.array(square, dtype=np.float32)) / (255 if square.mode == "L" else 1)
     if not bool(torch.isfinite(values).all()):
         raise RefusedError("the image holds values that are no finite numbers", 415)
     return values.clamp(0, 1)
@@ -85,18 +84,18 @@ def _check_size(width: int, height: int) -> None:
 
 
 def _brightness(image):
-    """A floating-point grey image in [0, 1], transparent parts on white."""
+    """A grey image of 8 bits, transparent parts on white; one of floats in [0, 1] where there were more bits."""
     from PIL import Image
 
     if image.mode in ("F", "I") or image.mode.startswith("I;16"):
         values = np.asarray(image, dtype=np.float32)
         low, high = float(values.min()), float(values.max())  # scanners and microscopes use part of the range
-        return Image.fromarray((values - low) / (high - low) if high > low else values * 0, mode=None)
+        return Image.fromarray((values - low) / (high - low) if high > low else values * 0)
     if "A" in image.getbands() or "transparency" in image.info:
         image = image.convert("RGBA")
         ground = Image.new("RGBA", image.size, "white")
         image = Image.alpha_composite(ground, image)
-    return Image.fromarray(np.asarray(image.convert("L"), dtype=np.float32) / 255)
+    return image.convert("L")
 
 
 class Uploads:
@@ -105,6 +104,7 @@ class Uploads:
     def __init__(self) -> None:
         self._fields: OrderedDict[str, Tensor] = OrderedDict()
         self._lock = threading.Lock()
+        self._decoding = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._fields)
@@ -113,7 +113,8 @@ class Uploads:
         """Read an image and keep it; returns its name."""
         if len(data) > MAX_BYTES:
             raise RefusedError(f"the file is larger than {MAX_BYTES >> 20} MB; make it smaller first", 413)
-        field = as_field(read_image(data))
+        with self._decoding:  # one at a time: a large image takes a hundred megabytes for a moment
+            field = as_field(read_image(data))
         name = f"upload-{secrets.token_urlsafe(12)}"
         with self._lock:
             self._fields[name] = field

@@ -1,6 +1,8 @@
 // The explorer's page: keeps what the user has chosen, asks the server for pictures, draws them.
 
 import { DARK, draw, drawScale } from "/pictures.js";
+import { ask, newestOnly } from "/requests.js";
+import { meaningOf, percent, short, withUnit } from "/words.js";
 
 const POSITIONS = 300; // of a logarithmic slider
 const RESOLUTION = 160;
@@ -20,48 +22,6 @@ function complain(text) {
 function forgive() {
   find("#message").hidden = true;
 }
-
-async function ask(path, body) {
-  const options = body === undefined ? {} : { method: "POST", headers: { "X-Torchsonic": "1" }, body };
-  let response;
-  try {
-    response = await fetch(path, options);
-  } catch {
-    throw new Error("The explorer does not answer. Was it ended? Start it again and reload this page.");
-  }
-  const answer = await response.json();
-  if (!response.ok) throw new Error(capital(answer.error));
-  return answer;
-}
-
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
-
-// Numbers and words -------------------------------------------------------------------------------------------------
-
-function short(value) {
-  if (value === 0) return "0";
-  const size = Math.abs(value);
-  if (size >= 1e5 || size < 1e-3) return value.toExponential(1).replace("-", "−");
-  const digits = size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3;
-  return value.toFixed(digits).replace("-", "−");
-}
-
-function percent(share) {
-  const value = 100 * share;
-  if (value < 0.001) return "less than 0.001 %";
-  return `${value >= 10 ? value.toFixed(0) : value >= 0.1 ? value.toFixed(1) : value.toFixed(3)} %`;
-}
-
-function meaningOf(name, meaning) {
-  if (name === "orientation") return "0° right, 90° up";
-  if (name === "scale") return "stretches the mode along its direction";
-  if (name === "damping") return `decay length s/|Re a| = ${short(meaning.decay_length)} mm`;
-  if (name === "transverse") return `width at the decay length ${short(meaning.width)} mm`;
-  if (meaning.wavelength === null) return "no oscillation";
-  return `${short(meaning.angular_frequency)} rad/mm, wavelength ${short(meaning.wavelength)} mm`;
-}
-
-const withUnit = (knob, value) => `${short(value)}${knob.unit === "°" ? "°" : knob.unit ? ` ${knob.unit}` : ""}`;
 
 // Sliders of the mode -----------------------------------------------------------------------------------------------
 
@@ -165,32 +125,21 @@ function request() {
   };
 }
 
-// One request is under way at a time and the newest setting waits; those between are never sent.
-let busy = false;
-let waiting = null;
+const view = newestOnly(async ({ moved, wanted }) => {
+  try {
+    show(await ask("/api/view", JSON.stringify(wanted)), wanted);
+    forgiveIfOwn();
+    const elapsed = Math.round(performance.now() - moved);
+    find("#status").textContent = `Drawn ${elapsed} ms after the last move.`;
+    document.body.dataset.milliseconds = elapsed;
+  } catch (error) {
+    complainOfView(error.message);
+  }
+  document.body.dataset.drawn = Number(document.body.dataset.drawn ?? 0) + 1;
+});
 
 function renew() {
-  waiting = { moved: performance.now(), request: request() };
-  if (!busy) work();
-}
-
-async function work() {
-  busy = true;
-  while (waiting) {
-    const { moved, request: wanted } = waiting;
-    waiting = null;
-    try {
-      show(await ask("/api/view", JSON.stringify(wanted)), wanted);
-      forgiveIfOwn();
-      const elapsed = Math.round(performance.now() - moved);
-      find("#status").textContent = `Drawn ${elapsed} ms after the last move.`;
-      document.body.dataset.milliseconds = elapsed;
-    } catch (error) {
-      complainOfView(error.message);
-    }
-    document.body.dataset.drawn = Number(document.body.dataset.drawn ?? 0) + 1;
-  }
-  busy = false;
+  view({ moved: performance.now(), wanted: request() });
 }
 
 // A view that works again takes its own complaint away, never one about an upload.
