@@ -42,7 +42,8 @@ def draw_pictures(path):
     finally:
         browser.close()
     picture = Image.open(io.BytesIO(Path(path).read_bytes())).convert("RGB")
-    picture.quantize(COLOURS, dither=Image.Dither.FLOYDSTEINBERG).save(path, optimize=True)
+    palette = picture.quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE)
+    picture.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG).save(path, optimize=True)
 
 
 if __name__ == "__main__":
