@@ -133,6 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "torchsonic", ""
     timeout = SILENCE_SECONDS
+    disable_nagle_algorithm = True  # else the end of an answer may wait for the browser to acknowledge its start
 
     def do_GET(self) -> None:
         self._answer(self._get)

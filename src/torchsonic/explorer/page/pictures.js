@@ -38,12 +38,17 @@ function paint(canvas, columns, rows, levels, map) {
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
-/** Draw a picture of the server's and say in words what it shows. */
-export function draw(canvas, picture, words) {
-  const bytes = atob(picture.pixels);
+function decode(text) {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text); // newer browsers
+  const bytes = atob(text);
   const levels = new Uint8Array(bytes.length);
   for (let i = 0; i < bytes.length; i++) levels[i] = bytes.charCodeAt(i);
-  paint(canvas, picture.columns, picture.rows, levels, picture.map);
+  return levels;
+}
+
+/** Draw a picture of the server's and say in words what it shows. */
+export function draw(canvas, picture, words) {
+  paint(canvas, picture.columns, picture.rows, decode(picture.pixels), picture.map);
   canvas.setAttribute("aria-label", words);
 }
 
