@@ -46,6 +46,11 @@ def test_a_view_holds_every_picture(server):
 FOREIGN = ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "", "10.0.0.1:{port}"]
 
 
+def test_an_image_that_the_page_has_is_not_sent_again(server):
+    assert "input" in ask(server, "/api/view", SETTING)[2]
+    assert "input" not in ask(server, "/api/view", {**SETTING, "show_input": False})[2]
+
+
 @pytest.mark.parametrize("host", FOREIGN)
 @pytest.mark.parametrize("path", ["/", "/api/start"])
 def test_other_hosts_are_refused(server, host, path):

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from torchsonic.baselines import GFNet
 from torchsonic.explorer.filters import kernel_of
-from torchsonic.explorer.images import FIELD_MM, REFERENCE
+from torchsonic.explorer.images import DETAIL, FIELD_MM, REFERENCE
 from torchsonic.functional import Modes, resample, sonic_conv
 
 __all__ = ["Comparison", "Outcome", "Subject", "compare_operators", "reference_kernel", "relative_difference"]
@@ -104,14 +104,19 @@ def compare_operators(
 
     sampled = resample(subject.centred[None, None], size)
     spacing = (FIELD_MM / size[0], FIELD_MM / size[1])
-    held = resample(resample(target[None, None], size), REFERENCE)
     return Comparison(
         sonic=_outcome(target, sonic_conv(sampled, modes, spacing=spacing)),
         conv=_outcome(fitted, F.conv2d(F.pad(sampled, (1, 1, 1, 1), mode="circular"), taps[None, None])),
         gfnet=_outcome(target, _mask_layer(mask)(sampled)),
         fit=relative_difference(fitted, target),
-        lost=relative_difference(held, target),
+        lost=0.0 if min(size) > DETAIL else _lost(target, size),
     )
+
+
+def _lost(target: Tensor, size: tuple[int, int]) -> float:
+    """What a grid that is too coarse for the image's band cannot hold."""
+    held = resample(resample(target[None, None], size), REFERENCE)
+    return relative_difference(held[0, 0], target)
 
 
 def _outcome(reference: Tensor, sampled: Tensor) -> Outcome:

@@ -80,6 +80,12 @@ class Session:
                 modes = make()
                 self._last_filter = key, modes, reference_kernel(modes)
             answer = self._draw(subject, size, highest, reach)
+            if request.get("show_input", True):  # a page that has it already saves the time
+                sampled = resample(subject.field[None, None], size)[0, 0]
+                answer["input"] = {
+                    "reference": brightness_picture(subject.field),
+                    "sampled": brightness_picture(sampled),
+                }
         answer["meaning"] = values.describe()
         answer["milliseconds"] = 1000 * (time.perf_counter() - start)
         return answer
@@ -90,21 +96,17 @@ class Session:
         middle = REFERENCE[0] // 2
         window = slice(middle - reach, middle + reach)
         result = compare_operators(subject, modes, size, kernel)
-        sampled = resample(subject.field[None, None], size)[0, 0]
         # The fit of nine taps to long modes has little power; each operator's pair has a colour scale of its own.
         pairs = {}
         for name in ("sonic", "conv", "gfnet"):
             outcome = getattr(result, name)
             bound = robust_bound(outcome.reference)
-            pairs[name] = {
-                "reference": signed_picture(outcome.reference, bound),
-                "sampled": signed_picture(outcome.sampled, bound),
-                "difference": outcome.difference,
-            }
+            pairs[name] = {"sampled": signed_picture(outcome.sampled, bound), "difference": outcome.difference}
+            if name != "gfnet":  # SONIC's mask makes it SONIC on the reference grid: one picture serves both
+                pairs[name]["reference"] = signed_picture(outcome.reference, bound)
         return {
             "response": magnitude_picture(response_magnitude(modes, highest, count)),
             "kernel": signed_picture(kernel[window, window], root=True),
-            "input": {"reference": brightness_picture(subject.field), "sampled": brightness_picture(sampled)},
             **pairs,
             "fit": result.fit,
             "lost": result.lost,

@@ -125,9 +125,13 @@ function request() {
   };
 }
 
+let shownInput = null; // which image on which grid is drawn already
+
 const view = newestOnly(async ({ moved, wanted }) => {
   try {
-    show(await ask("/api/view", JSON.stringify(wanted)), wanted);
+    const input = `${wanted.image} ${wanted.rows} ${wanted.columns}`;
+    show(await ask("/api/view", JSON.stringify({ ...wanted, show_input: input !== shownInput })), wanted);
+    shownInput = input;
     forgiveIfOwn();
     const elapsed = Math.round(performance.now() - moved);
     find("#status").textContent = `Drawn ${elapsed} ms after the last move.`;
@@ -172,10 +176,11 @@ function showOperators(answer, asked) {
   const sizes = { reference: start.reference, sampled: [asked.rows, asked.columns] };
   for (const box of document.querySelectorAll(".operator")) {
     const name = box.dataset.operator;
+    if (answer[name] === undefined) continue; // the input, which has not changed
     const title = box.querySelector("h3").textContent;
     for (const [which, size] of Object.entries(sizes)) {
       const words = `${title}, ${which === "reference" ? "on the reference grid" : "on your grid"} of ${size.join(" by ")} pixels`;
-      draw(box.querySelector(`canvas[data-grid=${which}]`), answer[name][which], words);
+      draw(box.querySelector(`canvas[data-grid=${which}]`), answer[name][which] ?? answer.sonic[which], words);
       box.querySelector(`.grid-name.${which}`).textContent = `${which === "reference" ? "reference" : "yours"} ${size.join(" × ")}`;
     }
     const difference = answer[name].difference;
