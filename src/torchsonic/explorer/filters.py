@@ -10,9 +10,10 @@ from torch import Tensor
 from torchsonic.explorer.knobs import ModeValues
 from torchsonic.functional import Modes, mode_response, reference_gain, response_matrix, sonic_conv
 
-__all__ = ["bank_of", "entry_of", "kernel_of", "mode_of", "response_magnitude"]
+__all__ = ["apply_filter", "bank_of", "entry_of", "kernel_of", "mode_of", "response_magnitude"]
 
 BANK_SIZE = 8
+MODE_CHUNK = 8
 
 
 def mode_of(values: ModeValues) -> Modes:
@@ -46,11 +47,16 @@ def entry_of(modes: Modes, channel_in: int, channel_out: int) -> Modes:
     )
 
 
+def apply_filter(x: Tensor, modes: Modes, spacing: float | tuple[float, float]) -> Tensor:
+    """The exact operator, few modes at a time: small tensors stay in the cache and are quickly allocated."""
+    return sonic_conv(x, modes, spacing=spacing, mode_chunk=MODE_CHUNK)
+
+
 def kernel_of(modes: Modes, size: tuple[int, int], spacing: float | tuple[float, float]) -> Tensor:
     """The spatial kernels on a periodic grid, ``(K, H, W)``, the origin at ``size // 2``: answers to one impulse."""
     impulse = torch.zeros(1, 1, *size)
     impulse[0, 0, size[0] // 2, size[1] // 2] = 1.0
-    return sonic_conv(impulse, modes, spacing=spacing)[0]
+    return apply_filter(impulse, modes, spacing)[0]
 
 
 def response_magnitude(modes: Modes, highest: float, count: int) -> Tensor:

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torchsonic.baselines import GFNet
-from torchsonic.explorer.filters import kernel_of
+from torchsonic.explorer.filters import apply_filter, kernel_of
 from torchsonic.explorer.images import DETAIL, FIELD_MM, REFERENCE
-from torchsonic.functional import Modes, resample, sonic_conv
+from torchsonic.functional import Modes, resample
 
 __all__ = ["Comparison", "Outcome", "Subject", "compare_operators", "reference_kernel", "relative_difference"]
 
@@ -105,7 +105,7 @@ def compare_operators(
     sampled = resample(subject.centred[None, None], size)
     spacing = (FIELD_MM / size[0], FIELD_MM / size[1])
     return Comparison(
-        sonic=_outcome(target, sonic_conv(sampled, modes, spacing=spacing)),
+        sonic=_outcome(target, apply_filter(sampled, modes, spacing)),
         conv=_outcome(fitted, F.conv2d(F.pad(sampled, (1, 1, 1, 1), mode="circular"), taps[None, None])),
         gfnet=_outcome(target, _mask_layer(mask)(sampled)),
         fit=relative_difference(fitted, target),
