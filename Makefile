@@ -1,4 +1,4 @@
-.PHONY: help demo figures test test-fast check bench format clean
+.PHONY: help demo figures explorer-picture test test-fast check bench format clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
@@ -53,6 +53,10 @@ bench: $(VENV)/.bench
 	$(BIN)/torchsonic bench init
 	$(BIN)/torchsonic bench data
 	$(BIN)/torchsonic bench volumes
+	$(BIN)/torchsonic bench explorer
+
+explorer-picture: $(VENV)/.installed
+	$(BIN)/python -m tests.explorer.picture docs/images/explorer.png
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.data_bench import data_tables, draw_data
+from benchmarks.explorer_bench import draw_explorer, explorer_tables
 from benchmarks.init_bench import draw_init, init_tables
 from benchmarks.models_report import draw_models, models_tables
 from benchmarks.operator_report import draw_operator, operator_tables
@@ -20,6 +21,7 @@ __all__ = ["KINDS", "print_result", "read_result", "write_result"]
 KINDS: dict[str, tuple[str, Callable[[dict], list[Table]], Callable[[dict, Path], None]]] = {
     "operator": ("The operator against its rivals", operator_tables, draw_operator),
     "data": ("How fast the synthetic images are made", data_tables, draw_data),
+    "explorer": ("How fast the explorer answers", explorer_tables, draw_explorer),
     "init": ("What a freshly drawn bank of modes can see", init_tables, draw_init),
     "models": ("Whole models", models_tables, draw_models),
     "volumes": ("Networks for volumes: a training step", volumes_tables, draw_volumes),

@@ -33,6 +33,7 @@ ALLOWED = {
         "__version__",
     },
     "integrations": {"functional", "nn", "models", "baselines", "data"},
+    "explorer": {"functional", "nn", "models", "baselines", "data"},
     "cli": {
         "functional",
         "nn",
@@ -44,6 +45,7 @@ ALLOWED = {
         "integrations",
         "data",
         "training",
+        "explorer",
     },
     "__init__": {"functional", "nn", "models", "baselines"},
 }
@@ -56,6 +58,7 @@ OPTIONAL_IN = {
     "evaluation": {"monai", "picai_eval", "report_guided_annotation"},
     "experiments": {"matplotlib"},
     "models": {"huggingface_hub"},
+    "explorer": {"PIL"},
     "integrations": {"timm", "monai", "nnunetv2"},
     "training": {"lightning_fabric", "rich", "wandb"},
     "viz": {"matplotlib", "PIL"},

@@ -45,6 +45,7 @@ def test_a_wrong_option_is_refused_without_a_traceback():
         (["bench", "models", "--batch", "0"], "--batch must be at least 1, got 0"),
         (["bench", "models", "--image-size", "-1"], "--image-size must be at least 1, got -1"),
         (["bench", "report", "--out", "no/such/folder"], "no/such/folder"),
+        (["bench", "explorer", "--sizes", "1024"], "--sizes must be from 48 to 512, got (1024,)"),
         (["bench", "data", "--images", "0"], "--images must be at least 1, got 0"),
         (["bench", "data", "--processes", "0"], "--processes must be at least 1, got (0,)"),
         (["report", "no/such/folder"], "there is no folder no/such/folder"),
@@ -97,6 +98,15 @@ def test_data_benchmark_writes_its_results(tmp_path):
     assert [row["data"] for row in result["rows"]] == ["SynthShape", "HalliGalli"]
     assert all(row["images_per_second"] > 1 for row in result["rows"])
     assert (tmp_path / "data.png").stat().st_size > 10_000
+
+
+def test_explorer_benchmark_writes_its_results(tmp_path):
+    done = run("bench", "explorer", "--sizes", "64", "--moves", "2", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (row,) = json.loads((tmp_path / "explorer.json").read_text())["rows"]
+    assert row["size"] == 64
+    assert row["worst"] >= row["median"] > 0
+    assert "goal 150 ms" in (tmp_path / "explorer.md").read_text()
 
 
 def test_models_are_listed_by_pattern():

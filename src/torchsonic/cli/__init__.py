@@ -14,6 +14,7 @@ from typing import Annotated, Any, Union, get_type_hints
 import torchsonic
 from torchsonic.cli.bench import (
     BenchData,
+    BenchExplorer,
     BenchInit,
     BenchModels,
     BenchOperator,
@@ -23,6 +24,7 @@ from torchsonic.cli.bench import (
 )
 from torchsonic.cli.evaluate import EvaluateVolumes, name_kind
 from torchsonic.cli.explain import Explain, Figures
+from torchsonic.cli.explore import Explore
 from torchsonic.cli.images import EvaluateImages, PredictImages, TrainImages
 from torchsonic.cli.models import Models
 from torchsonic.cli.nnunet import NnunetConvert, NnunetInstall
@@ -73,6 +75,7 @@ COMMANDS: dict[str, Any] = {
         {"synthetic": EvaluateSynthetic, "volumes": EvaluateVolumes, "images": EvaluateImages},
     ),
     "explain": Explain,
+    "explore": Explore,
     "report": Report,
     "table1": Table1,
     "data": ("Look at the data.", {"preview": DataPreview}),
@@ -87,6 +90,7 @@ COMMANDS: dict[str, Any] = {
             "models": BenchModels,
             "init": BenchInit,
             "data": BenchData,
+            "explorer": BenchExplorer,
             "report": BenchReport,
         },
     ),

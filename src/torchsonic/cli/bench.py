@@ -8,7 +8,16 @@ from typing import Literal
 
 from torchsonic.cli.surroundings import UserError, find_benchmarks, make_folder, require, require_console_and_figures
 
-__all__ = ["BenchData", "BenchInit", "BenchModels", "BenchOperator", "BenchReport", "BenchScaling", "BenchVolumes"]
+__all__ = [
+    "BenchData",
+    "BenchExplorer",
+    "BenchInit",
+    "BenchModels",
+    "BenchOperator",
+    "BenchReport",
+    "BenchScaling",
+    "BenchVolumes",
+]
 
 REFERENCE_RESULTS = Path("results/bench")
 TRIAL_RESULTS = Path("runs/bench")
@@ -192,6 +201,31 @@ class BenchData:
         folder = result_folder(self.out, partial=(self.processes, self.images, self.repeats) != usual)
         images = max(self.images, data_bench.BATCH)
         _report(data_bench.run_data_bench(self.processes, images=images, repeats=self.repeats), folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchExplorer:
+    """Milliseconds in which the explorer answers a move of a slider."""
+
+    sizes: tuple[int, ...] = (128, 256, 512)
+    """Pixels per side of the sampled image."""
+    moves: int = 40
+    """Moves of the slider at each size."""
+    out: Path | None = None
+    """Folder for the results; results/bench by default, runs/bench for other settings."""
+
+    def run(self) -> None:
+        if self.moves < 1:
+            raise UserError(f"--moves must be at least 1, got {self.moves}")
+        if not self.sizes or min(self.sizes) < 48 or max(self.sizes) > 512:
+            raise UserError(f"--sizes must be from 48 to 512, got {self.sizes}")
+        require_console_and_figures()
+        find_benchmarks()
+        from benchmarks import explorer_bench
+
+        partial = (self.sizes, self.moves) != (BenchExplorer.sizes, BenchExplorer.moves)
+        folder = result_folder(self.out, partial=partial)
+        _report(explorer_bench.run_explorer_bench(self.sizes, moves=self.moves), folder)
 
 
 @dataclass(frozen=True, kw_only=True)

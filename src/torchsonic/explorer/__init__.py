@@ -1,0 +1,11 @@
+"""The web page of ``torchsonic explore``: turn one mode, filter an image with it, sample that image anew.
+
+A small server of Python's standard library answers on this machine alone; the page holds no code of others and asks
+nobody else. Only uploads need a further package, Pillow.
+"""
+
+from torchsonic.explorer.checkpoint import open_checkpoint
+from torchsonic.explorer.server import make_server, serve
+from torchsonic.explorer.session import Session
+
+__all__ = ["Session", "make_server", "open_checkpoint", "serve"]

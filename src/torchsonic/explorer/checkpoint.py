@@ -1,0 +1,110 @@
+"""The two-dimensional Sonic layers of a saved model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from torchsonic.explorer.filters import kernel_of
+from torchsonic.explorer.knobs import ModeValues
+from torchsonic.functional import Modes
+from torchsonic.models import from_pretrained
+from torchsonic.nn.conv import SonicConvNd
+
+__all__ = ["Checkpoint", "Layer", "open_checkpoint"]
+
+THUMBNAIL = 48
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer: its modes, strongest first."""
+
+    name: str
+    modes: Modes
+    order: tuple[int, ...]
+    strength: Tensor
+    """``(M,)``: ``|C_m| |B_m|``; modes have unit mean power, so this is what each contributes."""
+    unit: float
+    """The layer's own reference spacing."""
+
+    @property
+    def num_modes(self) -> int:
+        return self.modes.scale.numel()
+
+    @property
+    def inputs(self) -> int:
+        return self.modes.mix_in.shape[1]
+
+    @property
+    def outputs(self) -> int:
+        return self.modes.mix_out.shape[0]
+
+    def values(self, index: int) -> ModeValues:
+        """The physical parameters of a mode, in the checkpoint's unit of length."""
+        down, right = self.modes.direction[index].tolist()
+        pole = self.modes.pole[index]
+        return ModeValues(
+            orientation=math.degrees(math.atan2(-down, right)),
+            scale=float(self.modes.scale[index]),
+            damping=-float(pole.real),
+            oscillation=float(pole.imag),
+            transverse=float(self.modes.transverse[index]),
+        )
+
+    def thumbnails(self, indices: list[int]) -> Tensor:
+        """Kernels of some modes, real part, ``(len(indices), 48, 48)``, a pixel being the layer's reference spacing."""
+        chosen = torch.tensor(indices)
+        dtype = self.modes.pole.dtype
+        each = Modes(
+            *[value[chosen] for value in self.modes[:5]],
+            mix_in=torch.ones(len(indices), 1, dtype=dtype),
+            mix_out=torch.eye(len(indices), dtype=dtype),
+        )
+        # A larger period than the picture: beams do not come back on the other side.
+        around = 4 * THUMBNAIL
+        first = (around - THUMBNAIL) // 2
+        kept = slice(first, first + THUMBNAIL)
+        return kernel_of(each, (around, around), self.unit)[:, kept, kept]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What the page may browse."""
+
+    title: str
+    layers: tuple[Layer, ...]
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Read a folder of ``save_pretrained``, or a run's folder that holds one as ``model``.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be read or has no two-dimensional Sonic layer.
+    """
+    folder = path / "model" if (path / "model" / "config.json").is_file() else path
+    if not folder.is_dir():  # else a name like a/b would be looked for on the Hub
+        raise ValueError(f"there is no folder {path}; give one that save_pretrained wrote, or a run's")
+    model = from_pretrained(folder)
+    found = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, SonicConvNd)]
+    flat = [(name, layer) for name, layer in found if layer.num_axes == 2]
+    if not flat:
+        there = f"its {len(found)} Sonic layers are {found[0][1].num_axes}-D" if found else "it has no Sonic layer"
+        raise ValueError(f"{path}: the explorer shows two-dimensional Sonic layers, but {there}")
+    title = "/".join(path.resolve().parts[-3:]).lstrip("/")
+    return Checkpoint(title, tuple(_layer(name, layer) for name, layer in flat))
+
+
+@torch.no_grad()
+def _layer(name: str, layer: SonicConvNd) -> Layer:
+    modes = Modes(*[value.detach().cpu() for value in layer.modes()])
+    strength = modes.mix_in.abs().square().sum(1).sqrt() * modes.mix_out.abs().square().sum(0).sqrt()
+    order = tuple(strength.argsort(descending=True).tolist())
+    unit = math.prod(layer.reference_spacing) ** (1 / 2)
+    return Layer(name or "layer", modes, order, strength, unit)

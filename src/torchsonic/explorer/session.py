@@ -1,0 +1,170 @@
+"""What the page asks and what it is told; knows nothing of HTTP."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from torchsonic.explorer.checkpoint import Checkpoint, Layer
+from torchsonic.explorer.errors import RefusedError
+from torchsonic.explorer.filters import BANK_SIZE, bank_of, entry_of, mode_of, response_magnitude
+from torchsonic.explorer.images import DETAIL, FIELD_MM, REFERENCE, SAMPLES, sample_field
+from torchsonic.explorer.knobs import KNOBS, ModeValues, read_number
+from torchsonic.explorer.pictures import brightness_picture, magnitude_picture, robust_bound, signed_picture
+from torchsonic.explorer.sampling import Subject, compare_operators, reference_kernel
+from torchsonic.explorer.uploads import MAX_BYTES, MAX_MEGAPIXELS, Uploads
+from torchsonic.functional import Modes, resample
+
+__all__ = ["Session"]
+
+FEWEST, MOST = 48, 512
+NYQUIST = math.pi * REFERENCE[0] / FIELD_MM
+SHEET_PAGE = 36
+MANY_MODES = 12
+
+
+class Session:
+    """One explorer: its checkpoint, if any, and its uploads. Threads may share it; pictures are computed one at a time.
+
+    Parameters
+    ----------
+    checkpoint
+        Layers to browse.
+    """
+
+    def __init__(self, checkpoint: Checkpoint | None = None) -> None:
+        self.checkpoint = checkpoint
+        self.uploads = Uploads()
+        self._computing = threading.Lock()
+        self._last_subject: Subject | None = None
+        self._last_filter: tuple[Any, Any, Any] = (None, None, None)  # key, modes, kernel on the reference grid
+
+    def start(self) -> dict[str, Any]:
+        """What the page is built from."""
+        layers = [] if self.checkpoint is None else self.checkpoint.layers
+        return {
+            "knobs": [asdict(knob) for knob in KNOBS],
+            "samples": [{"name": name, "label": label} for name, (label, _) in SAMPLES.items()],
+            "checkpoint": None if self.checkpoint is None else self.checkpoint.title,
+            "layers": [
+                {"name": layer.name, "modes": layer.num_modes, "inputs": layer.inputs, "outputs": layer.outputs}
+                for layer in layers
+            ],
+            "bank": BANK_SIZE,
+            "field": FIELD_MM,
+            "reference": REFERENCE,
+            "detail": DETAIL,
+            "sides": [FEWEST, MOST],
+            "sheet": SHEET_PAGE,
+            "uploads": {"bytes": MAX_BYTES, "megapixels": MAX_MEGAPIXELS},
+        }
+
+    @torch.no_grad()
+    def view(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """All pictures for one setting of the page."""
+        start = time.perf_counter()
+        values = ModeValues.read(request.get("values"))
+        key, make = self._filter(request, values)
+        subject = self._subject(request.get("image"))
+        size = (self._side(request, "rows"), self._side(request, "columns"))
+        highest = read_number(request.get("highest"), "Frequency range", 0.01, NYQUIST)
+        reach = round(read_number(request.get("reach"), "Kernel range", 8, FIELD_MM / 2))
+        with self._computing:
+            if key != self._last_filter[0]:  # another grid or image needs no new kernel
+                modes = make()
+                self._last_filter = key, modes, reference_kernel(modes)
+            answer = self._draw(subject, size, highest, reach)
+            if request.get("show_input", True):  # a page that has it already saves the time
+                sampled = resample(subject.field[None, None], size)[0, 0]
+                answer["input"] = {
+                    "reference": brightness_picture(subject.field),
+                    "sampled": brightness_picture(sampled),
+                }
+        answer["meaning"] = values.describe()
+        answer["milliseconds"] = 1000 * (time.perf_counter() - start)
+        return answer
+
+    def _draw(self, subject: Subject, size: tuple[int, int], highest: float, reach: int) -> dict[str, Any]:
+        _, modes, kernel = self._last_filter
+        count = 192 if modes.scale.numel() <= MANY_MODES else 96
+        middle = REFERENCE[0] // 2
+        window = slice(middle - reach, middle + reach)
+        result = compare_operators(subject, modes, size, kernel)
+        # The fit of nine taps to long modes has little power; each operator's pair has a colour scale of its own.
+        pairs = {}
+        for name in ("sonic", "conv", "gfnet"):
+            outcome = getattr(result, name)
+            bound = robust_bound(outcome.reference)
+            pairs[name] = {"sampled": signed_picture(outcome.sampled, bound), "difference": outcome.difference}
+            if name != "gfnet":  # SONIC's mask makes it SONIC on the reference grid: one picture serves both
+                pairs[name]["reference"] = signed_picture(outcome.reference, bound)
+        return {
+            "response": magnitude_picture(response_magnitude(modes, highest, count)),
+            "kernel": signed_picture(kernel[window, window], root=True),
+            **pairs,
+            "fit": result.fit,
+            "lost": result.lost,
+            "spacing": [FIELD_MM / size[0], FIELD_MM / size[1]],
+        }
+
+    def upload(self, data: bytes) -> dict[str, Any]:
+        """Keep an image; returns the name by which the page asks for it."""
+        return {"image": self.uploads.add(data)}
+
+    @torch.no_grad()
+    def sheet(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """A page of a layer's modes, strongest first: pictures and values."""
+        layer = self._layer(request.get("layer"))
+        pages = math.ceil(layer.num_modes / SHEET_PAGE)
+        page = int(read_number(request.get("page"), "Page", 0, pages - 1))
+        indices = list(layer.order[page * SHEET_PAGE : (page + 1) * SHEET_PAGE])
+        with self._computing:
+            kernels = layer.thumbnails(indices)
+        total = float(layer.strength.square().sum().clamp_min(1e-20))
+        modes = []
+        for index, kernel in zip(indices, kernels, strict=True):
+            values = layer.values(index)
+            share = float(layer.strength[index].square()) / total
+            picture = signed_picture(kernel, root=True)
+            modes.append(
+                {"mode": index, "values": values.as_dict(), "meaning": values.describe(), "share": share, **picture}
+            )
+        return {"layer": layer.name, "page": page, "pages": pages, "modes": modes}
+
+    def _filter(self, request: Mapping[str, Any], values: ModeValues) -> tuple[Any, Callable[[], Modes]]:
+        """What identifies the chosen filter, and how to make it."""
+        kind = request.get("filter", "mode")
+        if kind == "mode":
+            return (kind, values), lambda: mode_of(values)
+        if kind == "bank":
+            return (kind, values), lambda: bank_of(values)
+        if kind == "layer":
+            layer = self._layer(request.get("layer"))
+            channel_in = int(read_number(request.get("input"), "Input channel", 0, layer.inputs - 1))
+            channel_out = int(read_number(request.get("output"), "Output channel", 0, layer.outputs - 1))
+            return (kind, layer.name, channel_in, channel_out), lambda: entry_of(layer.modes, channel_in, channel_out)
+        raise RefusedError(f"filter must be mode, bank or layer, got {kind!r}")
+
+    def _layer(self, index: Any) -> Layer:
+        if self.checkpoint is None:
+            raise RefusedError("no checkpoint is loaded; start the explorer as: torchsonic explore CHECKPOINT")
+        return self.checkpoint.layers[int(read_number(index, "Layer", 0, len(self.checkpoint.layers) - 1))]
+
+    def _subject(self, name: Any) -> Subject:
+        if not isinstance(name, str):
+            raise RefusedError(f"image must be a name, got {name!r}")
+        field = sample_field(name) if name in SAMPLES else self.uploads.get(name)
+        last = self._last_subject  # one is kept: sliders are turned many times for each image
+        if last is None or last.field is not field:
+            last = self._last_subject = Subject(field)
+        return last
+
+    @staticmethod
+    def _side(request: Mapping[str, Any], name: str) -> int:
+        return round(read_number(request.get(name), name.capitalize(), FEWEST, MOST))
