@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -70,17 +71,17 @@ def _res_enc_l(patch: Patch) -> nn.Module:
 
     strides, kernels, features = _stages(patch)
     stages = len(strides)
+    each: Any = {"kernel_sizes": kernels, "strides": strides}  # lists for each axis, which their annotations forget
     blocks = [*BLOCKS, *[BLOCKS[-1]] * stages][:stages]
     return ResidualEncoderUNet(
         1,
         stages,
         features,
         nn.Conv3d,
-        kernels,
-        strides,
-        blocks,
-        CLASSES,
-        [1] * (stages - 1),
+        n_blocks_per_stage=blocks,
+        num_classes=CLASSES,
+        n_conv_per_stage_decoder=[1] * (stages - 1),
+        **each,
         conv_bias=True,
         norm_op=nn.InstanceNorm3d,
         norm_op_kwargs={"eps": 1e-5, "affine": True},
