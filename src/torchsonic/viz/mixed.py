@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["draw_mixed", "mixed_responses", "strongest_channels"]
 
 COARSE = 9
+BRIGHTEST = 0.995
 """Samples on an axis from which the strongest channels are chosen."""
 
 
@@ -86,7 +87,8 @@ def draw_mixed(
     )
     figure.suptitle(title + (": " if title else "") + r"$|\hat H_{kc}(\omega)|$ from channel $c$ to channel $k$")
     panels = figure.subplots(len(outputs), len(inputs), squeeze=False, sharex=flat, sharey=flat)
-    highest = float(responses.max())
+    # A resonance is a single bright sample, beside which the rest would be dark.
+    highest = float(responses.max() if flat else responses.flatten().quantile(BRIGHTEST))
     image = None
     plane = PLANES[0]
     for row, output in enumerate(outputs):
@@ -113,5 +115,5 @@ def draw_mixed(
                 before = panel.get_ylabel()
                 panel.set_ylabel(f"$k$ = {output}" + (f"\n{before}" if before else ""))
     if image is not None:
-        figure.colorbar(image, ax=panels.ravel().tolist(), fraction=0.03, pad=0.02)
+        figure.colorbar(image, ax=panels.ravel().tolist(), fraction=0.03, pad=0.02, extend="max")
     return figure
