@@ -37,6 +37,11 @@ def test_a_run_of_another_configuration_is_not_finished(tmp_path):
     folder = make_run(tmp_path, steps=100)
     config = read_config(folder)
     assert is_finished(config, folder)
+    results = json.loads((folder / "results.json").read_text())
+    del results["config"]["training"]["momentum"]  # which runs did not have in the beginning
+    results["config"]["training"]["workers"] = 3
+    (folder / "results.json").write_text(json.dumps(results))
+    assert is_finished(config, folder)
     (other,) = plan_runs("smoke", models=["sonicnet"], tasks=["synthshape"])
     assert not is_finished(other, folder)
     (folder / "results.json").write_text("{")

@@ -98,6 +98,12 @@ def test_predictions_are_written_on_the_grid_of_the_image(made, tmp_path):
         np.testing.assert_allclose(written.affine, image.affine, rtol=1e-6)
 
 
+def test_external_cases_must_not_be_those_of_training(made, tmp_path):
+    data, (run, _), _ = made
+    with pytest.raises(ValueError, match=r"which .* was trained on; name other cases"):
+        score([run], tmp_path, external=data)
+
+
 def test_external_cases_are_all_predicted_by_every_run(made, elsewhere, tmp_path):
     _, runs, unet = made
     evaluation = score([*runs, unet], tmp_path, external=elsewhere, pictures=True)

@@ -25,6 +25,7 @@ from torchsonic.experiments.volumes import (
     run_experiment,
 )
 from torchsonic.experiments.volumes.plan import choose_patch, complete_config, make_model, unet_strides
+from torchsonic.experiments.volumes.split import choose_split
 from torchsonic.training import CheckpointError, TrainingConfig
 
 pytest.importorskip("nibabel", reason="nibabel is not installed")
@@ -80,6 +81,16 @@ def test_a_bad_split_file_is_named(tmp_path, content, words):
     with pytest.raises(ValueError, match=words) as caught:
         read_split(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_split_file_keeps_patients_together(tmp_path):
+    path = tmp_path / "split.json"
+    path.write_text('{"train": ["p1_a", "p2_a"], "test": ["p3_a", "p2_b"]}')
+    options = {"file": path, "folds": 5, "fold": 0, "seed": 0}
+    names = ["p1_a", "p2_a", "p2_b", "p3_a"]
+    assert choose_split(names, patient=None, **options).test == ("p2_b", "p3_a")
+    with pytest.raises(ValueError, match="has p2_a in train and p2_b in test, both of patient p2"):
+        choose_split(names, patient="p[0-9]", **options)
 
 
 def test_patches_follow_the_data():
@@ -153,6 +164,8 @@ def test_what_the_data_decide_is_filled_in():
         {"common_spacing": (1.0, 0.0, 1.0)},
         {"width": 8, "model": "unet"},
         {"padding": "zeros", "model": "unet"},
+        {"fold": 1, "split": Path("split.json")},
+        {"split_seed": 1, "split": Path("split.json")},
     ],
 )
 def test_bad_settings_name_themselves(bad):
@@ -282,14 +295,16 @@ def test_a_split_file_decides_who_is_tested(tmp_path):
     write_folder(tmp_path, 4)
     split = tmp_path / "thin.json"
     split.write_text('{"train": ["case_c", "case_a"], "test": ["case_d"]}')
-    results = run_experiment(small_config(tmp_path, split=split, cache_dtype="float16"), tmp_path / "run", show=False)
+    results = run_experiment(
+        small_config(tmp_path, folds=5, split=split, cache_dtype="float16"), tmp_path / "run", show=False
+    )
     assert [row["case"] for row in results["cases"]] == ["case_d"]
     assert json.loads((tmp_path / "run" / "split.json").read_text())["train"] == ["case_a", "case_c"]
     split.write_text('{"train": ["case_a"], "test": ["case_x"]}')
     with pytest.raises(ValueError, match="names case case_x, which the data folder does not hold"):
-        run_experiment(small_config(tmp_path, split=split), tmp_path / "other", show=False)
+        run_experiment(small_config(tmp_path, folds=5, split=split), tmp_path / "other", show=False)
     split.write_text('{"train": ["case_a", "case_b", "case_c"], "test": []}')
-    results = run_experiment(small_config(tmp_path, split=split), tmp_path / "all", show=False)
+    results = run_experiment(small_config(tmp_path, folds=5, split=split), tmp_path / "all", show=False)
     assert results["cases"] == []
     assert results["dice"] is None
 

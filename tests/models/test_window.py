@@ -24,18 +24,18 @@ def make_net(name, *, depth=1, norm="channel", **options):
     return net
 
 
-def answer(net, image, window):
+def answer(net, image, window, place):
     """Logits in the window by the short way (`window`) or the long one, and all gradients."""
     net.zero_grad()
     image = image.clone().requires_grad_()
-    logits = net(image, window=WINDOW) if window else crop(net(image), WINDOW)
+    logits = net(image, window=place) if window else crop(net(image), place)
     (logits * torch.arange(logits.numel()).view_as(logits).cos()).sum().backward()
     return [logits.detach(), image.grad, *[p.grad.clone() for p in net.parameters()]]
 
 
-def assert_same(net, size=(24, 16)):
+def assert_same(net, size=(24, 16), place=WINDOW):
     image = torch.randn(2, 3, *size, dtype=torch.float64)
-    for short, long in zip(answer(net, image, True), answer(net, image, False), strict=True):
+    for short, long in zip(answer(net, image, True, place), answer(net, image, False, place), strict=True):
         torch.testing.assert_close(short, long, rtol=1e-8, atol=1e-9)
 
 
@@ -59,8 +59,10 @@ def test_what_cannot_be_cut_short(options):
 
 @pytest.mark.parametrize("size", [(23, 17), (16, 11)])
 @pytest.mark.parametrize("name", BACKBONES)
-def test_odd_sizes_and_windows_at_the_edge(name, size):
-    assert_same(make_net(name), size)
+@pytest.mark.parametrize("place", [WINDOW, (slice(0, 2), slice(1, 4)), (slice(-3, None), slice(-2, None))])
+def test_odd_sizes_and_windows_at_the_edge(name, size, place):
+    ends = [range(*part.indices(n)) for part, n in zip(place, size, strict=True)]
+    assert_same(make_net(name), size, tuple(slice(end.start, end.stop) for end in ends))
 
 
 def test_the_short_way_is_taken():

@@ -276,6 +276,14 @@ def test_numpy_integers_are_integers():
     assert layer(torch.randn(1, 3, 8, 8), output_size=(np.int64(5), 5)).shape == (1, 4, 5, 5)
 
 
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_spacings_of_samples_may_be_an_array(train, batch):
+    layer, x = make_layer(2).train(train), torch.randn(batch, 3, 8, 9, dtype=torch.float64)
+    spacing = 0.5 + torch.rand(batch, 2, dtype=torch.float64)
+    torch.testing.assert_close(layer(x, spacing.numpy()), layer(x, spacing))
+
+
 def test_a_grid_for_modes_that_do_not_depend_on_it_is_refused():
     with pytest.raises(ValueError, match="leave them out"):
         make_layer(2).modes(size=(8, 8))

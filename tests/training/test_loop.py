@@ -17,8 +17,8 @@ import torchsonic
 from torchsonic.data import SynthShape
 from torchsonic.training import CheckpointError, SegmentationTask, TrainingConfig, fit
 from torchsonic.training.checkpoint import kept_weights, read_checkpoint, write_checkpoint
+from torchsonic.training.fabric import make_fabric
 from torchsonic.training.loggers import read_log
-from torchsonic.training.loop import make_fabric
 from torchsonic.training.schedule import one_cycle, staircase
 
 pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installed")
@@ -244,6 +244,29 @@ def test_waiting_for_data_is_counted(tmp_path):
     waits = [entry["waiting"] for entry in read_log(tmp_path / "log.jsonl") if "loss" in entry]
     assert waits == sorted(waits)
     assert waits[-1] == result.waiting
+
+
+def test_a_kill_between_last_and_best_changes_nothing(tmp_path, monkeypatch):
+    """The best weights of two runs, of which one was killed while it wrote them."""
+    whole, killed = Number(), Number()
+    config = small(evaluate_every=2, ema=0.0)
+    fit(whole, Quadratic(), config, tmp_path / "whole", show=False)
+    saved = []
+
+    def fail(path, state):
+        saved.append(path.name)
+        if len(saved) == 3:  # the second save that is a new best: step 4
+            raise CheckpointError("killed")
+        write_checkpoint(path, state)
+
+    monkeypatch.setattr("torchsonic.training.checkpoint.write_checkpoint", fail)
+    task = Quadratic()
+    with pytest.raises(CheckpointError, match="killed"):
+        fit(killed, task, config, tmp_path / "killed", show=False)
+    monkeypatch.undo()
+    task.scores = iter([0.9, 0.5])  # those of steps 4 and 6
+    fit(killed, task, config, tmp_path / "killed", show=False)
+    assert torch.equal(killed.weight, whole.weight)
 
 
 def test_weights_are_kept_along_the_way(tmp_path):

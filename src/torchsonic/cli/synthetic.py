@@ -95,7 +95,9 @@ class EvaluateSynthetic:
 
     def run(self) -> None:
         require("rich", "train")
-        from torchsonic.experiments.synthetic import evaluate_run, load_run, write_json
+        from torchsonic.evaluation.provenance import describe_run
+        from torchsonic.experiments.synthetic import evaluate_run, load_run
+        from torchsonic.files import write_json
         from torchsonic.models import PretrainedError
 
         path = self.folder / "results.json"
@@ -104,7 +106,9 @@ class EvaluateSynthetic:
             results = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, PretrainedError, ValueError, TypeError) as error:
             raise UserError(f"{self.folder} holds no finished run: {error}") from error
-        results.update(evaluate_run(model, config))
+        device = next(model.parameters()).device
+        tested = describe_run(seed=config.training.seed, device=device)
+        results.update(evaluate_run(model, config), tested=tested)
         write_json(path, results)
         _print_results(results)
 

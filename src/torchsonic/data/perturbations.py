@@ -25,13 +25,14 @@ COARSE = 3
 
 def _sample(image: Tensor, label: Tensor, grid: Tensor, outside: int) -> tuple[Tensor, Tensor]:
     """Read both at the places ``grid (B, H, W, 2)``, x before y, the field being [-1, 1]."""
+    grid = grid.to(image.device)
     image = F.grid_sample(image, grid, mode="bilinear", padding_mode="border", align_corners=False)
-    # Shifted by one, so that zeros outside mean "not there".
-    moved = F.grid_sample(
-        (label + 1 - min(outside, 0))[:, None].double(), grid.double(), mode="nearest", align_corners=False
-    )[:, 0]
-    moved = moved.round().long() - 1 + min(outside, 0)
-    return image, torch.where(moved < min(outside, 0), outside, moved)
+    # Shifted to begin at one, ignored labels included, so that zeros outside mean "not there".
+    first = min(0, int(label.min())) - 1
+    dtype = torch.float32 if image.device.type == "mps" else torch.float64
+    moved = F.grid_sample((label - first)[:, None].to(dtype), grid.to(dtype), mode="nearest", align_corners=False)
+    moved = moved[:, 0].round().long()
+    return image, torch.where(moved == 0, outside, moved + first)
 
 
 def _affine(image: Tensor, label: Tensor, matrix: Tensor, outside: int) -> tuple[Tensor, Tensor]:
@@ -65,7 +66,8 @@ def distort(image: Tensor, label: Tensor, level: float, generator: torch.Generat
 
 def add_noise(image: Tensor, label: Tensor, level: float, generator: torch.Generator, outside: int):
     """Add Gaussian noise of standard deviation ``level`` to each pixel and channel."""
-    return image + level * torch.randn(image.shape, generator=generator), label
+    # Drawn on the CPU, so that all devices see the same noise.
+    return image + level * torch.randn(image.shape, generator=generator).to(image), label
 
 
 def rescale(image: Tensor, label: Tensor, level: float, generator: torch.Generator, outside: int):

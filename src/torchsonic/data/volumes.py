@@ -6,7 +6,6 @@ millimetres.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torchsonic.data.cases import SUFFIXES, Case, CaseError, find_cases
+from torchsonic.files import replacing
 
 __all__ = ["Case", "CaseError", "Volume", "find_cases", "read_case", "write_labels"]
 
@@ -169,9 +169,5 @@ def write_labels(path: Path, labels: NDArray[Any], affine: NDArray[np.float64] |
         raise ValueError(f"path must end in {' or '.join(SUFFIXES)}, got {path}")
     small = labels.size == 0 or (labels.min() >= 0 and labels.max() < 256)
     image = nibabel.Nifti1Image(labels.T.astype(np.uint8 if small else np.int16), np.asarray(affine, dtype=np.float64))
-    scratch = path.with_name(f".{path.name}")
-    try:
+    with replacing(path) as scratch:
         nibabel.save(image, scratch)
-        os.replace(scratch, path)
-    finally:
-        scratch.unlink(missing_ok=True)

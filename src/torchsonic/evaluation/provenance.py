@@ -82,7 +82,7 @@ def describe_run(*, seed: int, device: torch.device) -> dict:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "seed": seed,
         "threads": torch.get_num_threads(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "cpu": _cpu_name(),
         "busy_cores": _busy_cores(),
         "python": platform.python_version(),

@@ -6,7 +6,6 @@ A run is a folder: ``config.json``, ``log.jsonl``, ``checkpoints/``, ``model/`` 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -23,6 +22,8 @@ from torchsonic.evaluation.robustness import (
     score_resolutions,
     score_samples,
 )
+from torchsonic.experiments.resume import origins, refuse_changes
+from torchsonic.files import write_json
 from torchsonic.models import PretrainedModel, create_model, from_pretrained
 from torchsonic.training import Fit, SegmentationTask, TrainingConfig, fit, make_fabric
 
@@ -76,8 +77,15 @@ class SyntheticConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.fold < FOLDS:
             raise ValueError(f"fold must be 0 to {FOLDS - 1}, got {self.fold}")
+        if self.task == "halligalli" and self.fold:
+            raise ValueError(f"fold must be 0 for HalliGalli, which has no folds, got {self.fold}; use seeds")
         if self.test_samples < 1:
             raise ValueError(f"test_samples must be at least 1, got {self.test_samples}")
+        most = POOL // FOLDS
+        if self.task == "synthshape" and self.test_samples > most:
+            raise ValueError(f"test_samples must be at most {most}, the size of a fold, got {self.test_samples}")
+        if self.depth is not None and self.depth < 1:
+            raise ValueError(f"depth must be at least 1, got {self.depth}")
         changed = [name for name, value in _SONIC_DEFAULTS.items() if getattr(self, name) != value]
         if changed and self.model != "sonicnet":
             raise ValueError(f"{changed[0]} belongs to sonicnet, not to {self.model}")
@@ -151,7 +159,11 @@ def make_task(config: SyntheticConfig) -> SegmentationTask:
 
 
 def test_indices(config: SyntheticConfig) -> list[int]:
-    """Numbers of the samples that a run is tested on, none of which it was trained on."""
+    """Numbers of the samples that a run is tested on.
+
+    SynthShape: scenes of the fold that it was not trained on. HalliGalli: other draws of the 625 scenes, all of which
+    training sees too, with other noise.
+    """
     if config.task == "halligalli":
         return list(range(HALLIGALLI_TRAIN, HALLIGALLI_TRAIN + config.test_samples))
     return [index for index in range(POOL) if index % FOLDS == config.fold][: config.test_samples]
@@ -185,13 +197,17 @@ def run_experiment(config: SyntheticConfig, folder: Path, *, show: bool = True) 
     fabric.launch()
     run = describe_run(seed=config.training.seed, device=fabric.device)
     model, task = make_model(config), make_task(config)
+    refuse_changes(folder, json.loads(json.dumps(asdict(config))), may_change=("training", "test_samples"))
     folder.mkdir(parents=True, exist_ok=True)
+    fabric.barrier()  # no process may find what the first one is about to write
+    if fabric.is_global_zero:
+        write_json(folder / "config.json", asdict(config))
     result = fit(model, task, config.training, folder, fabric=fabric, show=show)
     results: dict[str, Any] = {}
     if fabric.is_global_zero:
-        write_json(folder / "config.json", asdict(config))
         model.save_pretrained(folder / "model")
-        results = {**_describe(config, model, result), **evaluate_run(model, config, show=show), "run": run}
+        results = {**_describe(config, model, result), **evaluate_run(model, config, show=show)}
+        results |= origins(folder, run)
         write_json(folder / "results.json", results)
     fabric.barrier()
     return results
@@ -241,19 +257,15 @@ def evaluate_run(model: PretrainedModel, config: SyntheticConfig, *, show: bool 
 
 def read_config(folder: Path) -> SyntheticConfig:
     """The configuration of a run."""
-    saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    training = saved.pop("training")
-    training["loggers"] = tuple(training["loggers"])
-    return SyntheticConfig(**saved, training=TrainingConfig(**training))
+    return parse_config(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+
+
+def parse_config(saved: Mapping[str, Any]) -> SyntheticConfig:
+    """A configuration as JSON holds it; a setting that is younger has its default."""
+    training = {**saved["training"], "loggers": tuple(saved["training"]["loggers"])}
+    return SyntheticConfig(**{**saved, "training": TrainingConfig(**training)})
 
 
 def load_run(folder: Path) -> tuple[PretrainedModel, SyntheticConfig]:
     """The trained model of a run and its configuration."""
     return from_pretrained(folder / "model"), read_config(folder)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a file whole or not at all."""
-    scratch = path.with_name(f".{path.name}")
-    scratch.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    os.replace(scratch, path)

@@ -6,12 +6,20 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from torchsonic.experiments.synthetic import SyntheticConfig, TaskName, apply_preset, protocol, run_experiment
+from torchsonic.experiments.synthetic import (
+    SyntheticConfig,
+    TaskName,
+    apply_preset,
+    parse_config,
+    protocol,
+    run_experiment,
+)
 from torchsonic.training.checkpoint import CheckpointError
+from torchsonic.training.loop import MAY_CHANGE
 
 __all__ = ["is_finished", "plan_runs", "train_all"]
 
@@ -65,9 +73,15 @@ def is_finished(config: SyntheticConfig, folder: Path) -> bool:
     """Whether a folder holds the results of just this configuration."""
     try:
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-        return results["config"] == json.loads(json.dumps(asdict(config)))
+        return _with_effect(parse_config(results["config"])) == _with_effect(config)
     except (OSError, ValueError, KeyError, TypeError):
         return False
+
+
+def _with_effect(config: SyntheticConfig) -> SyntheticConfig:
+    """A configuration without what has no effect on its results."""
+    usual = {option.name: option.default for option in fields(config.training) if option.name in MAY_CHANGE}
+    return replace(config, training=replace(config.training, **usual))
 
 
 def train_all(

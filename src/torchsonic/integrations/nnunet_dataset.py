@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from torchsonic.data.volumes import Case, CaseError, find_cases, read_case
+from torchsonic.files import write_whole
 
 __all__ = ["TRAINERS", "convert_dataset", "install_trainers"]
 
@@ -31,7 +32,7 @@ def install_trainers(folder: Path) -> Path:
     names = ", ".join(TRAINERS)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / TRAINER_FILE
-    _write_whole(
+    write_whole(
         path,
         '"""Shows torchsonic\'s trainers to nnU-Net; written by `torchsonic nnunet install`."""\n\n'
         f"from torchsonic.integrations.nnunet import {names}\n\n"
@@ -92,7 +93,7 @@ def convert_dataset(
             "numTraining": len(cases),
             "file_ending": ending,
         }
-        _write_whole(made / "dataset.json", json.dumps(description, indent=2) + "\n")
+        write_whole(made / "dataset.json", json.dumps(description, indent=2) + "\n")
         os.replace(made, target)
     return target
 
@@ -156,9 +157,3 @@ def _label_names(present: set[int], names: Sequence[str]) -> dict[str, int]:
 
 def _numbered(highest: int) -> list[str]:
     return [f"class_{index}" for index in range(1, highest + 1)]
-
-
-def _write_whole(path: Path, text: str) -> None:
-    scratch = path.with_name(f".{path.name}")
-    scratch.write_text(text, encoding="utf-8")
-    os.replace(scratch, path)

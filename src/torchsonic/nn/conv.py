@@ -23,6 +23,7 @@ from torchsonic.functional.spectral_conv import spectral_conv
 from torchsonic.functional.spectrum import PaddingMode, padded_sizes
 from torchsonic.nn.bank import DEFAULT_FIELD, ModeBank, Variant
 from torchsonic.nn.cache import ResponseCache
+from torchsonic.nn.spaced import batch_spacing
 
 __all__ = ["SonicConv1d", "SonicConv2d", "SonicConv3d", "SonicConvNd", "make_sonic"]
 
@@ -171,7 +172,7 @@ class SonicConvNd(ModeBank):
             out_size = self.output_size(size)
         else:
             out_size = per_axis(output_size, self.num_axes, "output_size")
-        given = self._spacing if spacing is None else spacing
+        given = self._spacing if spacing is None else batch_spacing(spacing)
         steps = as_spacing(given, self.num_axes, batch=x.shape[0], device=x.device)
         dtype = torch.promote_types(torch.promote_types(x.dtype, self.mix_in.dtype), torch.float32)
         with without_autocast(x.device):

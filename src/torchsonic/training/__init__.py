@@ -2,7 +2,8 @@
 
 from torchsonic.training.checkpoint import CheckpointError
 from torchsonic.training.config import TrainingConfig
-from torchsonic.training.loop import Fit, fit, make_fabric
+from torchsonic.training.fabric import make_fabric
+from torchsonic.training.loop import Fit, fit
 from torchsonic.training.segmentation import SegmentationTask
 from torchsonic.training.task import Task
 

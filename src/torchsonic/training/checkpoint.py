@@ -102,13 +102,14 @@ class Checkpoints:
 
     def save(self, state: dict[str, Any], *, best: bool = False) -> None:
         """Write the newest state; what was newest becomes the previous one."""
+        if best:
+            # First: a run that is killed here finds the same best again, one killed behind `last` never would.
+            write_checkpoint(self.best, state)
         scratch = self.folder / "next.ckpt"
         write_checkpoint(scratch, state)
         if self.last.exists():
             os.replace(self.last, self.previous)
         os.replace(scratch, self.last)
-        if best:
-            write_checkpoint(self.best, state)
 
     def keep(self, step: int, weights: Mapping[str, Tensor]) -> None:
         """Write a copy of the weights that no later one replaces."""
@@ -145,6 +146,8 @@ def random_state() -> dict[str, Any]:
     python, numbers, counters = random.getstate(), np.random.get_state(legacy=True), {}
     if torch.cuda.is_available():
         counters["cuda"] = torch.cuda.get_rng_state()
+    if torch.backends.mps.is_available():
+        counters["mps"] = torch.mps.get_rng_state()
     name, keys, position, has_gauss, gauss = numbers
     return {
         "torch": torch.get_rng_state(),
@@ -164,3 +167,5 @@ def restore_random_state(state: dict[str, Any]) -> None:
     np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))
     if "cuda" in state and torch.cuda.is_available():
         torch.cuda.set_rng_state(state["cuda"])
+    if "mps" in state and torch.backends.mps.is_available():
+        torch.mps.set_rng_state(state["mps"])

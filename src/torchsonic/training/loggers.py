@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
+import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+
+from torchsonic.files import write_whole
 
 __all__ = ["JsonLines", "Logger", "make_loggers", "read_log"]
 
@@ -27,9 +29,7 @@ class JsonLines:
         kept = (
             [entry for entry in read_log(path) if entry["step"] <= first_step] if first_step and path.exists() else []
         )
-        scratch = path.with_suffix(".jsonl.part")
-        scratch.write_text("".join(json.dumps(entry) + "\n" for entry in kept))
-        os.replace(scratch, path)
+        write_whole(path, "".join(json.dumps(entry) + "\n" for entry in kept))
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115  (open as long as the run)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
@@ -70,15 +70,20 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """A run of Weights & Biases named after the folder; it goes on when training resumes."""
+    """A run of Weights & Biases named after the folders; it goes on when training resumes."""
 
     def __init__(self, folder: Path, *, first_step: int = 0) -> None:
         try:
             import wandb  # pyright: ignore[reportMissingImports]
         except ImportError as error:
             raise ImportError("the logger wandb needs wandb; run: pip install wandb") from error
-        name = folder.resolve().name
-        self._run = wandb.init(project="torchsonic", name=name, id=name, dir=str(folder), resume="allow")
+        # Folders of different runs have the same name, and may be moved: the run remembers its own number.
+        known = folder / "wandb-id"
+        if not known.exists():
+            write_whole(known, uuid.uuid4().hex)
+        name = "/".join(folder.resolve().parts[-3:])
+        number = known.read_text(encoding="utf-8")
+        self._run = wandb.init(project="torchsonic", name=name, id=number, dir=str(folder), resume="allow")
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         self._run.log(dict(values), step=step)

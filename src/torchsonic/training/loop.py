@@ -6,7 +6,6 @@ everything else that changes is in the checkpoint. So a run that was killed and 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -27,6 +26,7 @@ from torchsonic.training.checkpoint import (
     restore_random_state,
 )
 from torchsonic.training.config import TrainingConfig
+from torchsonic.training.fabric import make_fabric
 from torchsonic.training.loggers import make_loggers
 from torchsonic.training.progress import training_progress
 from torchsonic.training.schedule import one_cycle, staircase
@@ -35,9 +35,8 @@ from torchsonic.training.task import Task, make_batches
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-__all__ = ["Fit", "fit", "make_fabric"]
+__all__ = ["Fit", "fit"]
 
-PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 # What may differ when a run resumes: none of it changes the result beyond rounding.
 MAY_CHANGE = {"workers", "accelerator", "devices", "nodes", "log_every", "checkpoint_every", "keep_every", "loggers"}
 
@@ -55,26 +54,6 @@ class Fit:
     """Of these, seconds in which the first process waited for data."""
     losses: list[tuple[int, float]] = field(default_factory=list)
     """Logged losses of this process's part of the run."""
-
-
-def make_fabric(config: TrainingConfig) -> Fabric:
-    """Lightning Fabric for the configured devices, or for the processes that torchrun started."""
-    try:
-        from lightning_fabric import Fabric
-    except ImportError as error:
-        raise ImportError('training needs lightning-fabric; run: pip install "torchsonic[train]"') from error
-    has_accelerator = torch.cuda.is_available() or torch.backends.mps.is_available()
-    if config.precision == "fp16" and (config.accelerator == "cpu" or not has_accelerator):
-        raise ValueError("precision fp16 needs an accelerator; on a CPU use bf16 or fp32")
-    devices = int(os.environ.get("LOCAL_WORLD_SIZE", config.devices))
-    nodes = int(os.environ["WORLD_SIZE"]) // devices if "LOCAL_WORLD_SIZE" in os.environ else config.nodes
-    return Fabric(
-        accelerator=config.accelerator,
-        devices=devices,
-        num_nodes=nodes,
-        strategy="ddp" if devices * nodes > 1 else "auto",
-        precision=PRECISIONS[config.precision],  # type: ignore[arg-type]
-    )
 
 
 def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
@@ -143,7 +122,7 @@ def fit(
                         times = {"seconds": run.seconds, "waiting": run.waiting}
                         logger.log(run.step, {"loss": value, "learning_rate": run.rate, **times})
                     advance(run.step, value)
-                if not torch.isfinite(loss):
+                if not run.is_finite:
                     raise FloatingPointError(
                         f"the loss became {loss.item()} at step {run.step}; lower learning_rate or use fp32"
                     )
@@ -173,6 +152,7 @@ class _Run:
         self.average = MovingAverage(model, config.ema) if config.ema else None
         self.step, self.seconds, self.waiting, self.rate = 0, 0.0, 0.0, 0.0
         self.best_score, self.best_metrics, self.is_new_best = -float("inf"), {}, False
+        self.is_finite = True
 
     def train_step(self, batches: Iterator[Any]) -> Tensor:
         """One step of the optimiser; returns this process's mean loss."""
@@ -198,6 +178,8 @@ class _Run:
         self.step += 1
         if self.average is not None:
             self.average.update(self.raw, self.step)
+        # Reading the loss waits for the device, which belongs to the step's time.
+        self.is_finite = bool(torch.isfinite(total))
         self.seconds += time.perf_counter() - start
         return total
 

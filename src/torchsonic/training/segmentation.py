@@ -41,7 +41,7 @@ class SegmentationTask:
     noise
         Largest standard deviation of noise added to training images; each has its own, uniform from 0 on.
     background
-        Class 0 is a class like the others, in loss and score.
+        Whether class 0 counts in the score like the others; in the loss it always does.
     dice
         Share of the Dice loss; the rest is cross-entropy.
     window

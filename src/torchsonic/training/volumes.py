@@ -118,7 +118,10 @@ class VolumeTask:
 
     def logits(self, model: nn.Module, batch: PatchBatch) -> Tensor:
         """Ask a model, telling it the spacings if it is to know them."""
-        return model(batch.image, spacing=batch.spacing) if self.tell_spacing else model(batch.image)
+        if not self.tell_spacing:
+            return model(batch.image)
+        # Mixed precision rounds every tensor that a model is given, but leaves arrays alone.
+        return model(batch.image, spacing=batch.spacing.cpu().numpy())
 
     def loss(self, model: nn.Module, batch: PatchBatch) -> Tensor:
         """Loss of a batch."""

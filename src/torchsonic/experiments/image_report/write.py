@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import os
 from html import escape
 from pathlib import Path
 from string import Template
@@ -30,6 +29,7 @@ from torchsonic.experiments.image_report.words import (
 )
 from torchsonic.experiments.report.elements import embed, item_list, read_part, scrollable, warning_box
 from torchsonic.experiments.report.marks import as_list, as_table, as_text
+from torchsonic.files import write_whole
 
 __all__ = ["as_data", "to_html", "to_markdown", "write_report"]
 
@@ -49,9 +49,7 @@ def write_report(report: SizeReport, folder: Path) -> list[Path]:
         PICTURE: buffer.getvalue(),
     }
     for name, data in files.items():
-        scratch = folder / f".{name}"
-        scratch.write_bytes(data)
-        os.replace(scratch, folder / name)
+        write_whole(folder / name, data)
     return [folder / name for name in files]
 
 

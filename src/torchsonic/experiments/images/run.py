@@ -17,7 +17,8 @@ from torchsonic.evaluation.provenance import describe_run
 from torchsonic.experiments.images.config import DEFAULT_MODEL, STORED, ImagesConfig, plain_config, read_config
 from torchsonic.experiments.images.network import CLASSES_NAME, make_model, model_of_run, read_classes
 from torchsonic.experiments.images.sizes import score_size
-from torchsonic.experiments.synthetic import write_json
+from torchsonic.experiments.resume import refuse_changes
+from torchsonic.files import write_json
 from torchsonic.models import Classifier, from_pretrained
 from torchsonic.training import CheckpointError, Fit, fit, make_fabric
 from torchsonic.training.batch_statistics import share_batch_statistics
@@ -131,14 +132,9 @@ def _facts(train: ImageFolder, test: ImageFolder, left_out: dict[str, str]) -> d
 
 def _refuse_changes(folder: Path, config: ImagesConfig, facts: dict[str, Any]) -> None:
     """Refuse to go on with a run of other settings or images."""
-    if not (folder / "checkpoints").exists() or not (folder / "config.json").exists():
+    refuse_changes(folder, plain_config(config), may_change=MAY_CHANGE)
+    if not (folder / CLASSES_NAME).exists():
         return
-    saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    for name, value in plain_config(config).items():
-        if name not in MAY_CHANGE and saved.get(name) != value:
-            raise CheckpointError(
-                f"the run to be resumed had {name}={saved.get(name)}, not {value}; give the old value or another folder"
-            )
     before = json.loads((folder / CLASSES_NAME).read_text(encoding="utf-8"))["train"]
     if before != facts["train"]:
         raise CheckpointError(

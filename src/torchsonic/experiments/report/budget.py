@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from typing import Any
 
 from torchsonic.evaluation.provenance import BUSY_LIMIT
 from torchsonic.experiments.report.collect import TASKS, Column, Run
+from torchsonic.training import TrainingConfig
 from torchsonic.training.loop import MAY_CHANGE
 
 __all__ = ["BUDGET_HEADERS", "budget_rows", "find_warnings"]
 
 BUDGET_HEADERS = ("task", "model", "steps", "batch", "test samples", "runs", "seeds", "folds", "commit", "threads")
+DEFAULTS = {option.name: option.default for option in fields(TrainingConfig)}
 # What does not change a result, or differs between runs on purpose.
 FREE = {"seed", *MAY_CHANGE}
 
@@ -94,7 +97,8 @@ def _unequal(here: Sequence[tuple[str, Sequence[Run]]]) -> list[str]:
     runs = [run for _, members in here for run in members]
     settings: dict[str, Callable[[Run], Any]] = {"test_samples": lambda run: run.config.get("test_samples")}
     for name in sorted({name for run in runs for name in run.training} - FREE):
-        settings[name] = lambda run, name=name: run.training.get(name)
+        # A setting that is younger than a run had its default's effect.
+        settings[name] = lambda run, name=name: run.training.get(name, DEFAULTS.get(name))
     found = []
     for name in sorted(settings, key=lambda name: (name not in ("steps", "batch", "test_samples"), name)):
         if len({str(settings[name](run)) for run in runs}) > 1:

@@ -26,6 +26,7 @@ class TrainedRun:
     model: PretrainedModel
     config: VolumesConfig
     tests: tuple[str, ...]
+    learnt: tuple[str, ...]
     origin: dict[str, Any]
 
     @property
@@ -62,7 +63,8 @@ def load_trained(folder: Path, device: str) -> TrainedRun:
     """The run in a folder."""
     try:
         model, config = load_run(folder)
-        tests = json.loads((folder / "split.json").read_text(encoding="utf-8"))["test"]
+        split = json.loads((folder / "split.json").read_text(encoding="utf-8"))
+        tests, learnt = tuple(split["test"]), tuple(split["train"])
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     except (OSError, PretrainedError, ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{folder} holds no finished run on volumes: {error}") from error
@@ -70,7 +72,7 @@ def load_trained(folder: Path, device: str) -> TrainedRun:
         model = model.to(device).eval()
     except RuntimeError as error:
         raise ValueError(f"device {device}: {error}") from error
-    return TrainedRun(folder, model, config, tuple(tests), dict(results.get("run", {})))
+    return TrainedRun(folder, model, config, tests, learnt, dict(results.get("run", {})))
 
 
 def find_tests(runs: Sequence[TrainedRun], external: Path | None, data: Path | None) -> dict[str, Case]:
@@ -80,6 +82,12 @@ def find_tests(runs: Sequence[TrainedRun], external: Path | None, data: Path | N
     if twice:
         raise ValueError(f"{twice[0]} is given twice; name each run once")
     if external is not None:
+        for run in runs:
+            seen = _learnt_in(run, external)
+            if seen:
+                raise ValueError(
+                    f"--external {external} holds {seen}, which {run.folder} was trained on; name other cases"
+                )
         return {case.name: case for case in find_cases(external)}
     found: dict[str, Case] = {}
     for run in runs:
@@ -94,6 +102,14 @@ def find_tests(runs: Sequence[TrainedRun], external: Path | None, data: Path | N
     if not found:
         raise ValueError(f"{runs[0].folder} has no test cases; use --external to name a folder of cases")
     return dict(sorted(found.items()))
+
+
+def _learnt_in(run: TrainedRun, folder: Path) -> str | None:
+    """A case of a folder that a run has learnt from, known by its file."""
+    if not run.config.data.is_dir():
+        return None
+    files = {file.resolve() for case in find_cases(run.config.data) if case.name in run.learnt for file in case.images}
+    return next((case.name for case in find_cases(folder) if {file.resolve() for file in case.images} & files), None)
 
 
 def make_rows(runs: Sequence[TrainedRun], external: tuple[str, ...] | None) -> list[ScoreRow]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from torchsonic import __version__
 from torchsonic.experiments.volume_report.markdown import picture_name, to_markdown
 from torchsonic.experiments.volume_report.page import to_html
 from torchsonic.experiments.volume_report.results import Evaluation, compare, find_warnings
+from torchsonic.files import write_whole
 
 __all__ = ["as_data", "write_report"]
 
@@ -28,10 +28,7 @@ def write_report(evaluation: Evaluation, folder: Path) -> list[Path]:
         if name in evaluation.pictures:
             files[picture_name(place, name)] = evaluation.pictures[name]
     for name, data in files.items():
-        path = folder / name
-        scratch = path.with_name(f".{path.name}")
-        scratch.write_bytes(data)
-        os.replace(scratch, path)
+        write_whole(folder / name, data)
     return [folder / name for name in files]
 
 

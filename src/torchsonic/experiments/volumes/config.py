@@ -96,6 +96,9 @@ class VolumesConfig:
                 raise ValueError(f"{name} must be at least 1 along each axis, got {getattr(self, name)}")
         if isinstance(self.common_spacing, tuple) and not min(self.common_spacing) > 0:
             raise ValueError(f"common_spacing must be positive, got {self.common_spacing}")
+        dealt = [name for name in ("folds", "fold", "split_seed") if getattr(self, name) != DEFAULTS[name]]
+        if self.split is not None and dealt:
+            raise ValueError(f"{dealt[0]} belongs to folds, which the split file takes the place of; leave one out")
         if not 0 <= self.fold < self.folds:
             raise ValueError(f"fold must be 0 to {self.folds - 1}, got {self.fold}")
         if not 0.0 <= self.foreground <= 1.0:

@@ -30,7 +30,7 @@ def complete_config(config: VolumesConfig, facts: Sequence[Facts], num_classes: 
         raise ValueError("the labels hold nothing but background; there is nothing to learn")
     missing = set(range(1, num_classes)) - {value for fact in facts for value in fact.classes}
     if missing:
-        raise ValueError(f"no training case holds class {min(missing)}; move one into training or give num_classes")
+        raise ValueError(f"no training case holds class {min(missing)}; move one into training")
     spacing = config.common_spacing
     if spacing == "median":
         spacing = median_spacing(facts)

@@ -17,11 +17,12 @@ from torchsonic.data.preparation import prepare
 from torchsonic.data.survey import Facts, survey
 from torchsonic.evaluation import count_parameters
 from torchsonic.evaluation.provenance import describe_run
-from torchsonic.experiments.synthetic import write_json
+from torchsonic.experiments.resume import origins, refuse_changes
 from torchsonic.experiments.volumes.config import VolumesConfig, plain_config, read_config
 from torchsonic.experiments.volumes.plan import complete_config, make_model
 from torchsonic.experiments.volumes.predict import score_cases
 from torchsonic.experiments.volumes.split import Split, choose_split
+from torchsonic.files import write_json
 from torchsonic.models import PretrainedModel, from_pretrained
 from torchsonic.training import CheckpointError, Fit, fit, make_fabric
 from torchsonic.training.progress import counting_progress
@@ -66,7 +67,7 @@ def run_experiment(config: VolumesConfig, folder: Path, *, show: bool = True) ->
         tested = [cases[name] for name in split.test[: config.test_cases]]
         with counting_progress("testing", len(tested), show=show) as advance:
             rows = score_cases(model, tested, config, advance=advance)
-        results = {**_describe(config, model, result), **_summarise(rows), "left_out": left_out, "run": run}
+        results = {**_describe(config, model, result), **_summarise(rows), "left_out": left_out, **origins(folder, run)}
         write_json(folder / "results.json", results)
     fabric.barrier()
     return results
@@ -101,14 +102,9 @@ def _look_at_data(
 
 def _refuse_changes(folder: Path, config: VolumesConfig, split: Split) -> None:
     """Refuse to go on with a run of other settings or cases."""
-    if not (folder / "checkpoints").exists() or not (folder / "config.json").exists():
+    refuse_changes(folder, plain_config(config), may_change=MAY_CHANGE)
+    if not (folder / "split.json").exists():
         return
-    saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    for name, value in plain_config(config).items():
-        if name not in MAY_CHANGE and saved.get(name) != value:
-            raise CheckpointError(
-                f"the run to be resumed had {name}={saved.get(name)}, not {value}; give the old value or another folder"
-            )
     before = json.loads((folder / "split.json").read_text(encoding="utf-8"))["train"]
     if before != list(split.train):
         changed = sorted(set(before) ^ set(split.train))

@@ -87,7 +87,7 @@ def read_split(path: Path) -> Split:
 def choose_split(
     names: Sequence[str], *, file: Path | None, folds: int, fold: int, seed: int, patient: str | None
 ) -> Split:
-    """The split of a file, or one fold against the others."""
+    """The split of a file, or one fold against the others; no patient is on both sides of either."""
     if file is None:
         parts = make_folds(names, folds, seed=seed, patient=patient)
         train = sorted(name for index, part in enumerate(parts) if index != fold for name in part)
@@ -96,4 +96,12 @@ def choose_split(
     unknown = [name for name in (*split.train, *split.test) if name not in set(names)]
     if unknown:
         raise ValueError(f"split file {file} names case {unknown[0]}, which the data folder does not hold")
+    learnt = {_find_patient(name, patient): name for name in split.train}
+    for name in split.test:
+        owner = _find_patient(name, patient)
+        if owner in learnt:
+            raise ValueError(
+                f"split file {file} has {learnt[owner]} in train and {name} in test, both of patient {owner}; "
+                "leave a patient in one of them"
+            )
     return split

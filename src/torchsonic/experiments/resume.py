@@ -1,0 +1,41 @@
+"""What a run that was stopped, or is finished, must have in common with the command that is given again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from torchsonic.training import CheckpointError
+
+__all__ = ["origins", "refuse_changes"]
+
+
+def refuse_changes(folder: Path, settings: Mapping[str, Any], *, may_change: Collection[str]) -> None:
+    """Refuse to go on with a run whose ``config.json`` has other settings.
+
+    Parameters
+    ----------
+    settings
+        As JSON holds them. One that is younger than the run is not compared.
+    may_change
+        Settings that have no effect on the weights.
+    """
+    if not (folder / "checkpoints").exists() or not (folder / "config.json").exists():
+        return
+    saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    for name, value in settings.items():
+        if name not in may_change and saved.get(name, value) != value:
+            raise CheckpointError(
+                f"the run to be resumed had {name}={saved[name]}, not {value}; give the old value or another folder"
+            )
+
+
+def origins(folder: Path, run: Mapping[str, Any]) -> dict[str, Any]:
+    """Where results come from: ``run`` trained, and ``tested`` tested again if training was finished before it."""
+    try:
+        before = json.loads((folder / "results.json").read_text(encoding="utf-8"))["run"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"run": dict(run)}
+    return {"run": before, "tested": dict(run)}
