@@ -66,7 +66,7 @@ def _overview(pages: dict[str, str]) -> str:
     lines = [
         "# Results",
         "",
-        "Each page is a file of `results/` as a command wrote it, with the command, the commit, the seed and the machine.",
+        "Each page is a file of `results/` as a command wrote it, with command, commit, seed and machine.",
         "Numbers of the paper stand beside ours and are never mixed with them.",
         "",
     ]
