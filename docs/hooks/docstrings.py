@@ -18,7 +18,7 @@ BLOCK = re.compile(
 )
 INLINE = re.compile(r":math:`([^`]+)`")
 ROLE = re.compile(r":(?:class|func|meth|mod):`([\w.]+)`")
-SECTION = re.compile(r"^(?:Parameters|Attributes)\n-+\n(?:(?:\S+(?:, \S+)*| +\S.*|)\n)*", re.MULTILINE)
+SECTION = re.compile(r"^(?:Parameters|Attributes)\n-+\n.*?(?=^[^\n]+\n---|\Z)", re.MULTILINE | re.DOTALL)
 TOGETHER = re.compile(r"^([*\w]+(?:, [*\w]+)+)\n((?: +\S.*\n|\n(?= ))+)", re.MULTILINE)
 SHORT = {r"\tfrac": r"\frac", r"\Big": "", r"\bmod": r"\operatorname{mod}"}  # what the converter does not know
 
