@@ -41,9 +41,9 @@ test: $(VENV)/.installed
 test-fast: $(VENV)/.installed
 	$(BIN)/python -m pytest -n auto -m "not slow"
 
-# The variable silences an advertisement, which would be the only output of a good build.
+# Not --quiet: that hides warnings from --strict, too. The variable silences an advertisement.
 docs: $(VENV)/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 check: $(VENV)/.docs
 	$(BIN)/ruff check .
