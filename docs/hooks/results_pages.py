@@ -26,7 +26,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         folders.setdefault(Path(uri).parent.relative_to(RESULTS).as_posix(), []).append({_heading(text, uri): uri})
     entries: list[Any] = [{"Overview": f"{RESULTS}/index.md"}]
     for folder, members in folders.items():
-        entries.extend(members if len(members) == 1 else [{folder: members}])
+        entries.extend(members if len(members) == 1 else [{folder.replace("_", " ").capitalize(): members}])
     config.nav = [*(config.nav or []), {"Results": entries}]
     return config
 
