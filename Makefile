@@ -1,4 +1,4 @@
-.PHONY: help demo figures explorer-picture test test-fast check bench format clean
+.PHONY: help demo figures explorer-picture docs test test-fast check bench format clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
@@ -9,7 +9,8 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 help:
 	@echo "make demo     train SonicNet and ConvNet on both synthetic tasks and write a report (about 12 minutes)"
 	@echo "make test     run the whole test suite"
-	@echo "make check    lint, format, types, import directions"
+	@echo "make check    lint, format, types, import directions, documentation"
+	@echo "make docs     build the documentation; open site/index.html"
 	@echo "make figures  make all figures of the documentation (a few minutes)"
 	@echo "make bench    measure speed and memory; writes results/bench"
 
@@ -24,6 +25,10 @@ $(VENV)/.bench: $(VENV)/.installed
 	$(INSTALL) -e ".[bench]"
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.installed
+	$(INSTALL) -e ".[docs]"
+	@touch $@
+
 demo: $(VENV)/.installed
 	$(BIN)/torchsonic table1 --preset demo --models sonicnet convnet --out demo
 
@@ -36,11 +41,16 @@ test: $(VENV)/.installed
 test-fast: $(VENV)/.installed
 	$(BIN)/python -m pytest -n auto -m "not slow"
 
-check: $(VENV)/.installed
+# Not --quiet: that hides warnings from --strict, too. The variable silences an advertisement.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+check: $(VENV)/.docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/python -m pytest -q tests/test_architecture.py
+	$(MAKE) --no-print-directory docs
 
 format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .
@@ -59,4 +69,4 @@ explorer-picture: $(VENV)/.installed
 	$(BIN)/python -m tests.explorer.picture docs/images/explorer.png
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .pytest_cache .ruff_cache .hypothesis

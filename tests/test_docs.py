@@ -1,15 +1,18 @@
-"""Examples in docstrings and in the README run."""
+"""Examples in docstrings and on pages run; commands on pages are commands that there are."""
 
+import dataclasses
 import doctest
 import importlib
 import pkgutil
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 import torch
 
 import torchsonic
+from torchsonic import cli
 
 MODULES = [
     name
@@ -40,3 +43,88 @@ def test_examples_on_pages_run(page):
         for package in {"monai", "timm"} & set(re.findall(r"^(?:import|from) (\w+)", block, flags=re.MULTILINE)):
             pytest.importorskip(package, reason=f"{package} is not installed")
         exec(compile(block, page.name, "exec"), {})
+
+
+FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```", flags=re.DOTALL | re.MULTILINE)
+COMMAND = re.compile(r"^ *(?:torchsonic|torchrun .*-m torchsonic\.cli) +(.+)$", flags=re.MULTILINE)
+
+
+def command_lines(text):
+    """Arguments of each command in the blocks of a page for the shell, as a shell would part them."""
+    for language, block in FENCE.findall(text):
+        if language in ("sh", "bash"):
+            for line in COMMAND.findall(block.replace("\\\n", " ")):
+                words = shlex.split(line, comments=True)
+                yield words[: words.index(">")] if ">" in words else words
+
+
+def parse(arguments):
+    kinds = list(cli.COMMANDS["evaluate"][1])
+    if arguments[0] == "evaluate" and arguments[1] not in kinds:  # the kind is read from the run, which is not here
+        arguments = ["evaluate", next((kind for kind in kinds if kind in arguments[1]), "synthetic"), *arguments[1:]]
+    return cli._parse(arguments)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_on_pages_are_understood(page, capsys):
+    pytest.importorskip("tyro")
+    for arguments in command_lines(page.read_text()):
+        try:
+            command = parse(arguments)
+        except SystemExit:
+            pytest.fail(f"torchsonic {shlex.join(arguments)}\n{''.join(capsys.readouterr())}")
+        assert hasattr(command, "run")
+
+
+def mentioned_command(words):
+    """The entry of ``COMMANDS`` that words in running text name; what is left of them."""
+    entry = cli.COMMANDS
+    while words and isinstance(entry, dict) and re.fullmatch(r"[a-z0-9]+", words[0]):
+        entry = entry[words[0]]
+        entry, words = entry[1] if isinstance(entry, tuple) else entry, words[1:]
+    return entry, words
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_in_running_text_exist(page):
+    for mention in re.findall(r"`torchsonic ([^`]+)`", FENCE.sub("", page.read_text())):
+        command, words = mentioned_command(mention.split())
+        if isinstance(command, dict):
+            assert words, f"torchsonic {mention} names no command"
+            continue
+        options = {field.name for field in dataclasses.fields(command)} | {"help"}
+        for word in words:
+            name = word.removeprefix("--").removeprefix("no-").replace("-", "_")
+            assert not word.startswith("--") or name in options, f"torchsonic {mention} has no option {word}"
+
+
+def test_a_command_that_does_not_exist_is_noticed(capsys):
+    pytest.importorskip("tyro")
+    page = (
+        "```sh\ntorchsonic train volumes --data x \\\n    --nonsense 3  # why\ntorchsonic predict images A B > c\n```\n"
+    )
+    first, second = command_lines(page)
+    assert first == ["train", "volumes", "--data", "x", "--nonsense", "3"]
+    assert second == ["predict", "images", "A", "B"]
+    parse(second)
+    with pytest.raises(SystemExit):
+        parse(first)
+    with pytest.raises(KeyError, match="volume"):
+        mentioned_command(["train", "volume"])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_targets_of_make_exist(page):
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    named = re.findall(r"(?:^|`)make ([a-z-]+)", page.read_text(), flags=re.MULTILINE)
+    assert set(named) <= targets
+
+
+def test_every_part_has_its_page_of_the_api():
+    described = {
+        name
+        for page in (ROOT / "docs" / "api").glob("*.md")
+        for name in re.findall(r"^::: (\S+)", page.read_text(), flags=re.MULTILINE)
+    }
+    parts = {f"torchsonic.{name}" for _, name, package in pkgutil.iter_modules(torchsonic.__path__) if package}
+    assert parts - {"torchsonic.cli"} <= described

@@ -1,0 +1,76 @@
+"""What the documentation site does to docstrings and links; `make docs` builds it and is part of `make check`."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def hook(name, *packages):
+    for package in packages:
+        pytest.importorskip(package, reason=f"{package} is of the extra docs")
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "hooks" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Place:
+    def resolve(self, name):
+        return f"torchsonic.nn.{name}"
+
+
+def test_formulas_become_mathml():
+    docstrings = hook("docstrings", "griffe", "latex2mathml")
+    text = docstrings.to_markdown("Sum.\n\n.. math:: y = \\sum_m\n   x_m * 2\n\nof :math:`x_m`.", Place())
+    first, block, last = text.split("\n\n")
+    assert (first, last[:3], last[-1]) == ("Sum.", "of ", ".")
+    assert block.startswith('<div class="formula"><math')
+    assert block.count("<msub>") == 1
+    assert last.count('display="inline"') == 1
+    assert not {"*", "_", "\\"} & set(block + last), "Markdown would read these"
+
+
+def test_roles_become_links_to_the_full_name():
+    docstrings = hook("docstrings", "griffe", "latex2mathml")
+    text = docstrings.to_markdown("See :class:`SonicConv2d` and :func:`torchsonic.models.create_model`.", Place())
+    assert 'identifier="torchsonic.nn.SonicConv2d"><code>SonicConv2d</code>' in text
+    assert 'identifier="torchsonic.models.create_model"><code>create_model</code>' in text
+
+
+def test_parameters_described_together_are_shown_one_by_one():
+    docstrings = hook("docstrings", "griffe", "latex2mathml")
+    before = "Do.\n\nParameters\n----------\na, b\n    Both.\nc\n    One.\n\nReturns\n-------\nx, y\n    Kept."
+    after = (
+        "Do.\n\nParameters\n----------\na\n    Both.\nb\n    Both.\nc\n    One.\n\nReturns\n-------\nx, y\n    Kept."
+    )
+    assert docstrings.to_markdown(before, Place()) == after
+
+
+def test_links_to_results_point_to_their_place_on_the_site():
+    pages = hook("results_pages", "mkdocs")
+    assert pages.on_page_markdown("[a](../results/bench/init.md)") == "[a](results/bench/init.md)"
+    assert pages.on_page_markdown("[a](results/init.md) `../results`") == "[a](results/init.md) `../results`"
+
+
+def test_a_result_without_heading_is_refused():
+    pages = hook("results_pages", "mkdocs")
+    assert pages._overview({"results/a/b.md": "# Speed\n"}).endswith("- [Speed](a/b.md)\n")
+    with pytest.raises(ValueError, match=r"results/a/b\.md has no heading"):
+        pages._overview({"results/a/b.md": "Speed\n"})
+
+
+@pytest.mark.parametrize("tag", ['<script src="https://x.org/a.js">', '<link rel="a" href="//x.org/a.css">'])
+def test_a_page_that_loads_from_elsewhere_is_refused(tag, tmp_path):
+    hosts = hook("foreign_hosts", "mkdocs")
+
+    class Config:
+        site_dir = str(tmp_path)
+
+    (tmp_path / "index.html").write_text('<a href="https://x.org">one may link</a><img src="a.png">')
+    hosts.on_post_build(Config())
+    (tmp_path / "page.html").write_text(tag)
+    with pytest.raises(hosts.PluginError, match=r"page\.html loads from a foreign host"):
+        hosts.on_post_build(Config())
