@@ -109,6 +109,20 @@ def test_explorer_benchmark_writes_its_results(tmp_path):
     assert "goal 150 ms" in (tmp_path / "explorer.md").read_text()
 
 
+def test_a_refused_value_is_reported_in_our_words(capsys):
+    pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installed")
+    for option, value, words in (
+        ("--steps", "0", "steps must be at least 1, got 0"),
+        ("--seed", "-1", "seed must not"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["train", "synthshape", option, value])
+        assert capsys.readouterr().err.startswith(f"torchsonic: {words}")
+    with pytest.raises(SystemExit):
+        main(["train", "synthshape", "--stepz", "3"])
+    assert "--steps" in capsys.readouterr().err
+
+
 def test_models_are_listed_by_pattern():
     done = run("models", "synthshape_*net", "--no-flops")
     assert done.returncode == 0, done.stderr

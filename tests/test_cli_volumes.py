@@ -55,6 +55,17 @@ def test_predictions_keep_grid_and_affine(trained, tmp_path, capsys):
     assert main([*arguments, "--no-tell-spacing"]) == 0
 
 
+def test_predictions_do_not_overwrite_the_data(trained, tmp_path, capsys):
+    _, folder = trained
+    write_folder(tmp_path, 2)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.nii.gz")}
+    for data, out in ((".", "labels"), (".", "images"), ("images", "images")):
+        arguments = ["predict", "volumes", str(folder), "--data", str(tmp_path / data), "--out", str(tmp_path / out)]
+        assert main(arguments) == 1
+        assert "would be overwritten" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.nii.gz")} == before
+
+
 def test_a_bad_case_is_named_or_left_out_when_predicting(trained, tmp_path, capsys):
     _, folder = trained
     write_folder(tmp_path / "new", 3)

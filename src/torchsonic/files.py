@@ -23,6 +23,8 @@ def replacing(path: Path) -> Iterator[Path]:
     try:
         yield scratch
         os.replace(scratch, path)
+    except OSError as error:  # a full disk names no file
+        raise OSError(error.errno, error.strerror or str(error), os.fspath(path)) from error
     finally:
         with contextlib.suppress(OSError):
             scratch.unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """A run on a folder of volumes: which cases, which network, what it leaves behind, and what it refuses."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from torchsonic.experiments.volumes.plan import choose_patch, complete_config, m
 from torchsonic.experiments.volumes.split import choose_split
 from torchsonic.training import CheckpointError, TrainingConfig
 
-pytest.importorskip("nibabel", reason="nibabel is not installed")
+nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
 
 NAMES = [f"patient{number:02d}_{phase}" for number in range(11) for phase in ("a", "b")]
 THICK = Facts("thick", 1, (10, 256, 216), (10.0, 1.5, 1.5), (0, 1, 2))
@@ -267,6 +268,20 @@ def test_a_finished_run_is_not_trained_again_and_other_settings_are_refused(fini
     with pytest.raises(CheckpointError, match="had other training cases, case_"):
         run_experiment(replace(config, fold=1), root / "run", show=False)
     run_experiment(config, root / "run", show=False)
+
+
+def test_other_files_of_the_same_names_are_refused(tmp_path):
+    data = write_folder(tmp_path / "data", 3)
+    config = small_config(data, folds=3)
+    run_experiment(config, tmp_path / "run", show=False)
+    learnt = json.loads((tmp_path / "run" / "split.json").read_text())["train"][0]
+    shutil.copytree(data, tmp_path / "other")
+    run_experiment(replace(config, data=tmp_path / "other"), tmp_path / "run", show=False)
+    image = tmp_path / "other" / "images" / f"{learnt}.nii.gz"
+    file = nibabel.load(image)
+    nibabel.save(nibabel.Nifti1Image(file.get_fdata() + 1, file.affine), image)
+    with pytest.raises(CheckpointError, match=f"learnt from other files of {learnt}"):
+        run_experiment(replace(config, data=tmp_path / "other"), tmp_path / "run", show=False)
 
 
 def test_a_stopped_run_ends_with_the_same_bits(finished, monkeypatch):

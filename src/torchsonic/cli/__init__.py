@@ -6,8 +6,11 @@ of names: to add a command, add a leaf. Everything optional is imported when a c
 
 from __future__ import annotations
 
+import io
+import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass, make_dataclass
 from typing import Annotated, Any, Union, get_type_hints
 
@@ -124,16 +127,28 @@ def _parse(arguments: Sequence[str]) -> Command:
     import tyro
 
     flags = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
-    chosen = tyro.cli(
-        _command_type(COMMANDS, arguments),
-        prog="torchsonic",
-        description=f"SONIC convolutions for PyTorch, version {torchsonic.__version__}.",
-        args=list(arguments),
-        config=flags,
-    )
+    complaint = io.StringIO()
+    try:
+        with redirect_stderr(complaint):
+            chosen = tyro.cli(
+                _command_type(COMMANDS, arguments),
+                prog="torchsonic",
+                description=f"SONIC convolutions for PyTorch, version {torchsonic.__version__}.",
+                args=list(arguments),
+                config=flags,
+            )
+    finally:
+        print(_in_our_words(complaint.getvalue()), end="", file=sys.stderr)
     while hasattr(chosen, "command"):
         chosen = chosen.command
     return chosen
+
+
+def _in_our_words(complaint: str) -> str:
+    """Tyro's complaint; of a value that a configuration refuses only the reason, without tyro's name for the place."""
+    line = " ".join(word for word in complaint.split() if not set(word) <= set("│╭╮╰╯─"))
+    refused = re.search(r"__tyro-dummy-inner__\S*: (.*?) For full helptext", line)
+    return complaint if refused is None else f"torchsonic: {refused[1]}\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -149,6 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"torchsonic: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("torchsonic: interrupted", file=sys.stderr)
+        remedy = "; the same command goes on from here" if arguments[0] in ("train", "table1") else ""
+        print(f"torchsonic: interrupted{remedy}", file=sys.stderr)
         return 130
     return 0

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from torchsonic.cli.surroundings import UserError, make_folder, require
+from torchsonic.cli.surroundings import UserError, make_folder, require, warnings_in_one_line
 
 if TYPE_CHECKING:
     from torchsonic.experiments.volume_report import Evaluation
@@ -72,7 +72,8 @@ class EvaluateVolumes:
         from torchsonic.experiments.volume_report import write_report
 
         try:
-            evaluation = self._score()
+            with warnings_in_one_line():
+                evaluation = self._score()
             written = write_report(evaluation, make_folder(self.out))
         except (OSError, ValueError) as error:
             raise UserError(str(error)) from error

@@ -46,7 +46,7 @@ class Report:
             print(f"warning: {text}", file=sys.stderr)
         for folder, reason in report.skipped:
             print(f"left out: {folder}: {reason}", file=sys.stderr)
-        print(f"{len(report.runs)} runs, {len(report.skipped)} left out; written: {written[0]}")
+        print(f"{len(report.runs)} runs, {report.num_left_out} left out; written: {written[0]}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,6 +52,7 @@ class TrainVolumes(VolumesConfig):
         from torchsonic.training.checkpoint import CheckpointError
 
         found: list[float] = []
+        make_folder(self.out)
         for config in self._runs():
             folder = self.out / config.name
             print(f"{config.data}, {config.model}, seed {config.training.seed}: {folder}")
@@ -115,6 +116,9 @@ class PredictVolumes:
             )
         try:
             cases = find_cases(self.data, labels=False)
+            inputs = {image.resolve().parent for case in cases for image in case.images}
+            if self.out.resolve() in {*inputs, (self.data / "labels").resolve()}:
+                raise UserError(f"--out {self.out} holds the data, which would be overwritten; name another folder")
             out, written = make_folder(self.out), 0
             with warnings_in_one_line(), counting_progress("predicting", len(cases), show=True) as advance:
                 options = {"channels": model.arguments["in_channels"], "keep_going": self.keep_going}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ class Facts:
     spacing: tuple[float, float, float]
     classes: tuple[int, ...]
     """Label values that occur."""
+    digest: str = ""
+    """Of the files: the same names may hold other voxels another time."""
 
 
 def survey(
@@ -61,7 +64,7 @@ def survey(
 
     for case in cases:
         try:
-            facts.append(_look_at(read_case(case, num_classes=num_classes)))
+            facts.append(_look_at(read_case(case, num_classes=num_classes), case))
         except CaseError as error:
             refuse(error)
         advance()
@@ -83,10 +86,15 @@ def survey(
     return [fact for fact in facts if fact.name not in left_out], num_classes, left_out
 
 
-def _look_at(volume: Volume) -> Facts:
+def _look_at(volume: Volume, case: Case) -> Facts:
     _, depth, height, width = volume.image.shape
     classes = () if volume.label is None else tuple(int(value) for value in np.unique(volume.label))
-    return Facts(volume.name, len(volume.image), (depth, height, width), volume.spacing, classes)
+    digest = hashlib.sha256()
+    for file in (*case.images, *([case.label] if case.label else [])):
+        digest.update(file.read_bytes())
+    return Facts(
+        volume.name, len(volume.image), (depth, height, width), volume.spacing, classes, digest.hexdigest()[:16]
+    )
 
 
 def _count_classes(values: set[int]) -> int:

@@ -67,7 +67,7 @@ class TrainingConfig:
         for name in ("steps", "batch", "accumulate", "devices", "nodes", "log_every", "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("workers", "evaluate_every", "keep_every", "clip", "weight_decay", "mode_lr_scale"):
+        for name in ("seed", "workers", "evaluate_every", "keep_every", "clip", "weight_decay", "mode_lr_scale"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         for name in ("ema", "warmup", "momentum"):

@@ -12,7 +12,9 @@ __all__ = ["counting_progress", "training_progress"]
 @contextmanager
 def training_progress(steps: int, done: int, batch: int, *, show: bool) -> Iterator[Callable[[int, float], None]]:
     """Show progress; call what this gives with the step and the loss."""
-    if not show:
+    if show and done >= steps:
+        print(f"training was finished before, at step {done}")
+    if not show or done >= steps:
         yield lambda step, loss: None
         return
     from rich.progress import (

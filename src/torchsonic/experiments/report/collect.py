@@ -109,7 +109,7 @@ def _read(folder: Path, here: Path) -> Run:
     if not isinstance(results, dict):
         raise ValueError("results.json is not the result of a run")
     if results["task"] not in TASKS:
-        raise ValueError(f"task {results['task']!r} is not one of this report")
+        raise ValueError(f"a run on {results['task']}, for which there is: torchsonic evaluate")
     scores = {} if results["task"] == "halligalli" else {("clean", 0.0, False): _number(results["clean"], "clean")}
     for row in results["rows"]:
         test, level = str(row["test"]), _number(row["level"], "level")

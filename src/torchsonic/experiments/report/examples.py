@@ -65,8 +65,12 @@ def load_models(
         if not candidates:
             skipped.append((members[0].folder, f"not among the examples: {name} has no run of fold {chosen}"))
             continue
+        folder = root / candidates[0].folder / "model"
+        if not folder.exists():
+            skipped.append((candidates[0].folder, "not among the examples: its model was not kept"))
+            continue
         try:
-            models[name] = from_pretrained(root / candidates[0].folder / "model").eval()
+            models[name] = from_pretrained(folder).eval()
         except (PretrainedError, OSError, ValueError, TypeError, KeyError) as error:
             skipped.append((candidates[0].folder, f"not among the examples: {error}"))
     return models, chosen, skipped

@@ -87,7 +87,7 @@ def origin_words(run: Run) -> str:
 def about_line(report: Report) -> str:
     """How many runs of how many models."""
     count, models = len(report.runs), len(report.columns)
-    skipped = f", {len(report.skipped)} left out" if report.skipped else ""
+    skipped = f", {report.num_left_out} left out" if report.num_left_out else ""
     return (
         f"{count} {'run' if count == 1 else 'runs'}{skipped}; {models} {'column' if models == 1 else 'columns'}. "
         f"Written {report.date} by torchsonic {report.version}."

@@ -54,6 +54,11 @@ class Report:
         """The columns of the table."""
         return self.table.columns
 
+    @property
+    def num_left_out(self) -> int:
+        """Folders of which nothing is shown; a run may also be without a picture only."""
+        return len({folder for folder, _ in self.skipped} - {run.folder for run in self.runs})
+
 
 def make_report(root: Path) -> Report:
     """Read all runs under a folder and draw the pictures.
@@ -68,7 +73,7 @@ def make_report(root: Path) -> Report:
     runs, skipped = find_runs(root)
     if not runs:
         broken = "".join(f"; {folder}: {reason}" for folder, reason in skipped[:3])
-        raise ValueError(f"no finished run under {root}, {len(skipped)} broken or half done{broken}")
+        raise ValueError(f"no finished run of SynthShape or HalliGalli under {root}, {len(skipped)} others{broken}")
     columns = make_columns(runs)
     table = make_table(columns)
     pictures, left_out = _draw(table, root)

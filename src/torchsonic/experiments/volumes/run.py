@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -52,12 +52,15 @@ def run_experiment(config: VolumesConfig, folder: Path, *, show: bool = True) ->
     show = show and fabric.is_global_zero
     run = describe_run(seed=config.training.seed, device=fabric.device)
     cases, split, facts, config, left_out = _look_at_data(config, show=show)
-    _refuse_changes(folder, config, split)
+    digests = {fact.name: fact.digest for fact in facts}
+    _refuse_changes(folder, config, split, digests)
     folder.mkdir(parents=True, exist_ok=True)
     fabric.barrier()  # no process may find what the first one is about to write
     if fabric.is_global_zero:
         write_json(folder / "config.json", plain_config(config))
-        write_json(folder / "split.json", {"train": split.train, "test": split.test, "left_out": left_out})
+        write_json(
+            folder / "split.json", {"train": split.train, "test": split.test, "left_out": left_out, "digests": digests}
+        )
     volumes = _load_volumes(config, [cases[name] for name in (*split.train, *split.test)], show=show)
     model = make_model(config, facts)
     result = fit(model, _make_task(config, volumes, split), config.training, folder, fabric=fabric, show=show)
@@ -100,16 +103,23 @@ def _look_at_data(
     return cases, split, facts, complete_config(config, facts, num_classes), left_out
 
 
-def _refuse_changes(folder: Path, config: VolumesConfig, split: Split) -> None:
+def _refuse_changes(folder: Path, config: VolumesConfig, split: Split, digests: Mapping[str, str]) -> None:
     """Refuse to go on with a run of other settings or cases."""
     refuse_changes(folder, plain_config(config), may_change=MAY_CHANGE)
     if not (folder / "split.json").exists():
         return
-    before = json.loads((folder / "split.json").read_text(encoding="utf-8"))["train"]
+    saved = json.loads((folder / "split.json").read_text(encoding="utf-8"))
+    before, known = saved["train"], saved.get("digests", {})
     if before != list(split.train):
         changed = sorted(set(before) ^ set(split.train))
         raise CheckpointError(
             f"the run to be resumed had other training cases, {', '.join(changed[:3])} first; "
+            "give the old ones or another folder"
+        )
+    changed = [name for name, digest in digests.items() if known.get(name, digest) != digest]
+    if changed:
+        raise CheckpointError(
+            f"the run to be resumed learnt from other files of {', '.join(changed[:3])}; "
             "give the old ones or another folder"
         )
 
