@@ -5,7 +5,7 @@ import torch
 
 from tests.layers import make_layer
 from torchsonic.functional import ResponseLimits, frequency_grid, sonic_conv
-from torchsonic.functional.limits import limit_backward, limit_pair
+from torchsonic.functional.limits import limit_backward, limit_responses
 from torchsonic.testing import dense_conv, relative_error
 
 LIMITS = {
@@ -90,7 +90,9 @@ def test_gradients_of_limits_equal_autograd_at_every_size(size, soft):
         raw = [size * torch.randn(1, 2, 5, 4, dtype=torch.complex128) for _ in range(count)]
         raw = [t.requires_grad_() for t in raw]
         weights = [torch.randn(1, 2, 5, 4, dtype=torch.complex128) for _ in range(count)]
-        loss = sum((w * t).real.sum() for w, t in zip(weights, limit_pair(raw, omega, cutoff, limits), strict=True))
+        loss = sum(
+            (w * t).real.sum() for w, t in zip(weights, limit_responses(raw, omega, cutoff, limits), strict=True)
+        )
         *wanted, wanted_cutoff = torch.autograd.grad(loss, [*raw, cutoff])
         grads, grad_cutoff = limit_backward(weights, raw, omega, cutoff, limits)
         assert relative_error(grad_cutoff, wanted_cutoff) < 1e-8
@@ -130,10 +132,10 @@ def test_limits_off_leave_state_dict_and_operator_alone():
 def test_dropping_modes_scales_the_others_after_the_limit():
     layer = limited_layer(2, "hard", mode_dropout=0.5).train()
     x = torch.randn(1, 3, 6, 5, dtype=torch.float64)
-    torch.manual_seed(3)
+    torch.manual_seed(1)
     kept = (torch.rand(4) >= 0.5).double()
     assert 0 < kept.sum() < 4
-    torch.manual_seed(3)
+    torch.manual_seed(1)
     y = layer(x)
     with torch.no_grad():
         layer.mix_out.mul_(2 * kept[:, None])

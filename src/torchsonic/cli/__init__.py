@@ -22,6 +22,7 @@ from torchsonic.cli.bench import (
     BenchScaling,
     BenchVolumes,
 )
+from torchsonic.cli.convert import Convert
 from torchsonic.cli.evaluate import EvaluateVolumes, name_kind
 from torchsonic.cli.explain import Explain, Figures
 from torchsonic.cli.explore import Explore
@@ -65,6 +66,7 @@ class Version:
 COMMANDS: dict[str, Any] = {
     "demo": Demo,
     "models": Models,
+    "convert": Convert,
     "train": (
         "Train a model; a run that was stopped goes on.",
         {"synthshape": TrainSynthShape, "halligalli": TrainHalliGalli, "volumes": TrainVolumes, "images": TrainImages},

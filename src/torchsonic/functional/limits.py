@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["UNLIMITED", "ResponseLimits", "limit_backward", "limit_pair", "limit_response"]
+__all__ = ["UNLIMITED", "ResponseLimits", "limit_backward", "limit_pair", "limit_response", "limit_responses"]
 
 # Below this part of the limit the derivative of the soft limit is taken from its series: the formula cancels.
 SERIES_BELOW = 0.1
@@ -73,7 +73,7 @@ def _column(values: Tensor, num_axes: int) -> Tensor:
 
 
 def _band_factor(squared: Tensor, cutoff: Tensor, order: int) -> Tensor:
-    """``1 / (1 + (|w| / w_c)^{2n})`` by a sigmoid of logarithms, which neither overflows nor has a pole at ``w = 0``."""
+    """``1 / (1 + (|w| / w_c)^{2n})`` by a sigmoid of logarithms: no overflow, and no pole at ``w = 0``."""
     return torch.sigmoid(order * (2 * cutoff.log() - squared.log()))
 
 
@@ -117,7 +117,7 @@ def _apart(t1: Tensor, t2: Tensor) -> tuple[Tensor, Tensor]:
     return t1 + 1j * t2, t1 - 1j * t2
 
 
-def limit_pair(
+def limit_responses(
     responses: Sequence[Tensor], omega: Sequence[Tensor], cutoff: Tensor | None, limits: ResponseLimits
 ) -> list[Tensor]:
     """Limit ``[T1, T2]`` of the exact operator, or ``[T]`` of the half spectrum; autograd can follow.
@@ -144,6 +144,24 @@ def limit_pair(
     return limited
 
 
+def limit_pair(
+    pair: tuple[Tensor, Tensor],
+    omega: Sequence[Tensor],
+    cutoff: Tensor | None,
+    limits: ResponseLimits,
+    *,
+    half: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """``T1`` and ``T2`` within their limits; on the half spectrum ``T2 = -i T1`` follows from the first."""
+    if not limits.active:
+        return pair
+    if half:
+        (t1,) = limit_responses(pair[:1], omega, cutoff, limits)
+        return t1, t1 * -1j
+    t1, t2 = limit_responses(pair, omega, cutoff, limits)
+    return t1, t2
+
+
 def limit_backward(
     grads: Sequence[Tensor],
     responses: Sequence[Tensor],
@@ -151,7 +169,7 @@ def limit_backward(
     cutoff: Tensor | None,
     limits: ResponseLimits,
 ) -> tuple[list[Tensor], Tensor | None]:
-    """Conjugate gradients of the responses that :func:`limit_pair` got, and the gradient ``(G, M)`` of the cutoffs."""
+    """Conjugate gradients of what :func:`limit_responses` got, and the gradient ``(G, M)`` of the cutoffs."""
     factor, banded = None, list(responses)
     if limits.band_order > 0:
         assert cutoff is not None

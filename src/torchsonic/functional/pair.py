@@ -134,19 +134,6 @@ def _raw_pair(omega: list[Tensor], shape: ModeShape, symmetry: Symmetry) -> tupl
     return e.mul_(r), r.mul_(b)
 
 
-def _limited(
-    pair: tuple[Tensor, Tensor], omega: list[Tensor], shape: ModeShape, symmetry: Symmetry, limits: ResponseLimits
-) -> tuple[Tensor, Tensor]:
-    """``T1`` and ``T2`` within their limits."""
-    if not limits.active:
-        return pair
-    if symmetry == "half":
-        (t1,) = limit_pair(pair[:1], omega, shape.cutoff, limits)
-        return t1, t1 * -1j
-    t1, t2 = limit_pair(pair, omega, shape.cutoff, limits)
-    return t1, t2
-
-
 def plain_pair(
     omega: list[Tensor], shape: ModeShape, band: Band, symmetry: Symmetry, limits: ResponseLimits = UNLIMITED
 ) -> Responses:
@@ -156,9 +143,9 @@ def plain_pair(
     gain, b = _column(shape.gain, num_axes), _column(shape.oscillation, num_axes)
     if symmetry == "half":
         t1 = gain / (e - 1j * b)
-        return Responses(*_limited((t1, -1j * t1), omega, shape, symmetry, limits))
+        return Responses(*limit_pair((t1, -1j * t1), omega, shape.cutoff, limits, half=True))
     r = gain / ((e + 1j * b) * (e - 1j * b))
-    t1, t2 = _limited((e * r, r * b), omega, shape, symmetry, limits)
+    t1, t2 = limit_pair((e * r, r * b), omega, shape.cutoff, limits)
     return Responses(_average_signs(t1, band), _average_signs(t2, band))
 
 
@@ -224,7 +211,7 @@ class ResponsePair:
         self._shape, self._band, self._symmetry, self._limits = shape, band, symmetry, limits
         raw = _raw_pair(self._omega, shape, symmetry)
         self._raw = raw if differentiable else None
-        limited = _limited(raw, self._omega, shape, symmetry, limits)
+        limited = limit_pair(raw, omega, shape.cutoff, limits, half=symmetry == "half")
         self.t1, self.t2 = limited if symmetry == "half" else (_average_signs(t, band) for t in limited)
 
     def backward(self, grad_t1: Tensor, grad_t2: Tensor) -> ModeShape:

@@ -24,7 +24,7 @@ from torchsonic.nn.init import (
 )
 from torchsonic.nn.spaced import SpacedLayer
 
-__all__ = ["DEFAULT_FIELD", "Gain", "ModeBank", "Variant"]
+__all__ = ["DEFAULT_FIELD", "SMALLEST", "Gain", "ModeBank", "Variant", "inverse_softplus"]
 
 Variant = Literal["exact", "paper"]
 Gain = Literal["power", "dc", "free"]
@@ -34,7 +34,8 @@ SMALLEST = 1e-6
 DEFAULT_FIELD = {1: 128.0, 2: 64.0, 3: 32.0}
 
 
-def _inverse_softplus(value: Tensor) -> Tensor:
+def inverse_softplus(value: Tensor) -> Tensor:
+    """The number whose softplus is ``value > 0``."""
     return value + torch.log(-torch.expm1(-value))
 
 
@@ -130,10 +131,10 @@ class ModeBank(SpacedLayer):
             "mix_in": mix_in,
             "mix_out": mix_out,
             "raw_direction": direction,
-            "raw_scale": _inverse_softplus(response["scale"] * along / unit - SMALLEST),
-            "raw_damping": _inverse_softplus(response["damping"] - SMALLEST),
+            "raw_scale": inverse_softplus(response["scale"] * along / unit - SMALLEST),
+            "raw_damping": inverse_softplus(response["damping"] - SMALLEST),
             "raw_oscillation": torch.atanh(response["oscillation"] / limit),
-            "raw_transverse": _inverse_softplus(response["transverse"] * (across / unit).square()),
+            "raw_transverse": inverse_softplus(response["transverse"] * (across / unit).square()),
             "oscillation_limit": torch.tensor(limit, device="cpu"),
         }
         with torch.no_grad():

@@ -48,11 +48,8 @@ def _dense_limits(response: Tensor, omega: Tensor, cutoff: Tensor | None, limits
     if cutoff is not None:
         response = response / (1 + (omega.norm(dim=-1)[:, None] / cutoff.double()) ** (2 * limits.band_order))
     if limits.magnitude > 0:
-        size = response.abs()
-        wanted = (
-            limits.magnitude * torch.tanh(size / limits.magnitude) if limits.soft else size.clamp(max=limits.magnitude)
-        )
-        response = response / size * wanted
+        size, most = response.abs(), limits.magnitude
+        response = response / size * (most * torch.tanh(size / most) if limits.soft else size.clamp(max=most))
     return response
 
 
