@@ -218,7 +218,7 @@ def backward(
     respond = respond_with(shape, omega, plan, symmetry, limits, differentiable=True)
     grad_x = grad_y.new_empty(grad_y.shape[0], mix_in.shape[2], *plan.size) if need_x else None
     grad_in, grad_out = torch.zeros_like(mix_in), torch.zeros_like(mix_out)
-    grad_shape = ModeShape(*[t if t is None else torch.zeros_like(t) for t in shape])
+    grad_shape = shape.each(torch.zeros_like)
     open_sides: dict[int, tuple[Entry, Exit]] = {}
     samples_of, chunks = plan.sample_chunks(grad_y.shape[0]), plan.mode_chunks(mix_in.shape[0])
     queue = iter(kept) if kept else None

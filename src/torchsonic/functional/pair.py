@@ -18,6 +18,7 @@ frequencies) is kept between forward and backward.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 from typing import Literal, NamedTuple
 
@@ -59,7 +60,12 @@ class ModeShape(NamedTuple):
 
     def select(self, groups: slice, modes: slice) -> ModeShape:
         """The given modes of the given samples; parameters shared by the batch stay shared."""
-        return ModeShape(*[t if t is None else t[:, modes] if t.shape[0] == 1 else t[groups, modes] for t in self])
+        return self.each(lambda t: t[:, modes] if t.shape[0] == 1 else t[groups, modes])
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> ModeShape:
+        """Apply a function to every tensor that is there."""
+        cutoff = None if self.cutoff is None else change(self.cutoff)
+        return ModeShape(*[change(t) for t in self[:6]], cutoff=cutoff)
 
 
 class Responses(NamedTuple):

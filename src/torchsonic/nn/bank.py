@@ -157,7 +157,7 @@ class ModeBank(SpacedLayer):
 
     def mode_parameters(self) -> list[Tensor]:
         """Parameters of the responses, as stored; give them a small learning rate."""
-        always = [
+        always: list[Tensor] = [
             self.raw_direction,
             self.raw_scale,
             self.raw_damping,
@@ -230,8 +230,8 @@ class ModeBank(SpacedLayer):
                 omega = frequency_grid(grid, step, half=True, dtype=dtype, device=direction.device)
                 gains.append(grid_gain(omega, frame, scale, pole, transverse))
             gain = torch.stack(gains)
-        physical = (t[None] for t in (scale, damping, oscillation, transverse))
-        return ModeShape(directions, *physical, gain, self._cutoff(spacing, dtype))
+        scale, damping, oscillation, transverse = (t[None] for t in (scale, damping, oscillation, transverse))
+        return ModeShape(directions, scale, damping, oscillation, transverse, gain, self._cutoff(spacing, dtype))
 
     def modes(
         self, size: Sequence[int] | None = None, spacing: Spacing | None = None, *, without_limits: bool = False
@@ -257,7 +257,7 @@ class ModeBank(SpacedLayer):
         grid = per_axis(tuple(size) if size is not None else round(self.field), self.num_axes, "size")
         steps = as_spacing(self.reference_spacing if spacing is None else spacing, self.num_axes, device=self._device)
         dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
-        shape = ModeShape(*[t if t is None else t[0] for t in self._shape(grid, steps, dtype)])
+        shape = self._shape(grid, steps, dtype).each(lambda t: t[0])
         return Modes(
             direction=shape.direction,
             scale=shape.scale,
