@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 help:
 	@echo "make demo     train SonicNet and ConvNet on both synthetic tasks and write a report (about 12 minutes)"
 	@echo "make test     run the whole test suite"
-	@echo "make check    lint, format, types, import directions"
+	@echo "make check    lint, format, types, import directions, load paths, pinned dependencies"
 	@echo "make figures  make all figures of the documentation (a few minutes)"
 	@echo "make bench    measure speed and memory; writes results/bench"
 
@@ -40,7 +40,8 @@ check: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
-	$(BIN)/python -m pytest -q tests/test_architecture.py
+	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_supply_chain.py
+	$(BIN)/torchsonic dependencies check
 
 format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .

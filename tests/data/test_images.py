@@ -205,3 +205,15 @@ def test_hues_turn_about_grey_and_contrast_keeps_the_mean():
 def test_bad_settings_name_themselves(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         ImageChanges(**bad)
+
+
+def test_postscript_under_the_name_of_a_picture_is_not_opened(tmp_path):
+    path = tmp_path / "picture.png"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n")
+    from PIL import Image
+
+    with Image.open(path) as opened:  # Pillow would
+        assert opened.format == "EPS"
+    for read in (check_header, read_image):
+        with pytest.raises(ImageError, match="picture"):
+            read(path)

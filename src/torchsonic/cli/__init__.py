@@ -23,6 +23,7 @@ from torchsonic.cli.bench import (
     BenchVolumes,
 )
 from torchsonic.cli.convert import Convert
+from torchsonic.cli.dependencies import DependenciesCheck, DependenciesLicences
 from torchsonic.cli.evaluate import EvaluateVolumes, name_kind
 from torchsonic.cli.explain import Explain, Figures
 from torchsonic.cli.explore import Explore
@@ -95,6 +96,10 @@ COMMANDS: dict[str, Any] = {
             "explorer": BenchExplorer,
             "report": BenchReport,
         },
+    ),
+    "dependencies": (
+        "Look at the packages a checkout asks for.",
+        {"check": DependenciesCheck, "licences": DependenciesLicences},
     ),
     "version": Version,
 }

@@ -1,8 +1,8 @@
 """Reading a checkpoint of nnU-Net without executing anything in it.
 
 nnU-Net reads checkpoints as full pickles, which may execute what a file says. Its checkpoints hold tensors, plain
-containers and, in the log of the training, NumPy's numbers. A file that can be read with those alone is harmless, so our
-trainers read it this way first.
+containers and, in the log of the training, NumPy's numbers. A file that can be read with those alone is harmless, so
+our trainers read it this way first.
 """
 
 from __future__ import annotations
