@@ -10,7 +10,7 @@ from PIL import Image, ImageEnhance
 
 from tests.data.pictures import CLASSES, make_picture, write_pictures
 from torchsonic.data.image_changes import Box, ImageChanges, View, centre_box, colour_map, crop_box, view_image
-from torchsonic.data.image_files import ImageError, read_image
+from torchsonic.data.image_files import ImageError, check_header, read_image
 from torchsonic.data.image_folder import find_images, leave_out_bad
 from torchsonic.data.image_store import ImageStore
 
@@ -210,8 +210,6 @@ def test_bad_settings_name_themselves(bad):
 def test_postscript_under_the_name_of_a_picture_is_not_opened(tmp_path):
     path = tmp_path / "picture.png"
     path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n")
-    from PIL import Image
-
     with Image.open(path) as opened:  # Pillow would
         assert opened.format == "EPS"
     for read in (check_header, read_image):
