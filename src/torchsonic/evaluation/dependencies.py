@@ -102,15 +102,15 @@ def licence_of(name: str) -> str | None:
         fields = metadata(name)
     except PackageNotFoundError:
         return None
-    expression = fields.get("License-Expression")
-    if expression:
-        return expression
+    expressions = fields.get_all("License-Expression") or []
+    if expressions:
+        return expressions[0]
     classifiers = [
         text.rpartition(" :: ")[2] for text in fields.get_all("Classifier") or [] if text.startswith("License ::")
     ]
     if classifiers:
         return ", ".join(sorted(classifiers))
-    short = (fields.get("License") or "").strip()
+    short = "".join(fields.get_all("License") or []).strip()
     # Some put the whole text of a licence here.
     return short if short and len(short) <= LONGEST_LICENCE and "\n" not in short else "see the package"
 
