@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.layers import make_layer
+from torchsonic import testing
 from torchsonic.functional import ResponseLimits, frequency_grid, sonic_conv
 from torchsonic.functional.limits import limit_backward, limit_responses
 from torchsonic.testing import dense_conv, relative_error
@@ -98,6 +99,20 @@ def test_gradients_of_limits_equal_autograd_at_every_size(size, soft):
         assert relative_error(grad_cutoff, wanted_cutoff) < 1e-8
         for got, expected in zip(grads, wanted, strict=True):
             assert relative_error(got.conj(), expected) < 1e-8
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("size", [(8,), (6, 5), (3, 4, 4)])
+def test_the_laws_of_the_operator_hold_within_limits(size, dtype):
+    layer = limited_layer(len(size), "all", dtype=dtype, spacing=(2.0, 0.5, 1.0)[: len(size)])
+    spacing = (0.7, 1.9, 12.0)[: len(size)]
+    testing.assert_matches_dense(layer, size, spacing)
+    testing.assert_gradients_match_dense(layer, size, spacing)
+    testing.assert_shift_equivariant(layer, size, spacing)
+    testing.assert_permutes_with_axes(layer, size, spacing)
+    testing.assert_unit_free(layer, size, 1e-6)
+    grids = [(9, 9, 9), (9, 18, 11), (16, 8, 12)]
+    testing.assert_resolution_invariant(layer, [grid[: len(size)] for grid in grids])
 
 
 def test_a_constant_passes_with_magnitude_one_under_dc_gain():

@@ -83,6 +83,7 @@ def dense_conv(
     """
     size, x = tuple(x.shape[2:]), x.cpu()
     modes, bias = Modes(*[t.cpu() for t in modes]), None if bias is None else bias.cpu()
+    cutoff = None if cutoff is None else cutoff.cpu()
     direction, scale, transverse, gain = (
         t.double() for t in (modes.direction, modes.scale, modes.transverse, modes.gain)
     )
@@ -92,7 +93,7 @@ def dense_conv(
         along = omega @ direction.T
         across = (omega[:, None] - along[..., None] * direction).square().sum(-1)
         each = 1 / (1j * scale * along - pole + transverse * across)
-        if limits is not None:
+        if limits is not None and limits.active:
             each = _dense_limits(gain * each, omega, cutoff, limits) / gain
         responses.append(each)
     response = gain * torch.stack(responses).mean(0)
