@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 help:
 	@echo "make demo     train SonicNet and ConvNet on both synthetic tasks and write a report (about 12 minutes)"
 	@echo "make test     run the whole test suite"
-	@echo "make check    lint, format, types, import directions, documentation"
+	@echo "make check    lint, format, types, import directions, load paths, pinned dependencies, documentation"
 	@echo "make docs     build the documentation; open site/index.html"
 	@echo "make figures  make all figures of the documentation (a few minutes)"
 	@echo "make bench    measure speed and memory; writes results/bench"
@@ -49,7 +49,8 @@ check: $(VENV)/.docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
-	$(BIN)/python -m pytest -q tests/test_architecture.py
+	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_supply_chain.py
+	$(BIN)/torchsonic dependencies check
 	$(MAKE) --no-print-directory docs
 
 format: $(VENV)/.installed

@@ -10,7 +10,7 @@ from PIL import Image, ImageEnhance
 
 from tests.data.pictures import CLASSES, make_picture, write_pictures
 from torchsonic.data.image_changes import Box, ImageChanges, View, centre_box, colour_map, crop_box, view_image
-from torchsonic.data.image_files import ImageError, read_image
+from torchsonic.data.image_files import ImageError, check_header, read_image
 from torchsonic.data.image_folder import find_images, leave_out_bad
 from torchsonic.data.image_store import ImageStore
 
@@ -205,3 +205,13 @@ def test_hues_turn_about_grey_and_contrast_keeps_the_mean():
 def test_bad_settings_name_themselves(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):
         ImageChanges(**bad)
+
+
+def test_postscript_under_the_name_of_a_picture_is_not_opened(tmp_path):
+    path = tmp_path / "picture.png"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n")
+    with Image.open(path) as opened:  # Pillow would
+        assert opened.format == "EPS"
+    for read in (check_header, read_image):
+        with pytest.raises(ImageError, match="picture"):
+            read(path)

@@ -85,3 +85,25 @@ def test_a_model_without_sonic_layers_is_refused(tmp_path):
     torchsonic.create_model("synthshape_convnet").save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="it has no Sonic layer"):
         open_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("gain", ["power", "dc", "free"])
+def test_strength_counts_the_power_of_a_mode_whatever_its_gain(tmp_path, gain):
+    arguments = {"in_channels": 2, "out_channels": 3, "num_modes": 5, "spatial_dims": 2, "gain": gain}
+    model = torchsonic.models.SonicLayers({"one": arguments})
+    if gain == "free":
+        model["one"].log_gain.data += torch.randn(5)
+    layer = open_checkpoint(model.save_pretrained(tmp_path)).layers[0]
+    n = 256  # the mean power over a fine grid of the reference cell
+    omega = torchsonic.functional.frequency_grid((n, n), 1.0)
+    response = torchsonic.functional.mode_response(omega, *layer.modes[:4])
+    power = layer.modes.gain.square() * response.abs().square().mean((1, 2))
+    mixing = layer.modes.mix_in.abs().square().sum(1) * layer.modes.mix_out.abs().square().sum(0)
+    assert torch.allclose(layer.strength, (mixing * power).sqrt(), rtol=0.2)
+
+
+def test_layers_with_limits_are_refused_by_name(tmp_path):
+    arguments = {"in_channels": 2, "out_channels": 3, "num_modes": 5, "spatial_dims": 2, "band_limit": 2}
+    folder = torchsonic.models.SonicLayers({"one": arguments}).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="limits of this layer"):
+        open_checkpoint(folder)

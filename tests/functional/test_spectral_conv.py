@@ -97,17 +97,18 @@ def test_per_sample_gradients_and_forward_mode_work():
     torch.testing.assert_close(derivative, layer(tangent) - bias[:, None, None])
 
 
-def test_custom_operator_passes_opcheck():
-    layer = make_layer(2, (2, 3), 2, dtype=torch.float64)
+@pytest.mark.parametrize("limits", [{}, {"band_limit": 2, "magnitude_limit": 1.5, "soft_limit": True}])
+def test_custom_operator_passes_opcheck(limits):
+    layer = make_layer(2, (2, 3), 2, dtype=torch.float64, **limits)
     shape = layer._shape((4, 5), torch.ones(1, 2, dtype=torch.float64), torch.float64)
     x = torch.randn(2, 2, 4, 5, dtype=torch.float64, requires_grad=True)
-    for order in ORDERS:
+    for order in ORDERS[:1] if limits else ORDERS:  # limits do not know the order
         for keep in (False, True):
             arguments = (
                 x,
                 layer.mix_in,
                 layer.mix_out,
-                *[t.detach().requires_grad_() for t in shape],
+                *[t if t is None else t.detach().requires_grad_() for t in shape],
                 layer.bias,
                 torch.ones(1, 2, dtype=torch.float64),
                 [4, 5],
@@ -115,6 +116,7 @@ def test_custom_operator_passes_opcheck():
                 order,
                 0,
                 "real",
+                *layer.limits,
                 keep,
             )
             torch.library.opcheck(torch.ops.torchsonic.spectral_conv.default, arguments)

@@ -243,6 +243,37 @@ def test_going_on_returns_to_what_a_configuration_inherits(train):
     assert second.batch_size == 2
 
 
+def test_a_checkpoint_is_read_without_unpickling_objects_before_nnunet_reads_it(train, monkeypatch):
+    first = train(**SMALL)
+    path = str(Path(first.output_folder) / "checkpoint_latest.pth")
+    first.logger.log("mean_fg_dice", np.float64(0.5), 0)
+    first.logger.log("train_losses", np.float32(0.25), 0)
+    first.save_checkpoint(path)
+    seen = []
+    load = torch.load
+    monkeypatch.setattr(torch, "load", lambda *given, **options: seen.append(options) or load(*given, **options))
+    second = train(initialize=False)
+    second.load_checkpoint(path)
+    assert [options["weights_only"] for options in seen] == [True, False]  # ours first; nnU-Net's reads what passed
+    assert second.logger.get_value("train_losses", 0) == 0.25
+
+
+class Hostile:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.folder),)
+
+
+def test_going_on_from_a_hostile_checkpoint_executes_nothing(train, tmp_path):
+    trace, path = tmp_path / "trace", tmp_path / "checkpoint_latest.pth"
+    torch.save({"init_args": Hostile(trace)}, path)
+    with pytest.raises(ValueError, match="is not loaded"):
+        train(initialize=False).load_checkpoint(str(path))
+    assert not trace.exists()
+
+
 def test_a_checkpoint_of_another_trainer_is_refused(train):
     class Plain(nnUNetTrainer):
         pass

@@ -25,6 +25,8 @@ from torchsonic.cli.bench import (
     BenchScaling,
     BenchVolumes,
 )
+from torchsonic.cli.convert import Convert
+from torchsonic.cli.dependencies import DependenciesCheck, DependenciesLicences
 from torchsonic.cli.evaluate import EvaluateVolumes, name_kind
 from torchsonic.cli.explain import Explain, Figures
 from torchsonic.cli.explore import Explore
@@ -68,6 +70,7 @@ class Version:
 COMMANDS: dict[str, Any] = {
     "demo": Demo,
     "models": Models,
+    "convert": Convert,
     "train": (
         "Train a model; a run that was stopped goes on.",
         {"synthshape": TrainSynthShape, "halligalli": TrainHalliGalli, "volumes": TrainVolumes, "images": TrainImages},
@@ -96,6 +99,10 @@ COMMANDS: dict[str, Any] = {
             "explorer": BenchExplorer,
             "report": BenchReport,
         },
+    ),
+    "dependencies": (
+        "Look at the packages a checkout asks for.",
+        {"check": DependenciesCheck, "licences": DependenciesLicences},
     ),
     "version": Version,
 }

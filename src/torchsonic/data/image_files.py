@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["SUFFIXES", "ImageError", "check_header", "import_pillow", "read_image"]
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"})
+# What the content may be, whatever the name says: Pillow hands PostScript to another program, which executes it.
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
 BEHIND = (255, 255, 255)
 """What shows through transparent pixels."""
 
@@ -69,7 +71,7 @@ def read_image(path: Path, *, side: int | None = None) -> NDArray[np.uint8]:
     """
     pillow = import_pillow()
     try:
-        with pillow.open(path) as opened:
+        with pillow.open(path, formats=FORMATS) as opened:
             if side is not None:
                 opened.draft(None, (side, side))  # decodes at 1/2, 1/4 or 1/8, never below what is asked for
             picture = _to_colours(_upright(opened), pillow)
@@ -89,7 +91,7 @@ def read_image(path: Path, *, side: int | None = None) -> NDArray[np.uint8]:
 def check_header(path: Path) -> None:
     """Refuse a file that is no image by its first bytes; much faster than reading it."""
     try:
-        with import_pillow().open(path) as opened:
+        with import_pillow().open(path, formats=FORMATS) as opened:
             if min(opened.size) < 1:
                 raise ImageError(path, "has no pixels")
     except ImageError:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchsonic.explorer.filters import kernel_of
 from torchsonic.explorer.knobs import ModeValues
-from torchsonic.functional import Modes
+from torchsonic.functional import Modes, reference_gain
 from torchsonic.models import from_pretrained
 from torchsonic.nn.conv import SonicConvNd
 
@@ -28,7 +28,7 @@ class Layer:
     modes: Modes
     order: tuple[int, ...]
     strength: Tensor
-    """``(M,)``: ``|C_m| |B_m|``; modes have unit mean power, so this is what each contributes."""
+    """``(M,)``: ``|C_m| |B_m|`` times the root of the mode's mean power, which is one unless the gain is another."""
     unit: float
     """The layer's own reference spacing."""
 
@@ -105,6 +105,9 @@ def open_checkpoint(path: Path) -> Checkpoint:
 def _layer(name: str, layer: SonicConvNd) -> Layer:
     modes = Modes(*[value.detach().cpu() for value in layer.modes()])
     strength = modes.mix_in.abs().square().sum(1).sqrt() * modes.mix_out.abs().square().sum(0).sqrt()
+    if layer.gain != "power":
+        unit_power = reference_gain(*modes[:4], layer.reference_spacing)
+        strength = strength * (modes.gain / unit_power)
     order = tuple(strength.argsort(descending=True).tolist())
     unit = math.prod(layer.reference_spacing) ** (1 / 2)
     return Layer(name or "layer", modes, order, strength, unit)

@@ -2,6 +2,7 @@
 
 from torchsonic.functional import compiled as compiled  # registers the custom operator
 from torchsonic.functional.frequency import Band, as_spacing, frequency_axes, frequency_grid
+from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.pair import ModeShape
 from torchsonic.functional.plan import ORDERS, Plan, make_plan, order_costs
 from torchsonic.functional.resample import resample
@@ -14,6 +15,7 @@ __all__ = [
     "ModeShape",
     "Modes",
     "Plan",
+    "ResponseLimits",
     "as_spacing",
     "frequency_axes",
     "frequency_grid",

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from torchsonic.functional import kernels
+from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.pages import keep_pages
 from torchsonic.functional.pair import ModeShape, Responses, Symmetry, grid_omega, plain_pair
 from torchsonic.functional.plan import Plan, make_plan
@@ -39,22 +40,31 @@ class Operands(NamedTuple):
     oscillation: Tensor
     transverse: Tensor
     gain: Tensor
+    cutoff: Tensor | None
     bias: Tensor | None
     spacing: Tensor
 
     @property
     def shape(self) -> ModeShape:
-        return ModeShape(*self[3:9])
+        return ModeShape(*self[3:10])
 
 
 class Options(NamedTuple):
-    """What is computed (size, boundary, symmetry) and how (order, modes at once or 0 for all)."""
+    """What is computed (size, boundary, symmetry, limits) and how (order, modes at once or 0 for all)."""
 
     out_size: tuple[int, ...]
     padding_mode: PaddingMode
     order: str
     mode_chunk: int
     symmetry: Symmetry
+    # One by one, not as ResponseLimits: the schema of the compiled operator knows plain values alone.
+    band_order: int = 0
+    magnitude_limit: float = 0.0
+    soft_limit: bool = False
+
+    @property
+    def limits(self) -> ResponseLimits:
+        return ResponseLimits(self.band_order, self.magnitude_limit, self.soft_limit)
 
 
 def plan_of(x: Tensor, mix_in: Tensor, mix_out: Tensor, options: Options) -> Plan:
@@ -87,7 +97,8 @@ def without_autocast(device: torch.device) -> AbstractContextManager:
 def run_forward(operands: Operands, options: Options, *, keep: bool = False) -> tuple[Tensor, list[Tensor]]:
     """The output, and what :func:`run_backward` can use if it was to be kept."""
     plan = plan_of(*operands[:3], options)
-    respond = kernels.respond_with(operands.shape, _omega(operands, options, plan), plan, options.symmetry)
+    omega = _omega(operands, options, plan)
+    respond = kernels.respond_with(operands.shape, omega, plan, options.symmetry, options.limits)
     return _run(*operands[:3], operands.bias, respond, plan, options.symmetry, keep=keep)
 
 
@@ -123,9 +134,10 @@ def run_backward(
             plan,
             options.symmetry,
             kept,
+            options.limits,
             need_x=needs[0],
-            need_shape=any(needs[3:9]),
-            need_bias=needs[9],
+            need_shape=any(needs[3:10]),
+            need_bias=needs[10],
         )
     return [grads.x, grads.mix_in, grads.mix_out, *grads.shape, grads.bias]
 
@@ -138,7 +150,8 @@ def run_plain(operands: Operands, options: Options) -> Tensor:
 
 
 def _run_plain(operands: Operands, options: Options, plan: Plan) -> Tensor:
-    t1, t2 = plain_pair(_omega(operands, options, plan), operands.shape, plan.band, options.symmetry)
+    omega = _omega(operands, options, plan)
+    t1, t2 = plain_pair(omega, operands.shape, plan.band, options.symmetry, options.limits)
     z = analyse(torch.einsum("mrc,bc...->bmr...", operands.mix_in, operands.x), plan.band, plan.padding)
     p, q = z.unbind(2)
     w = torch.stack([t1 * p - t2 * q, t1 * q + t2 * p], dim=2)

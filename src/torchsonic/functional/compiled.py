@@ -17,6 +17,11 @@ from torchsonic.functional.spectrum import padded_sizes
 
 __all__: list[str] = []
 
+# Arguments of both operators: tensors first, then options, then one of their own.
+NUM_TENSORS = len(Operands._fields)
+NUM_GRADIENTS = NUM_TENSORS - 1
+NUM_ARGUMENTS = NUM_TENSORS + len(Options._fields)
+
 
 def _empty_kept(operands: Operands, options: Options) -> dict[str, Tensor]:
     """Kept tensors by role, not filled; sizes may be symbols."""
@@ -43,13 +48,17 @@ def _slots(operands: Operands, options: Options) -> Iterator[tuple[str, slice, s
 def _spectral_conv(
     x: Tensor, mix_in: Tensor, mix_out: Tensor,
     direction: Tensor, scale: Tensor, damping: Tensor, oscillation: Tensor, transverse: Tensor, gain: Tensor,
-    bias: Tensor | None, spacing: Tensor,
-    out_size: Sequence[int], padding_mode: str, order: str, mode_chunk: int, symmetry: str, keep: bool,
+    cutoff: Tensor | None, bias: Tensor | None, spacing: Tensor,
+    out_size: Sequence[int], padding_mode: str, order: str, mode_chunk: int, symmetry: str,
+    band_order: int, magnitude_limit: float, soft_limit: bool, keep: bool,
 ) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
     operands = Operands(
-        x, mix_in, mix_out, direction, scale, damping, oscillation, transverse, gain, bias, spacing
+        x, mix_in, mix_out, direction, scale, damping, oscillation, transverse, gain, cutoff, bias, spacing
     )  # fmt: skip
-    options = Options(tuple(out_size), padding_mode, order, mode_chunk, symmetry)  # type: ignore[arg-type]
+    options = Options(
+        tuple(out_size), padding_mode, order, mode_chunk, symmetry,  # type: ignore[arg-type]
+        band_order, magnitude_limit, soft_limit,
+    )  # fmt: skip
     y, parts = run_forward(operands, options, keep=keep)
     if not keep:
         return y, []
@@ -61,7 +70,8 @@ def _spectral_conv(
 
 @_spectral_conv.register_fake
 def _(*arguments):
-    operands, options, keep = Operands(*arguments[:11]), Options(*arguments[11:16]), arguments[16]
+    operands, options = Operands(*arguments[:NUM_TENSORS]), Options(*arguments[NUM_TENSORS:NUM_ARGUMENTS])
+    keep = arguments[NUM_ARGUMENTS]
     y = operands.x.new_empty(operands.x.shape[0], operands.mix_out.shape[0], *options.out_size)
     return y, list(_empty_kept(operands, options).values()) if keep else []
 
@@ -71,13 +81,17 @@ def _spectral_conv_backward(
     grad_y: Tensor, kept: Sequence[Tensor],
     x: Tensor, mix_in: Tensor, mix_out: Tensor,
     direction: Tensor, scale: Tensor, damping: Tensor, oscillation: Tensor, transverse: Tensor, gain: Tensor,
-    bias: Tensor | None, spacing: Tensor,
-    out_size: Sequence[int], padding_mode: str, order: str, mode_chunk: int, symmetry: str, needs: Sequence[bool],
+    cutoff: Tensor | None, bias: Tensor | None, spacing: Tensor,
+    out_size: Sequence[int], padding_mode: str, order: str, mode_chunk: int, symmetry: str,
+    band_order: int, magnitude_limit: float, soft_limit: bool, needs: Sequence[bool],
 ) -> list[Tensor]:  # fmt: skip
     operands = Operands(
-        x, mix_in, mix_out, direction, scale, damping, oscillation, transverse, gain, bias, spacing
+        x, mix_in, mix_out, direction, scale, damping, oscillation, transverse, gain, cutoff, bias, spacing
     )  # fmt: skip
-    options = Options(tuple(out_size), padding_mode, order, mode_chunk, symmetry)  # type: ignore[arg-type]
+    options = Options(
+        tuple(out_size), padding_mode, order, mode_chunk, symmetry,  # type: ignore[arg-type]
+        band_order, magnitude_limit, soft_limit,
+    )  # fmt: skip
     parts: list[Tensor] = []
     if kept:
         roles = _empty_kept(operands._replace(x=x[:0]), options)
@@ -89,24 +103,26 @@ def _spectral_conv_backward(
 
 @_spectral_conv_backward.register_fake
 def _(grad_y, kept, *arguments):
-    operands, needs = Operands(*arguments[:11]), arguments[16]
-    grads = [t.new_empty(t.shape) for t in operands[:9] if t is not None] + [grad_y.new_empty(grad_y.shape[1])]
-    for index in (0, 9):  # x and bias
+    operands, needs = Operands(*arguments[:NUM_TENSORS]), arguments[NUM_ARGUMENTS]
+    grads = [grad_y.new_empty(0 if t is None else t.shape) for t in operands[: NUM_GRADIENTS - 1]]
+    grads.append(grad_y.new_empty(grad_y.shape[1]))
+    for index in (0, NUM_GRADIENTS - 1):  # x and bias
         grads[index] = grads[index] if needs[index] else grad_y.new_empty(0)
     return grads
 
 
 def _setup_context(ctx, inputs, output) -> None:
-    ctx.save_for_backward(*inputs[:11], *output[1])
-    ctx.options = inputs[11:16]
+    ctx.save_for_backward(*inputs[:NUM_TENSORS], *output[1])
+    ctx.options = inputs[NUM_TENSORS:NUM_ARGUMENTS]
 
 
 def _backward(ctx, grad_y, _grad_kept):
     saved = ctx.saved_tensors
-    operands, kept = saved[:11], list(saved[11:])
-    needs = list(ctx.needs_input_grad[:10])
+    operands, kept = saved[:NUM_TENSORS], list(saved[NUM_TENSORS:])
+    needs = list(ctx.needs_input_grad[:NUM_GRADIENTS])
     grads = torch.ops.torchsonic.spectral_conv_backward(grad_y, kept, *operands, *ctx.options, needs)
-    return *[g if needed else None for g, needed in zip(grads, needs, strict=True)], None, *[None] * 6
+    found = [g if needed else None for g, needed in zip(grads, needs, strict=True)]
+    return *found, None, *[None] * (len(Options._fields) + 1)
 
 
 _spectral_conv.register_autograd(_backward, setup_context=_setup_context)

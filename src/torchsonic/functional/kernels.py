@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from torchsonic.functional.frequency import Band
+from torchsonic.functional.limits import UNLIMITED, ResponseLimits
 from torchsonic.functional.pair import ModeShape, ResponsePair, Responses, Symmetry
 from torchsonic.functional.plan import Plan, split
 from torchsonic.functional.sides import ChannelEntry, ChannelExit, ModeEntry, ModeExit
@@ -85,11 +86,17 @@ def _slices(plan: Plan, num_modes: int, samples: int, on_cpu: bool) -> list[slic
 
 
 def _is_shared(shape: ModeShape, omega: Sequence[Tensor]) -> bool:
-    return all(t.shape[0] == 1 for t in (*shape, *omega))
+    return all(t is None or t.shape[0] == 1 for t in (*shape, *omega))
 
 
 def respond_with(
-    shape: ModeShape, omega: list[Tensor], plan: Plan, symmetry: Symmetry, *, differentiable: bool = False
+    shape: ModeShape,
+    omega: list[Tensor],
+    plan: Plan,
+    symmetry: Symmetry,
+    limits: ResponseLimits = UNLIMITED,
+    *,
+    differentiable: bool = False,
 ) -> RespondDifferentiably:
     """Evaluate responses when asked; those shared by the batch are kept for the chunk of modes in hand."""
     shared = _is_shared(shape, omega)
@@ -100,7 +107,8 @@ def respond_with(
         if shared and last is not None and last[0] == modes:
             return last[1]
         grid = [w if w.shape[0] == 1 else w[samples] for w in omega]
-        pair = ResponsePair(grid, shape.select(samples, modes), plan.band, symmetry, differentiable=differentiable)
+        chosen = shape.select(samples, modes)
+        pair = ResponsePair(grid, chosen, plan.band, symmetry, limits, differentiable=differentiable)
         last = (modes, pair)
         return pair
 
@@ -195,6 +203,7 @@ def backward(
     plan: Plan,
     symmetry: Symmetry,
     kept: list[Tensor],
+    limits: ResponseLimits = UNLIMITED,
     *,
     need_x: bool = True,
     need_shape: bool = True,
@@ -206,10 +215,10 @@ def backward(
     """
     shared = _is_shared(shape, omega)
     multiplicity = plan.band.multiplicity(device=grad_y.device, dtype=grad_y.dtype)
-    respond = respond_with(shape, omega, plan, symmetry, differentiable=True)
+    respond = respond_with(shape, omega, plan, symmetry, limits, differentiable=True)
     grad_x = grad_y.new_empty(grad_y.shape[0], mix_in.shape[2], *plan.size) if need_x else None
     grad_in, grad_out = torch.zeros_like(mix_in), torch.zeros_like(mix_out)
-    grad_shape = ModeShape(*[torch.zeros_like(t) for t in shape])
+    grad_shape = shape.each(torch.zeros_like)
     open_sides: dict[int, tuple[Entry, Exit]] = {}
     samples_of, chunks = plan.sample_chunks(grad_y.shape[0]), plan.mode_chunks(mix_in.shape[0])
     queue = iter(kept) if kept else None
@@ -279,6 +288,8 @@ def _backward_slices(
 def _add(total: ModeShape, part: ModeShape, samples: slice, modes: slice) -> None:
     """Add gradients of some modes and samples; parameters shared by the batch get the sum."""
     for target, value in zip(total, part, strict=True):
+        if target is None or value is None:
+            continue
         if target.shape[0] == 1:
             target[:, modes] += value.sum(0, keepdim=True)
         else:

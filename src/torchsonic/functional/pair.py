@@ -18,6 +18,7 @@ frequencies) is kept between forward and backward.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 from typing import Literal, NamedTuple
 
@@ -25,6 +26,7 @@ import torch
 from torch import Tensor
 
 from torchsonic.functional.frequency import Band
+from torchsonic.functional.limits import UNLIMITED, ResponseLimits, limit_backward, limit_pair
 
 __all__ = [
     "ModeShape",
@@ -43,7 +45,10 @@ FREQUENCY_LIMIT = 1e8
 
 
 class ModeShape(NamedTuple):
-    """Physical parameters of the responses, each ``(G, M)`` but ``direction (G, M, D)``; G is 1 or the batch."""
+    """Physical parameters of the responses, each ``(G, M)`` but ``direction (G, M, D)``; G is 1 or the batch.
+
+    ``cutoff`` is there if the responses have a band limit; see :mod:`torchsonic.functional.limits`.
+    """
 
     direction: Tensor
     scale: Tensor
@@ -51,10 +56,16 @@ class ModeShape(NamedTuple):
     oscillation: Tensor
     transverse: Tensor
     gain: Tensor
+    cutoff: Tensor | None = None
 
     def select(self, groups: slice, modes: slice) -> ModeShape:
         """The given modes of the given samples; parameters shared by the batch stay shared."""
-        return ModeShape(*[t[:, modes] if t.shape[0] == 1 else t[groups, modes] for t in self])
+        return self.each(lambda t: t[:, modes] if t.shape[0] == 1 else t[groups, modes])
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> ModeShape:
+        """Apply a function to every tensor that is there."""
+        cutoff = None if self.cutoff is None else change(self.cutoff)
+        return ModeShape(*[change(t) for t in self[:6]], cutoff=cutoff)
 
 
 class Responses(NamedTuple):
@@ -129,16 +140,19 @@ def _raw_pair(omega: list[Tensor], shape: ModeShape, symmetry: Symmetry) -> tupl
     return e.mul_(r), r.mul_(b)
 
 
-def plain_pair(omega: list[Tensor], shape: ModeShape, band: Band, symmetry: Symmetry) -> Responses:
+def plain_pair(
+    omega: list[Tensor], shape: ModeShape, band: Band, symmetry: Symmetry, limits: ResponseLimits = UNLIMITED
+) -> Responses:
     """``T1`` and ``T2`` by operations that autograd can follow, any number of times."""
     num_axes = len(omega)
     e = _denominator(omega, shape, split_root=False)
     gain, b = _column(shape.gain, num_axes), _column(shape.oscillation, num_axes)
     if symmetry == "half":
         t1 = gain / (e - 1j * b)
-        return Responses(t1, -1j * t1)
+        return Responses(*limit_pair((t1, -1j * t1), omega, shape.cutoff, limits, half=True))
     r = gain / ((e + 1j * b) * (e - 1j * b))
-    return Responses(_average_signs(e * r, band), _average_signs(r * b, band))
+    t1, t2 = limit_pair((e * r, r * b), omega, shape.cutoff, limits)
+    return Responses(_average_signs(t1, band), _average_signs(t2, band))
 
 
 def _average_signs(response: Tensor, band: Band) -> Tensor:
@@ -164,9 +178,12 @@ def grid_omega(spacing: Tensor, band: Band, symmetry: Symmetry, dtype: torch.dty
     return band.omega(spacing, dtype=dtype, both_signs=symmetry == "real")
 
 
-def evaluate_responses(shape: ModeShape, spacing: Tensor, band: Band, symmetry: Symmetry) -> Responses:
+def evaluate_responses(
+    shape: ModeShape, spacing: Tensor, band: Band, symmetry: Symmetry, limits: ResponseLimits = UNLIMITED
+) -> Responses:
     """``T1`` and ``T2`` of all modes on a band."""
-    pair = ResponsePair(grid_omega(spacing, band, symmetry, shape.scale.dtype), shape, band, symmetry)
+    omega = grid_omega(spacing, band, symmetry, shape.scale.dtype)
+    pair = ResponsePair(omega, shape, band, symmetry, limits)
     return Responses(pair.t1, pair.t2)
 
 
@@ -192,14 +209,16 @@ class ResponsePair:
         shape: ModeShape,
         band: Band,
         symmetry: Symmetry = "real",
+        limits: ResponseLimits = UNLIMITED,
         *,
         differentiable: bool = False,
     ) -> None:
         self._omega = omega
-        self._shape, self._band, self._symmetry = shape, band, symmetry
+        self._shape, self._band, self._symmetry, self._limits = shape, band, symmetry, limits
         raw = _raw_pair(self._omega, shape, symmetry)
         self._raw = raw if differentiable else None
-        self.t1, self.t2 = raw if symmetry == "half" else (_average_signs(t, band) for t in raw)
+        limited = limit_pair(raw, omega, shape.cutoff, limits, half=symmetry == "half")
+        self.t1, self.t2 = limited if symmetry == "half" else (_average_signs(t, band) for t in limited)
 
     def backward(self, grad_t1: Tensor, grad_t2: Tensor) -> ModeShape:
         """Gradients of the mode parameters from the *conjugate* gradients of ``T1`` and ``T2``, which are overwritten.
@@ -214,19 +233,27 @@ class ResponsePair:
         gain = self._shape.gain
         inverse_gain = torch.where(gain == 0, 0.0, gain.reciprocal())
         if self._symmetry == "half":
-            grad_t = grad_t1.add_(grad_t2, alpha=-1j)
+            (grad_t,), grad_cutoff = self._unlimit([grad_t1.add_(grad_t2, alpha=-1j)], [t1])
             grad_gain = _dot(t1, grad_t).real * inverse_gain
             grad_e = t1.square().mul_(grad_t).mul_(_column(-inverse_gain, num_axes))
             # d(E - ib)/db = -i
             grad_oscillation = grad_e.imag.sum(tuple(range(2, 2 + num_axes)))
         else:
-            grad_t1, grad_t2 = (_average_signs_backward(g, self._band) for g in (grad_t1, grad_t2))
+            grads = [_average_signs_backward(g, self._band) for g in (grad_t1, grad_t2)]
+            (grad_t1, grad_t2), grad_cutoff = self._unlimit(grads, [t1, t2])
             grad_gain = (_dot(t1, grad_t1) + _dot(t2, grad_t2)).real * inverse_gain
             a = torch.addcmul(t2.square(), t1, t1, value=-1)
             f = t1 * t2
             grad_oscillation = (-2 * _dot(f, grad_t1) - _dot(a, grad_t2)).real * inverse_gain
             grad_e = a.mul_(grad_t1).addcmul_(f, grad_t2, value=-2).mul_(_column(inverse_gain, num_axes))
-        return _sum_over_grid(self._omega, self._shape, grad_e, grad_oscillation, grad_gain)
+        grads = _sum_over_grid(self._omega, self._shape, grad_e, grad_oscillation, grad_gain)
+        return grads._replace(cutoff=grad_cutoff)
+
+    def _unlimit(self, grads: list[Tensor], responses: list[Tensor]) -> tuple[list[Tensor], Tensor | None]:
+        """Take gradients back through the limits."""
+        if not self._limits.active:
+            return grads, None
+        return limit_backward(grads, responses, self._omega, self._shape.cutoff, self._limits)
 
 
 def _dot(a: Tensor, b: Tensor) -> Tensor:

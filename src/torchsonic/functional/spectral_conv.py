@@ -23,6 +23,7 @@ from torchsonic.functional.call import (
     run_plain,
 )
 from torchsonic.functional.frequency import Spacing, as_spacing, inside_function_transform
+from torchsonic.functional.limits import UNLIMITED, ResponseLimits
 from torchsonic.functional.pair import ModeShape, Symmetry
 from torchsonic.functional.plan import order_by_channels
 from torchsonic.functional.spectrum import PaddingMode
@@ -42,6 +43,8 @@ def sonic_conv(
     order: str = "auto",
     mode_chunk: int | None = None,
     recompute: bool = False,
+    cutoff: Tensor | None = None,
+    limits: ResponseLimits = UNLIMITED,
 ) -> Tensor:
     r"""Convolve with the global kernel that a few oriented modes define.
 
@@ -65,6 +68,9 @@ def sonic_conv(
         See :mod:`torchsonic.functional.plan`.
     recompute
         Keep only ``x`` for the backward pass and compute the rest again.
+    cutoff, limits
+        Limits of the responses, for example ``layer.cutoff()`` and ``layer.limits``; see
+        :mod:`torchsonic.functional.limits`. ``cutoff`` is ``(M,)``, radians per unit of length.
 
     Returns
     -------
@@ -85,6 +91,7 @@ def sonic_conv(
         modes.pole.imag[None],
         modes.transverse[None],
         modes.gain[None],
+        None if cutoff is None else cutoff[None],
     )
     return spectral_conv(
         x,
@@ -98,6 +105,7 @@ def sonic_conv(
         order=order,
         mode_chunk=mode_chunk,
         recompute=recompute,
+        limits=limits,
     )
 
 
@@ -115,6 +123,7 @@ def spectral_conv(
     mode_chunk: int | None = None,
     recompute: bool = False,
     symmetry: Symmetry = "real",
+    limits: ResponseLimits = UNLIMITED,
 ) -> Tensor:
     r"""The operator on real parameters, as layers store them.
 
@@ -137,6 +146,8 @@ def spectral_conv(
         As for :func:`sonic_conv`.
     symmetry
         ``"real"`` is the exact operator, ``"half"`` the paper's use of the half spectrum.
+    limits
+        Band limit (with ``shape.cutoff``) and largest magnitude of the responses; by default none.
 
     Returns
     -------
@@ -162,8 +173,9 @@ def spectral_conv(
     if mode_chunk is not None:
         positive(mode_chunk, "mode_chunk")
     choice(symmetry, get_args(Symmetry), "symmetry")
+    limits.check(shape.cutoff)
     operands = Operands(x, mix_in, mix_out, *shape, bias, spacing)
-    options = Options(out_size, padding_mode, order, mode_chunk or 0, symmetry)
+    options = Options(out_size, padding_mode, order, mode_chunk or 0, symmetry, *limits)
     needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in operands)
     keep = needs_grad and not recompute
     if torch.compiler.is_compiling():

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from torchsonic.functional.frequency import Spacing, as_spacing, constant
+from torchsonic.functional.limits import UNLIMITED, ResponseLimits, limit_response
 
 __all__ = ["Modes", "grid_gain", "mode_response", "reference_gain", "response_matrix", "spacing_frame"]
 
@@ -95,7 +96,14 @@ def mode_response(omega: Tensor, direction: Tensor, scale: Tensor, pole: Tensor,
     return torch.complex(p, q).reciprocal()
 
 
-def response_matrix(omega: Tensor, modes: Modes, *, hermitian: bool = True) -> Tensor:
+def response_matrix(
+    omega: Tensor,
+    modes: Modes,
+    *,
+    hermitian: bool = True,
+    cutoff: Tensor | None = None,
+    limits: ResponseLimits = UNLIMITED,
+) -> Tensor:
     r"""The symbol of the real operator, one K x C matrix per frequency.
 
     .. math:: \hat H(\omega) = \tfrac12\Big[\sum_m C_{km} g_m T_m(\omega) B_{mc}
@@ -109,16 +117,20 @@ def response_matrix(omega: Tensor, modes: Modes, *, hermitian: bool = True) -> T
         ``(..., D)``.
     hermitian
         ``False`` leaves out the second term: the symbol of the complex operator.
+    cutoff, limits
+        Limits of ``g_m T_m``, if it has any; see :mod:`torchsonic.functional.limits`.
 
     Returns
     -------
     Tensor
         ``(..., K, C)``, complex.
     """
+    limits.check(cutoff)
 
     def symbol(frequencies: Tensor) -> Tensor:
         response = mode_response(frequencies, modes.direction, modes.scale, modes.pole, modes.transverse)
         gained = torch.einsum("m,m...->m...", modes.gain.to(response.dtype), response)
+        gained = limit_response(gained, frequencies, cutoff, limits)
         return torch.einsum("km,m...,mc->...kc", modes.mix_out, gained, modes.mix_in)
 
     return 0.5 * (symbol(omega) + symbol(-omega).conj()) if hermitian else symbol(omega)

@@ -31,6 +31,7 @@ except ImportError as error:
     message = f'torchsonic.integrations.nnunet needs nnunetv2 ({error}); run: pip install "torchsonic[medical]"'
     raise ImportError(message) from error
 
+from torchsonic.integrations.nnunet_checkpoint import read_checkpoint
 from torchsonic.integrations.nnunet_settings import BUDGET, Settings, network_arguments, read_settings
 from torchsonic.models.sonicnet import SonicNet
 from torchsonic.nn.parameters import parameter_groups
@@ -154,7 +155,7 @@ class _SettableTrainer(nnUNetTrainer):
         """Go on from a checkpoint with its settings; what is given now counts only for the length of training."""
         checkpoint = filename_or_checkpoint
         if isinstance(checkpoint, str):
-            checkpoint = torch.load(checkpoint, map_location="cpu", weights_only=False)
+            checkpoint = read_checkpoint(checkpoint)
         kept = checkpoint["init_args"]["plans"]["configurations"][self.configuration_name]
         if KEY not in kept:
             raise ValueError(f"{filename_or_checkpoint} holds no settings, so it is not from {type(self).__name__}")
@@ -173,6 +174,7 @@ class _SettableTrainer(nnUNetTrainer):
         self.plans_manager = PlansManager(plans)  # it remembers configurations, so a new one must read them
         self.configuration_manager = self.plans_manager.get_configuration(self.configuration_name)
         self._apply()
+        # nnU-Net reads the file once more, as a full pickle; above it was found to hold nothing that executes.
         super().load_checkpoint(filename_or_checkpoint)
         self.my_init_kwargs = {**self.my_init_kwargs, "plans": plans}
 

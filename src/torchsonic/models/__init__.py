@@ -6,6 +6,7 @@ from torchsonic.models.pretrained import PretrainedError, PretrainedModel, from_
 from torchsonic.models.registry import ModelEntry, create_model, list_models, model_entry
 from torchsonic.models.resnet import ResNet
 from torchsonic.models.sonic_classifier import MixerBlock, SonicClassifier
+from torchsonic.models.sonic_layers import SonicLayers
 from torchsonic.models.sonicnet import SonicNet
 from torchsonic.models.stem import SonicStem
 from torchsonic.models.synthshape import SynthShapeNet
@@ -18,6 +19,7 @@ __all__ = [
     "PretrainedModel",
     "ResNet",
     "SonicClassifier",
+    "SonicLayers",
     "SonicNet",
     "SonicStem",
     "SynthShapeNet",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from torchsonic.functional.arguments import choice, per_axis, positive
 from torchsonic.functional.frequency import Spacing, as_spacing, frequency_grid
+from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.pair import ModeShape
 from torchsonic.functional.transfer import Modes, grid_gain, reference_gain, response_matrix, spacing_frame
 from torchsonic.nn.init import (
@@ -23,16 +24,18 @@ from torchsonic.nn.init import (
 )
 from torchsonic.nn.spaced import SpacedLayer
 
-__all__ = ["DEFAULT_FIELD", "ModeBank", "Variant"]
+__all__ = ["DEFAULT_FIELD", "SMALLEST", "Gain", "ModeBank", "Variant", "inverse_softplus"]
 
 Variant = Literal["exact", "paper"]
+Gain = Literal["power", "dc", "free"]
 
 # Keeps 1 / |Re a| and 1 / s finite when softplus underflows; far below any useful value.
 SMALLEST = 1e-6
 DEFAULT_FIELD = {1: 128.0, 2: 64.0, 3: 32.0}
 
 
-def _inverse_softplus(value: Tensor) -> Tensor:
+def inverse_softplus(value: Tensor) -> Tensor:
+    """The number whose softplus is ``value > 0``."""
     return value + torch.log(-torch.expm1(-value))
 
 
@@ -40,7 +43,9 @@ class ModeBank(SpacedLayer):
     """Parameters of M modes between C and K channels, all real; see :class:`torchsonic.SonicConv2d`.
 
     Stored are unconstrained numbers; ``s = softplus(.) d``, ``Re a = -softplus(.)``, ``Im a = rho tanh(.)``,
-    ``tau = softplus(.) d^2`` and ``v = u / |u|`` with the reference length ``d``, so that they carry no units.
+    ``tau = softplus(.) d^2`` and ``v = u / |u|`` with the reference length ``d``, so that they carry no units. A free
+    gain is ``g = exp(.)``, a cutoff ``w_c = sigmoid(.) pi / d_max``: a part of the Nyquist frequency of the coarsest
+    axis.
     """
 
     def __init__(
@@ -53,6 +58,10 @@ class ModeBank(SpacedLayer):
         variant: Variant,
         field: float | None,
         bank: Mapping[str, float] | None = None,
+        gain: Gain = "power",
+        band_limit: int | None = None,
+        magnitude_limit: float | None = None,
+        soft_limit: bool = False,
         device=None,
         dtype=None,
     ) -> None:
@@ -74,6 +83,14 @@ class ModeBank(SpacedLayer):
         if unknown:
             raise ValueError(f"bank must have only {', '.join(sorted(BANK_OPTIONS))}, got {min(unknown)!r}")
         self._assume_spacing(spacing)
+        self.gain: Gain = choice(gain, get_args(Gain), "gain")
+        if band_limit is not None:
+            positive(band_limit, "band_limit")
+        if magnitude_limit is not None and not (math.isfinite(magnitude_limit) and magnitude_limit > 0):
+            raise ValueError(f"magnitude_limit must be a positive number or None, got {magnitude_limit}")
+        if soft_limit and magnitude_limit is None:
+            raise ValueError("soft_limit=True needs a magnitude_limit")
+        self.band_limit, self.magnitude_limit, self.soft_limit = band_limit, magnitude_limit, soft_limit
 
         def parameter(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
@@ -87,6 +104,8 @@ class ModeBank(SpacedLayer):
         self.raw_oscillation = parameter(modes)
         self.raw_transverse = parameter(modes)
         self.oscillation_limit = parameter()  # rho
+        self.log_gain = parameter(modes) if gain == "free" else None
+        self.raw_cutoff = parameter(modes) if band_limit is not None else None
 
     def reset_parameters(self, generator: torch.Generator | None = None, **bank: float) -> None:
         """Draw all parameters anew; ``bank`` replaces settings of the layer's own."""
@@ -112,15 +131,20 @@ class ModeBank(SpacedLayer):
             "mix_in": mix_in,
             "mix_out": mix_out,
             "raw_direction": direction,
-            "raw_scale": _inverse_softplus(response["scale"] * along / unit - SMALLEST),
-            "raw_damping": _inverse_softplus(response["damping"] - SMALLEST),
+            "raw_scale": inverse_softplus(response["scale"] * along / unit - SMALLEST),
+            "raw_damping": inverse_softplus(response["damping"] - SMALLEST),
             "raw_oscillation": torch.atanh(response["oscillation"] / limit),
-            "raw_transverse": _inverse_softplus(response["transverse"] * (across / unit).square()),
+            "raw_transverse": inverse_softplus(response["transverse"] * (across / unit).square()),
             "oscillation_limit": torch.tensor(limit, device="cpu"),
         }
         with torch.no_grad():
             for name, value in values.items():
                 getattr(self, name).copy_(value)
+            if self.log_gain is not None:  # starts as the gain that keeps the power of white noise
+                parts = self._physical(torch.float64)
+                self.log_gain.copy_(self._power_gain(*parts).log())
+            if self.raw_cutoff is not None:  # half the Nyquist frequency, as the released code starts
+                self.raw_cutoff.zero_()
 
     @property
     def _device(self) -> torch.device:
@@ -133,7 +157,7 @@ class ModeBank(SpacedLayer):
 
     def mode_parameters(self) -> list[Tensor]:
         """Parameters of the responses, as stored; give them a small learning rate."""
-        return [
+        always: list[Tensor] = [
             self.raw_direction,
             self.raw_scale,
             self.raw_damping,
@@ -141,6 +165,7 @@ class ModeBank(SpacedLayer):
             self.raw_transverse,
             self.oscillation_limit,
         ]
+        return always + [p for p in (self.log_gain, self.raw_cutoff) if p is not None]
 
     def _physical(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Direction, scale, damping, oscillation, transverse: the constraints of the reparameterisation."""
@@ -154,23 +179,63 @@ class ModeBank(SpacedLayer):
             F.softplus(raw[4]) * unit**2,
         )
 
+    @property
+    def limits(self) -> ResponseLimits:
+        """What limits the responses; see :mod:`torchsonic.functional.limits`."""
+        return ResponseLimits(self.band_limit or 0, self.magnitude_limit or 0.0, self.soft_limit)
+
+    def cutoff(self, spacing: Spacing | None = None) -> Tensor | None:
+        """Cutoff frequencies of the band limit, ``(M,)`` in radians per length, or ``None`` without one.
+
+        Parameters
+        ----------
+        spacing
+            Only for ``variant="paper"``, whose cutoffs follow the grid; by default the reference spacing.
+        """
+        if self.variant == "exact" and spacing is not None:
+            raise ValueError("spacing does not change the cutoffs of variant='exact'; leave it out")
+        steps = as_spacing(self.reference_spacing if spacing is None else spacing, self.num_axes, device=self._device)
+        found = self._cutoff(steps, torch.promote_types(self.mix_in.dtype, torch.float32))
+        return None if found is None else found[0]
+
+    def _cutoff(self, spacing: Tensor, dtype: torch.dtype) -> Tensor | None:
+        """``(G, M)``: a part of the Nyquist frequency of the reference or, as released, of the grid at hand."""
+        if self.raw_cutoff is None:
+            return None
+        part = (torch.sigmoid(self.raw_cutoff.to(dtype)) + SMALLEST)[None]
+        if self.variant == "exact":
+            return part * (math.pi / max(self.reference_spacing))
+        return part * (math.pi / spacing.amax(-1, keepdim=True).to(dtype))
+
+    def _power_gain(
+        self, direction: Tensor, scale: Tensor, damping: Tensor, oscillation: Tensor, transverse: Tensor
+    ) -> Tensor:
+        pole = torch.complex(-damping, oscillation)
+        return reference_gain(direction, scale, pole, transverse, self.reference_spacing)
+
     def _shape(self, grid: tuple[int, ...], spacing: Tensor, dtype: torch.dtype) -> ModeShape:
         """Parameters of the responses. Only the paper's variant looks at the grid and its spacing ``(G, D)``."""
         direction, scale, damping, oscillation, transverse = self._physical(dtype)
         pole = torch.complex(-damping, oscillation)
-        if self.variant == "exact":
-            directions = direction[None]
+        directions = direction[None] if self.variant == "exact" else spacing_frame(direction, spacing)
+        if self.gain == "dc":
+            gain = pole.abs()[None]
+        elif self.log_gain is not None:
+            gain = self.log_gain.to(dtype).exp()[None]
+        elif self.variant == "exact":
             gain = reference_gain(direction, scale, pole, transverse, self.reference_spacing)[None]
         else:
-            directions = spacing_frame(direction, spacing)
             gains = []
             for step, frame in zip(spacing, directions, strict=True):
                 omega = frequency_grid(grid, step, half=True, dtype=dtype, device=direction.device)
                 gains.append(grid_gain(omega, frame, scale, pole, transverse))
             gain = torch.stack(gains)
-        return ModeShape(directions, scale[None], damping[None], oscillation[None], transverse[None], gain)
+        scale, damping, oscillation, transverse = (t[None] for t in (scale, damping, oscillation, transverse))
+        return ModeShape(directions, scale, damping, oscillation, transverse, gain, self._cutoff(spacing, dtype))
 
-    def modes(self, size: Sequence[int] | None = None, spacing: Spacing | None = None) -> Modes:
+    def modes(
+        self, size: Sequence[int] | None = None, spacing: Spacing | None = None, *, without_limits: bool = False
+    ) -> Modes:
         """The current physical parameters, from which anyone can rebuild the operator.
 
         Parameters
@@ -178,13 +243,21 @@ class ModeBank(SpacedLayer):
         size, spacing
             Only for ``variant="paper"``, whose gain and directions depend on the grid; by default the reference field
             at the reference spacing.
+        without_limits
+            Needed where the layer limits its responses, which :class:`Modes` does not tell: then :meth:`cutoff` and
+            :attr:`limits` belong to the operator too.
         """
+        if self.limits.active and not without_limits:
+            raise ValueError(
+                f"modes() does not tell the limits of this layer (band_limit={self.band_limit}, "
+                f"magnitude_limit={self.magnitude_limit}); pass without_limits=True and use cutoff() and limits too"
+            )
         if self.variant == "exact" and not (size is None and spacing is None):
             raise ValueError("size and spacing do not change the modes of variant='exact'; leave them out")
         grid = per_axis(tuple(size) if size is not None else round(self.field), self.num_axes, "size")
         steps = as_spacing(self.reference_spacing if spacing is None else spacing, self.num_axes, device=self._device)
         dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
-        shape = ModeShape(*[t[0] for t in self._shape(grid, steps, dtype)])
+        shape = self._shape(grid, steps, dtype).each(lambda t: t[0])
         return Modes(
             direction=shape.direction,
             scale=shape.scale,
@@ -202,8 +275,8 @@ class ModeBank(SpacedLayer):
         """
         if omega.shape[-1:] != (self.num_axes,):
             raise ValueError(f"omega must have {self.num_axes} components last, got shape {tuple(omega.shape)}")
-        modes = self.modes()
-        omega = omega.to(modes.scale)
-        if self.variant == "exact":
-            return response_matrix(omega, modes)
-        return response_matrix(omega, modes, hermitian=False)
+        modes = self.modes(without_limits=True)
+        hermitian = self.variant == "exact"
+        return response_matrix(
+            omega.to(modes.scale), modes, hermitian=hermitian, cutoff=self.cutoff(), limits=self.limits
+        )

@@ -21,7 +21,7 @@ from torchsonic.functional.pair import ModeShape, evaluate_responses
 from torchsonic.functional.plan import ORDERS
 from torchsonic.functional.spectral_conv import spectral_conv
 from torchsonic.functional.spectrum import PaddingMode, padded_sizes
-from torchsonic.nn.bank import DEFAULT_FIELD, ModeBank, Variant
+from torchsonic.nn.bank import DEFAULT_FIELD, Gain, ModeBank, Variant
 from torchsonic.nn.cache import ResponseCache
 from torchsonic.nn.spaced import batch_spacing
 
@@ -48,8 +48,12 @@ class SonicConvNd(ModeBank):
         variant: Variant = "exact",
         field: float | None = None,
         bank: Mapping[str, float] | None = None,
+        gain: Gain = "power",
+        band_limit: int | None = None,
+        magnitude_limit: float | None = None,
+        soft_limit: bool = False,
         mode_dropout: float = 0.0,
-        standardise: bool | None = None,
+        standardise: bool | Literal["channel", "sample"] | None = None,
         input_noise: float = 0.0,
         order: str = "auto",
         mode_chunk: int | None = None,
@@ -65,6 +69,10 @@ class SonicConvNd(ModeBank):
             variant=variant,
             field=field,
             bank=bank,
+            gain=gain,
+            band_limit=band_limit,
+            magnitude_limit=magnitude_limit,
+            soft_limit=soft_limit,
             device=device,
             dtype=dtype,
         )
@@ -74,6 +82,8 @@ class SonicConvNd(ModeBank):
         if not 0.0 <= mode_dropout < 1.0:
             raise ValueError(f"mode_dropout must be in [0, 1), got {mode_dropout}")
         self.standardise = variant == "paper" if standardise is None else standardise
+        if isinstance(self.standardise, str):
+            choice(self.standardise, ("channel", "sample"), "standardise")
         if input_noise < 0 or (input_noise > 0 and not self.standardise):
             raise ValueError(f"input_noise must be >= 0 and belongs to standardised input, got {input_noise}")
         self.mode_dropout, self.input_noise = mode_dropout, input_noise
@@ -139,6 +149,7 @@ class SonicConvNd(ModeBank):
             self._shape(grid, steps, dtype),
             spacing=steps,
             symmetry=self._symmetry,
+            limits=self.limits,
         )
 
     @property
@@ -193,16 +204,20 @@ class SonicConvNd(ModeBank):
                 responses = self._cache.get(
                     (band, spacing_values(given, self.num_axes), self.reference_spacing, dtype, x.device),
                     self.mode_parameters(),
-                    lambda: evaluate_responses(self._shape(band.size_in, steps, dtype), steps, band, self._symmetry),
+                    lambda: evaluate_responses(
+                        self._shape(band.size_in, steps, dtype), steps, band, self._symmetry, self.limits
+                    ),
                 )
                 options = Options(out_size, self.padding_mode, self.order, 0, self._symmetry)
                 return run_evaluated(x, *mixing, bias, responses, options)
         # The exact variant does not look at the grid, whose padded size need not be known to a compiler.
         grid = size if self.variant == "exact" else padded_sizes(size, out_size, self.padding_mode).size_in
+        shape, mix_out = self._dropped(self._shape(grid, steps, dtype), mixing[1])
         return spectral_conv(
             x,
-            *mixing,
-            self._dropped(self._shape(grid, steps, dtype)),
+            mixing[0],
+            mix_out,
+            shape,
             bias,
             spacing=steps,
             output_size=out_size,
@@ -211,14 +226,17 @@ class SonicConvNd(ModeBank):
             mode_chunk=self.mode_chunk,
             recompute=self.recompute,
             symmetry=self._symmetry,
+            limits=self.limits,
         )
 
-    def _dropped(self, shape: ModeShape) -> ModeShape:
+    def _dropped(self, shape: ModeShape, mix_out: Tensor) -> tuple[ModeShape, Tensor]:
         """Leave out modes at random, in training."""
         if not (self.training and self.mode_dropout > 0):
-            return shape
+            return shape, mix_out
         kept = torch.rand(self.num_modes, device=shape.gain.device) >= self.mode_dropout
-        return shape._replace(gain=shape.gain * kept / (1 - self.mode_dropout))
+        if self.magnitude_limit is not None:  # a larger gain would meet the limit
+            return shape, mix_out * (kept / (1 - self.mode_dropout)).to(mix_out.dtype)[:, None]
+        return shape._replace(gain=shape.gain * kept / (1 - self.mode_dropout)), mix_out
 
     def _may_cache(self, given: Spacing) -> bool:
         return not (
@@ -237,7 +255,7 @@ class SonicConvNd(ModeBank):
 
     def _standardised(self, x: Tensor) -> Tensor:
         """The paper's note (i): each channel of a sample to mean 0 and variance 1, with a little noise in training."""
-        axes = tuple(range(2, x.dim()))
+        axes = tuple(range(1 if self.standardise == "sample" else 2, x.dim()))
         centred = x - x.mean(axes, keepdim=True)
         x = centred * (centred.square().mean(axes, keepdim=True) + STANDARDISE_EPS).rsqrt()
         if self.training and self.input_noise > 0:
@@ -264,6 +282,10 @@ class SonicConvNd(ModeBank):
             "variant": "exact",
             "field": DEFAULT_FIELD[self.num_axes],
             "bank": {},
+            "gain": "power",
+            "band_limit": None,
+            "magnitude_limit": None,
+            "soft_limit": False,
             "mode_dropout": 0.0,
             "standardise": self.variant == "paper",
             "input_noise": 0.0,
@@ -315,11 +337,19 @@ class SonicConv2d(SonicConvNd):
     bank
         How the initial modes are drawn, where not by default: ``shortest_decay`` in pixels, ``highest_frequency`` in
         radians per pixel, ``width_to_length``. Long, narrow modes read distant objects, short ones edges.
+    gain
+        Of each response: ``"power"`` gives every mode unit mean power (over the reference cell, or over the grid in the
+        paper's variant), ``"dc"`` unit response to a constant, ``g = |a|``, and ``"free"`` learns it.
+    band_limit
+        Order ``n`` of a Butterworth band limit ``1 / (1 + (|w| / w_c)^{2n})`` with a learned cutoff for each mode.
+    magnitude_limit, soft_limit
+        Largest ``|g T|``: cut there, or approached by a hyperbolic tangent if soft. The gain does not know the limits.
     mode_dropout
         Probability of leaving a mode out, for the whole batch, in training.
     standardise
         Bring each channel of each sample to mean 0 and variance 1 first, as the paper's variant does and the exact one
-        does not unless told to: the layer then learns faster and bears noise, but is no longer linear.
+        does not unless told to: the layer then learns faster and bears noise, but is no longer linear. ``"sample"``
+        takes mean and variance over all channels of a sample at once; ``"channel"`` is the same as ``True``.
     input_noise
         Standard deviation of noise added to standardised input in training; the paper has it.
     order, mode_chunk, recompute

@@ -58,13 +58,18 @@ def _as_steps(spacing: float | Sequence[float], num_axes: int) -> tuple[float, .
     return (float(spacing),) * num_axes if isinstance(spacing, (int, float)) else tuple(map(float, spacing))
 
 
+def _dense(layer: SonicConvNd, x: Tensor, steps: Sequence[float]) -> Tensor:
+    modes = layer.modes(without_limits=True)
+    return dense_conv(x, modes, layer.bias, spacing=steps, cutoff=layer.cutoff(), limits=layer.limits)
+
+
 def assert_matches_dense(
     layer: SonicConvNd, size: Sequence[int], spacing: float | Sequence[float] = 1.0, *, tolerance: float | None = None
 ) -> None:
     """Law 1: the layer equals the dense matrices of its definition."""
     x = _random_input(layer, size)
     steps = _as_steps(spacing, layer.num_axes)
-    expected = dense_conv(x, layer.modes(), layer.bias, spacing=steps)
+    expected = _dense(layer, x, steps)
     _require_close("dense reference", layer(x, spacing=steps), expected, _tolerance(layer, tolerance))
 
 
@@ -224,7 +229,7 @@ def assert_gradients_match_dense(
     reference = copy.deepcopy(layer).cpu().double()
     inputs = [_random_input(layer, size).requires_grad_(), _random_input(layer, size).cpu().double().requires_grad_()]
     y = layer(inputs[0], spacing=steps)
-    expected = dense_conv(inputs[1], reference.modes(), reference.bias, spacing=steps)
+    expected = _dense(reference, inputs[1], steps)
     weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     names = ["x", *[name for name, _ in layer.named_parameters()]]
     grads = torch.autograd.grad(y, [inputs[0], *layer.parameters()], weight.to(y))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from torchsonic.functional import Modes
+from torchsonic.functional import Modes, ResponseLimits
 
 __all__ = ["along_axes", "band_limited_field", "dense_conv", "relative_error", "waves"]
 
@@ -43,7 +43,25 @@ def _signed_frequencies(size: Sequence[int], spacing: Sequence[float]) -> list[T
     return grids
 
 
-def dense_conv(x: Tensor, modes: Modes, bias: Tensor | None = None, *, spacing: Sequence[float]) -> Tensor:
+def _dense_limits(response: Tensor, omega: Tensor, cutoff: Tensor | None, limits: ResponseLimits) -> Tensor:
+    """The limits of gained responses ``(N, M)`` as their definition says."""
+    if cutoff is not None:
+        response = response / (1 + (omega.norm(dim=-1)[:, None] / cutoff.double()) ** (2 * limits.band_order))
+    if limits.magnitude > 0:
+        size, most = response.abs(), limits.magnitude
+        response = response / size * (most * torch.tanh(size / most) if limits.soft else size.clamp(max=most))
+    return response
+
+
+def dense_conv(
+    x: Tensor,
+    modes: Modes,
+    bias: Tensor | None = None,
+    *,
+    spacing: Sequence[float],
+    cutoff: Tensor | None = None,
+    limits: ResponseLimits | None = None,
+) -> Tensor:
     r"""The exact operator by dense matrices in float64, straight from its definition. Slow, differentiable.
 
     .. math:: y = \operatorname{Re}\{C\, F^{-1} \operatorname{diag}(g_m T_m) F\, B x\} + \text{bias},
@@ -55,6 +73,8 @@ def dense_conv(x: Tensor, modes: Modes, bias: Tensor | None = None, *, spacing: 
         ``(B, C, N_1 .. N_D)``.
     modes
         For example ``layer.modes()``.
+    cutoff, limits
+        Limits of the responses, for example ``layer.cutoff()`` and ``layer.limits``.
 
     Returns
     -------
@@ -63,6 +83,7 @@ def dense_conv(x: Tensor, modes: Modes, bias: Tensor | None = None, *, spacing: 
     """
     size, x = tuple(x.shape[2:]), x.cpu()
     modes, bias = Modes(*[t.cpu() for t in modes]), None if bias is None else bias.cpu()
+    cutoff = None if cutoff is None else cutoff.cpu()
     direction, scale, transverse, gain = (
         t.double() for t in (modes.direction, modes.scale, modes.transverse, modes.gain)
     )
@@ -71,7 +92,10 @@ def dense_conv(x: Tensor, modes: Modes, bias: Tensor | None = None, *, spacing: 
     for omega in _signed_frequencies(size, spacing):
         along = omega @ direction.T
         across = (omega[:, None] - along[..., None] * direction).square().sum(-1)
-        responses.append(1 / (1j * scale * along - pole + transverse * across))
+        each = 1 / (1j * scale * along - pole + transverse * across)
+        if limits is not None and limits.active:
+            each = _dense_limits(gain * each, omega, cutoff, limits) / gain
+        responses.append(each)
     response = gain * torch.stack(responses).mean(0)
     transform = torch.ones(1, 1, dtype=torch.complex128)
     for n in size:

@@ -1,0 +1,32 @@
+"""Reading a checkpoint of nnU-Net without executing anything in it.
+
+nnU-Net reads checkpoints as full pickles, which may execute what a file says. Its checkpoints hold tensors, plain
+containers and, in the log of the training, NumPy's numbers. A file that can be read with those alone is harmless, so
+our trainers read it this way first.
+"""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+__all__ = ["read_checkpoint"]
+
+# What NumPy's scalars are made of when they are unpickled: data, no code of the file's choice.
+_NUMBERS = (np.float64, np.float32, np.float16, np.int64, np.int32, np.bool_)
+_SCALAR = np.float64(0).__reduce__()[0]
+SAFE = [_SCALAR, (_SCALAR, "numpy.core.multiarray.scalar"), np.dtype, *[type(np.dtype(kind)) for kind in _NUMBERS]]
+
+
+def read_checkpoint(path: str | Path) -> dict[str, Any]:
+    """The content of a checkpoint, on the CPU; refuses a file that holds more than numbers, text and containers."""
+    try:
+        with torch.serialization.safe_globals(SAFE):
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{path} holds more than numbers, text and containers and is not loaded: {reason}") from error

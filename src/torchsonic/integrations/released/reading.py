@@ -1,0 +1,85 @@
+"""Reading a file of weights without executing anything in it."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+from torchsonic.integrations.released.generations import ConversionError
+
+__all__ = ["read_tensors"]
+
+# Names under which training scripts put the state dict.
+WRAPPERS = ("state_dict", "model_state_dict", "model", "network_weights", "net")
+# Put in front of every name by DistributedDataParallel and torch.compile.
+SHELLS = ("module.", "_orig_mod.")
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The named tensors of a ``.safetensors`` file or of one that ``torch.save`` wrote, on the CPU.
+
+    A file of ``torch.save`` is a pickle. It is read with ``weights_only=True``: tensors, numbers, strings and plain
+    containers are built, everything else is refused before it could run.
+    """
+    if not path.is_file():
+        raise ConversionError(f"there is no file {path}")
+    if path.suffix == ".safetensors":
+        return _without_shells(_read_safetensors(path))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # on pickle protocols that it may not know; it refuses those it does not
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        reason = str(error).partition("\n")[0]
+        raise ConversionError(
+            f"{path} holds more than tensors and plain containers and is not loaded: {reason}"
+        ) from error
+    except Exception as error:  # whatever a broken file makes of the reader
+        raise ConversionError(f"{path} is no whole file of weights ({type(error).__name__}: {error})") from error
+    return _without_shells(_state_dict(content, path))
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except Exception as error:  # its reader has errors of its own
+        raise ConversionError(f"{path} is no whole safetensors file: {error}") from error
+
+
+def _is_state_dict(content: Any) -> bool:
+    return (
+        isinstance(content, Mapping)
+        and len(content) > 0
+        and all(isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items())
+    )
+
+
+def _state_dict(content: Any, path: Path) -> dict[str, Tensor]:
+    if _is_state_dict(content):
+        return dict(content)
+    if not isinstance(content, Mapping):
+        raise ConversionError(f"{path} holds a {type(content).__name__}, not named tensors")
+    found = [name for name in WRAPPERS if _is_state_dict(content.get(name))]
+    if len(found) == 1:
+        return dict(content[found[0]])
+    names = ", ".join(str(name) for name in list(content)[:8])
+    if found:
+        raise ConversionError(
+            f"{path} holds several state dicts ({', '.join(found)}); save the one that is meant alone"
+        )
+    raise ConversionError(f"{path} holds no state dict under {', '.join(WRAPPERS)}; it has {names}")
+
+
+def _without_shells(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    for shell in (*SHELLS, *SHELLS):  # either may be inside the other
+        if state and all(name.startswith(shell) for name in state):
+            state = {name.removeprefix(shell): value for name, value in state.items()}
+    return state

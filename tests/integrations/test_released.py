@@ -1,0 +1,198 @@
+"""Weights of the released code become layers that compute the same, or are refused by name."""
+
+import json
+import os
+import pickle
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import torchsonic
+from tests.integrations.released_layers import released_operator, released_state
+from torchsonic.cli import main
+from torchsonic.integrations.released import Choices, ConversionError, convert_file
+from torchsonic.testing import relative_error
+
+KINDS = [("rms", 2), ("dc", 2), ("dc", 3), ("free", 2), ("free", 3)]
+
+
+def saved(tmp_path, state, name="weights.pth"):
+    path = tmp_path / name
+    torch.save(state, path)
+    return path
+
+
+def choices_for(generation, axes, **options):
+    return Choices(generation=generation if axes == 2 else None, **options)
+
+
+@pytest.mark.parametrize(("generation", "axes"), KINDS)
+@pytest.mark.parametrize("odd", [False, True])
+def test_converted_layers_compute_what_the_formulas_say(tmp_path, generation, axes, odd):
+    state = released_state(generation, axes, modes=24)
+    steps = (0.8, 1.3, 2.0)[:axes]
+    size = (6, 5, 7)[:axes] if odd else (5, 4, 6)[-axes:]
+    x = torch.randn(2, 3, *size, dtype=torch.float64)
+    layers = convert_file(saved(tmp_path, state), choices_for(generation, axes, spacing=steps[::-1])).layers
+    expected, response = released_operator(state, x, generation, steps)
+    assert relative_error(layers(x), expected) < 1e-10
+    if generation != "rms":  # the limit was met, else it is not tested
+        assert response.abs().max() > (4.9 if generation == "dc" else 10)
+
+
+def test_other_spacings_masks_and_standardisation_agree_too(tmp_path):
+    state = released_state("free", 2, mask=True)
+    x = torch.randn(2, 3, 6, 7, dtype=torch.float64)
+    path = saved(tmp_path, state)
+    conversion = convert_file(path, Choices(standardise="channel", band_order=2))
+    expected, _ = released_operator(state, x, "free", (0.5, 1.5), order=2, standardise="channel")
+    assert relative_error(conversion.layers(x, spacing=(1.5, 0.5)), expected) < 1e-10
+    assert "Bmask" in conversion.text()
+
+
+def test_log_alpha_stands_for_damping_and_gain(tmp_path):
+    state = released_state("free", 2)
+    old = dict(state)
+    old["log_alpha"] = torch.nn.functional.softplus(old.pop("alpha_raw")).log()
+    old["log_dc_gain"] = state["log_dc_gain"] = old["log_alpha"]
+    del old["log_dc_gain"]
+    x = torch.randn(1, 3, 6, 6, dtype=torch.float64)
+    layers = convert_file(saved(tmp_path, old)).layers
+    assert relative_error(layers(x), released_operator(state, x, "free", (1.0, 1.0))[0]) < 1e-10
+
+
+@pytest.mark.parametrize("kind", ["none", "half"])
+def test_a_missing_bandwidth_is_asked_for(tmp_path, kind):
+    state = released_state("free", 2, bandwidth=False)
+    path = saved(tmp_path, state)
+    with pytest.raises(ConversionError, match=r"log_bandwidth is missing, which is ambiguous"):
+        convert_file(path)
+    layers = convert_file(path, Choices(missing_bandwidth=kind)).layers
+    if kind == "half":
+        state["log_bandwidth"] = torch.zeros(5, dtype=torch.float64)
+    x = torch.randn(1, 3, 6, 5, dtype=torch.float64)
+    assert relative_error(layers(x), released_operator(state, x, "free", (1.0, 1.0))[0]) < 1e-10
+
+
+def test_the_command_writes_a_folder_that_loads_and_says_what_it_did(tmp_path, capsys):
+    weights = {f"encoder.0.sonic.{name}": value for name, value in released_state("dc", dtype=torch.float32).items()}
+    weights |= {f"encoder.1.{name}": value for name, value in released_state("dc", dtype=torch.float32).items()}
+    weights["head.weight"] = torch.randn(2, 4)
+    wrapped = {"epoch": 3, "state_dict": {f"module.{name}": value for name, value in weights.items()}}
+    out = tmp_path / "ours"
+    assert main(["convert", str(saved(tmp_path, wrapped)), "--out", str(out), "--generation", "dc"]) == 0
+    text = capsys.readouterr().out
+    assert "encoder.0.sonic: generation dc, 2-D, 3 -> 4 channels, 5 modes" in text
+    assert "head.weight (2, 4)" in text
+    layers = torchsonic.from_pretrained(out)
+    assert list(layers) == ["encoder.0.sonic", "encoder.1"]
+    single = {
+        name.removeprefix("encoder.1."): v.double() for name, v in weights.items() if name.startswith("encoder.1.")
+    }
+    x = torch.randn(1, 3, 8, 8)
+    assert relative_error(layers["encoder.1"](x), released_operator(single, x.double(), "dc", (1.0, 1.0))[0]) < 1e-5
+    assert load_file(out / "other.safetensors")["head.weight"].equal(weights["head.weight"])
+    report = json.loads((out / "conversion.json").read_text())
+    assert report["not_mapped"] == {"head.weight": [2, 4]}
+    assert main(["convert", str(tmp_path / "weights.pth"), "--out", str(out), "--generation", "dc"]) == 1
+    assert "not empty" in capsys.readouterr().err
+
+
+def test_safetensors_give_the_same_layers(tmp_path):
+    state = released_state("free", 3)
+    save_file(state, tmp_path / "weights.safetensors")
+    first = convert_file(tmp_path / "weights.safetensors").layers.state_dict()
+    second = convert_file(saved(tmp_path, state)).layers.state_dict()
+    assert all(value.equal(second[name]) for name, value in first.items())
+
+
+def change(name, value):
+    return lambda state: state.__setitem__(name, value)
+
+
+NAN = torch.tensor([1.0, float("nan"), 0.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("generation", "spoil", "text"),
+    [
+        ("dc", change("gamma", torch.zeros(5)), "gamma is no parameter of a released layer"),
+        ("dc", lambda state: state.pop("rho"), "rho is missing"),
+        ("dc", change("alpha", torch.zeros(4)), r"alpha has shape \(4,\), expected \(5,\)"),
+        ("dc", change("B_im", torch.zeros(5, 2)), r"B_im has shape \(5, 2\), expected \(5, 3\)"),
+        ("dc", change("C_re", torch.zeros(5)), r"C_re has shape \(5,\); a mixing matrix"),
+        ("dc", change("tau_raw", NAN), "tau_raw holds 1 values that are not finite"),
+        ("dc", change("scale_raw", torch.zeros(5, dtype=torch.int64)), "scale_raw holds torch.int64"),
+        ("dc", change("log_tau", torch.zeros(5)), "belong to different generations"),
+        ("dc", change("alpha", torch.full((5,), -40.0)), r"alpha gives \|Re a\| <= .* for mode 0, 1, 2, 3, 4"),
+        ("free", change("log_scale", torch.full((5,), 200.0)), "log_scale gives a value beyond float32"),
+        ("free", change("log_bandwidth", torch.full((5,), -30.0)), "log_bandwidth gives a cutoff"),
+        ("free", change("log_alpha", torch.zeros(5)), "log_alpha stands for alpha_raw and log_dc_gain"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path, generation, spoil, text):
+    state = released_state(generation)
+    spoil(state)
+    with pytest.raises(ConversionError, match=text):
+        convert_file(saved(tmp_path, state), choices_for(generation, 2))
+
+
+def test_a_direction_of_no_length_and_every_other_problem_of_a_file_are_named_at_once(tmp_path):
+    first, second = released_state("dc"), released_state("dc")
+    first["vx"][2] = first["vy"][2] = 0
+    del second["C_im"]
+    state = {f"a.{k}": v for k, v in first.items()} | {f"b.{k}": v for k, v in second.items()}
+    with pytest.raises(ConversionError) as caught:
+        convert_file(saved(tmp_path, state), Choices(generation="dc"))
+    assert "a.vx gives no direction for mode 2" in str(caught.value)
+    assert "b.C_im is missing" in str(caught.value)
+
+
+def test_ambiguous_and_contradicted_generations_are_refused(tmp_path):
+    with pytest.raises(ConversionError, match="vx is ambiguous"):
+        convert_file(saved(tmp_path, released_state("rms")))
+    with pytest.raises(ConversionError, match="theta_v belongs to generation 'free'"):
+        convert_file(saved(tmp_path, released_state("free")), Choices(generation="dc"))
+    with pytest.raises(ConversionError, match="vz: generation 'rms' has no forward pass in 3-D"):
+        convert_file(saved(tmp_path, released_state("dc", 3)), Choices(generation="rms"))
+
+
+class Hostile:
+    """Would make a folder if it were unpickled."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.folder),)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_nothing_in_a_file_is_executed(tmp_path, plain):
+    path, trace = tmp_path / "weights.pth", tmp_path / "trace"
+    content = {"state_dict": released_state("dc"), "extra": Hostile(trace)}
+    if plain:
+        path.write_bytes(pickle.dumps(content))
+    else:
+        torch.save(content, path)
+    with pytest.raises(ConversionError, match="is not loaded"):
+        convert_file(path, Choices(generation="dc"))
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut short", b"no weights at all"])
+@pytest.mark.parametrize("name", ["weights.pth", "weights.safetensors"])
+def test_broken_files_are_refused(tmp_path, content, name):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ConversionError, match=name):
+        convert_file(tmp_path / name)
+
+
+def test_files_without_sonic_layers_say_what_they_hold(tmp_path):
+    with pytest.raises(ConversionError, match=r"holds no Sonic layer.*fc\.weight"):
+        convert_file(saved(tmp_path, {"fc.weight": torch.zeros(2, 2)}))
+    with pytest.raises(ConversionError, match="holds a list"):
+        convert_file(saved(tmp_path, [torch.zeros(2)]))
+    with pytest.raises(ConversionError, match="several state dicts"):
+        convert_file(saved(tmp_path, {"model": released_state("dc"), "net": released_state("dc")}))
