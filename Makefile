@@ -34,6 +34,7 @@ demo: $(VENV)/.installed
 
 figures: $(VENV)/.installed
 	$(BIN)/torchsonic figures --out docs/images
+	$(MAKE) --no-print-directory explorer-picture
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest -n auto
