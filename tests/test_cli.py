@@ -206,14 +206,13 @@ def test_volumes_goals_compare_with_the_large_network_of_nnunet():
     assert table.rows[0][4:] == ["0.600", "0.30", "0.300"]
 
 
-@pytest.mark.slow
 def test_volumes_benchmark_writes_its_results(tmp_path):
     pytest.importorskip("nnunetv2")
     done = run("bench", "volumes", "--quick", "--repeats", "1", "--out", str(tmp_path))
     assert done.returncode == 0, done.stderr
     (patch,) = json.loads((tmp_path / "volumes.json").read_text())["patches"]
     found = {network["name"]: network for network in patch["networks"]}
-    assert found["sonicnet3d.paper"]["parameters"] == pytest.approx(2.59e6, rel=2e-3)
+    assert found["nnU-Net ResEnc L"]["parameters"] > 100 * found["sonicnet3d.light"]["parameters"]
     assert min(network["peak_bytes"] for network in found.values()) > 1e6
     assert (tmp_path / "volumes.png").stat().st_size > 10_000
 
