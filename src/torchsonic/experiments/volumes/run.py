@@ -174,11 +174,11 @@ def _describe(config: VolumesConfig, model: PretrainedModel, result: Fit) -> dic
 
 
 def _summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Mean Dice: of each class over the cases that have it, and of the classes."""
+    """Mean Dice: over cases, each the mean of its classes, as everywhere; and of each class over its cases."""
     columns = zip(*[row["dice"] for row in rows], strict=True)
     classes = [fmean(known) if (known := [d for d in column if d is not None]) else None for column in columns]
-    known = [dice for dice in classes if dice is not None]
-    return {"dice": fmean(known) if known else None, "dice_per_class": classes, "cases": list(rows)}
+    means = [fmean(known) for row in rows if (known := [dice for dice in row["dice"] if dice is not None])]
+    return {"dice": fmean(means) if means else None, "dice_per_class": classes, "cases": list(rows)}
 
 
 def load_run(folder: Path) -> tuple[PretrainedModel, VolumesConfig]:
