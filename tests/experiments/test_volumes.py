@@ -1,6 +1,7 @@
 """A run on a folder of volumes: which cases, which network, what it leaves behind, and what it refuses."""
 
 import json
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.data.nifti import BAD, make_affine, make_arrays, spoil, write, write_
 from torchsonic.data.survey import Facts
 from torchsonic.data.volumes import CaseError, find_cases, read_case
 from torchsonic.evaluation.metrics import confusion, dice_per_class
+from torchsonic.evaluation.volumes import summarise
 from torchsonic.experiments.volumes import (
     MODELS,
     VolumesConfig,
@@ -26,6 +28,7 @@ from torchsonic.experiments.volumes import (
     run_experiment,
 )
 from torchsonic.experiments.volumes.plan import choose_patch, complete_config, make_model, unet_strides
+from torchsonic.experiments.volumes.run import _summarise
 from torchsonic.experiments.volumes.split import choose_split
 from torchsonic.training import CheckpointError, TrainingConfig
 
@@ -227,6 +230,16 @@ def test_scores_are_those_of_the_predictions(finished):
     np.testing.assert_allclose(
         results["dice_per_class"], np.mean([row["dice"] for row in results["cases"]], axis=0), rtol=1e-9
     )
+
+
+def test_the_mean_is_that_of_cases_and_of_their_classes():
+    rows = [{"dice": [0.5, None]}, {"dice": [1.0, 0.25]}, {"dice": [None, None]}]
+    found = _summarise(rows)
+    assert found["dice"] == pytest.approx((0.5 + 0.625) / 2)
+    assert found["dice_per_class"] == pytest.approx([0.75, 0.25])
+    numbers = [[math.nan if dice is None else dice for dice in row["dice"]] for row in rows]
+    scores = [[{"class": k, "dice": dice, "nsd": 0.0} for k, dice in enumerate(row, start=1)] for row in numbers]
+    assert summarise(scores)["mean"]["dice"]["mean"] == pytest.approx(found["dice"])
 
 
 def test_probabilities_add_up_on_the_original_grid(finished):
