@@ -121,6 +121,7 @@ def test_every_setting_of_the_network_reaches_it():
         norm="instance",
         form="pre",
         padding_mode="zeros",
+        field=12.0,
         head_kernel=3,
         local_kernel=5,
         checkpointing=True,
@@ -128,6 +129,8 @@ def test_every_setting_of_the_network_reaches_it():
     plain, made = (network_arguments(s, 2, hybrid=True) for s in (Settings(), changed))
     assert all(made[name] != plain.get(name) for name in NETWORK - {"preset"})
     assert json.loads(json.dumps(made)) == made
+    paper = network_arguments(Settings(preset="paper"), 3, hybrid=False)
+    assert paper["checkpointing"], "what is not given is the preset's"
 
 
 def test_what_fits_no_configuration_is_refused():

@@ -77,7 +77,7 @@ class Settings:
     """Taps of the last convolution, odd."""
     local_kernel: int = 3
     """Taps of the local convolutions of nnUNetTrainerSonicHybrid, odd."""
-    checkpointing: bool = False
+    checkpointing: bool | None = None
     """Keep only the inputs of blocks for the backward pass: less memory, more time."""
 
     def __post_init__(self) -> None:
