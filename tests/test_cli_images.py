@@ -1,6 +1,7 @@
 """Training on pictures, testing at other sizes and predicting, as a user does."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ MODELS = {
     "sonic_tiny": ["widths=8,16", "depths=1,1"],
     "resnet50_gfnet": ["width=8", "depths=1,1,1,1"],
 }
-IMAGENETTE = Path("/work/shared/data/imagenette")
+DATA = Path(os.environ.get("TORCHSONIC_DATA", Path(__file__).parents[2] / "shared" / "data"))
+IMAGENETTE = DATA / "imagenette"
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +95,9 @@ def test_a_wrong_network_is_refused_with_the_known_ones(capsys):
     assert "resnet50_sonic" in " ".join(capsys.readouterr())
 
 
-@pytest.mark.skipif(not IMAGENETTE.is_dir(), reason="imagenette is not there")
+@pytest.mark.skipif(
+    not IMAGENETTE.is_dir(), reason="imagenette is not beside the checkout, nor where TORCHSONIC_DATA says"
+)
 def test_real_photographs_are_all_readable():
     from torchsonic.data.image_folder import find_images, leave_out_bad
 
