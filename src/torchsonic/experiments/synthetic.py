@@ -23,6 +23,7 @@ from torchsonic.evaluation.robustness import (
     score_samples,
 )
 from torchsonic.experiments.resume import origins, refuse_changes
+from torchsonic.experiments.saved_config import plain_config
 from torchsonic.files import write_json
 from torchsonic.models import PretrainedModel, create_model, from_pretrained
 from torchsonic.training import Fit, SegmentationTask, TrainingConfig, fit, make_fabric
@@ -197,7 +198,7 @@ def run_experiment(config: SyntheticConfig, folder: Path, *, show: bool = True) 
     fabric.launch()
     run = describe_run(seed=config.training.seed, device=fabric.device)
     model, task = make_model(config), make_task(config)
-    refuse_changes(folder, json.loads(json.dumps(asdict(config))), may_change=("training", "test_samples"))
+    refuse_changes(folder, plain_config(config), may_change=("training", "test_samples"))
     folder.mkdir(parents=True, exist_ok=True)
     fabric.barrier()  # no process may find what the first one is about to write
     if fabric.is_global_zero:

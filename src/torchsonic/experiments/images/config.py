@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from torchsonic.data.image_changes import ImageChanges
 from torchsonic.data.image_folder import Check
+from torchsonic.experiments.saved_config import with_tuples
 from torchsonic.training import TrainingConfig
 
-__all__ = ["MODELS", "PRESETS", "ImagesConfig", "ModelName", "apply_preset", "plain_config", "read_config"]
+__all__ = ["MODELS", "PRESETS", "ImagesConfig", "ModelName", "apply_preset", "read_config"]
 
 ModelName = Literal[
     "resnet50",
@@ -155,19 +156,10 @@ def apply_preset(config: ImagesConfig, preset: str) -> ImagesConfig:
     return replace(config, **settings, changes=changes, training=training)
 
 
-def plain_config(config: ImagesConfig) -> dict[str, Any]:
-    """A configuration as JSON holds it."""
-    return json.loads(json.dumps(asdict(config), default=lambda path: path.as_posix()))
-
-
 def read_config(folder: Path) -> ImagesConfig:
     """The configuration of a run."""
     saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    inner = {name: _tuples(saved.pop(name)) for name in ("training", "changes")}
-    saved = _tuples(saved)
+    inner = {name: with_tuples(saved.pop(name)) for name in ("training", "changes")}
+    saved = with_tuples(saved)
     saved["data"] = Path(saved["data"])
     return ImagesConfig(**saved, training=TrainingConfig(**inner["training"]), changes=ImageChanges(**inner["changes"]))
-
-
-def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

@@ -14,10 +14,11 @@ from torchsonic.data.image_folder import Check, ImageFolder, find_images, leave_
 from torchsonic.data.image_store import ImageStore
 from torchsonic.evaluation import count_flops, count_parameters
 from torchsonic.evaluation.provenance import describe_run
-from torchsonic.experiments.images.config import DEFAULT_MODEL, STORED, ImagesConfig, plain_config, read_config
+from torchsonic.experiments.images.config import DEFAULT_MODEL, STORED, ImagesConfig, read_config
 from torchsonic.experiments.images.network import CLASSES_NAME, make_model, model_of_run, read_classes
 from torchsonic.experiments.images.sizes import score_size
 from torchsonic.experiments.resume import refuse_changes
+from torchsonic.experiments.saved_config import plain_config
 from torchsonic.files import write_json
 from torchsonic.models import Classifier, from_pretrained
 from torchsonic.training import CheckpointError, Fit, fit, make_fabric

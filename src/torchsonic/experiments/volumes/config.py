@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from torchsonic.data.augmentation import Augmentation
 from torchsonic.data.preparation import Normalisation
+from torchsonic.experiments.saved_config import with_tuples
 from torchsonic.training import TrainingConfig
 from torchsonic.training.volumes import ScaleBy
 
-__all__ = ["MODELS", "PRESETS", "ModelName", "VolumesConfig", "apply_preset", "plain_config", "read_config"]
+__all__ = ["MODELS", "PRESETS", "ModelName", "VolumesConfig", "apply_preset", "read_config"]
 
 ModelName = Literal["sonicnet3d.light", "sonicnet3d", "sonicnet3d.paper", "hybrid", "unet"]
 MODELS: tuple[str, ...] = get_args(ModelName)
@@ -156,22 +157,13 @@ def apply_preset(config: VolumesConfig, preset: str) -> VolumesConfig:
     return replace(config, **changes, training=training)
 
 
-def plain_config(config: VolumesConfig) -> dict[str, Any]:
-    """A configuration as JSON holds it."""
-    return json.loads(json.dumps(asdict(config), default=lambda path: path.as_posix()))
-
-
 def read_config(folder: Path) -> VolumesConfig:
     """The configuration of a run."""
     saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    inner = {name: _tuples(saved.pop(name)) for name in ("training", "augmentation")}
-    saved = _tuples(saved)
+    inner = {name: with_tuples(saved.pop(name)) for name in ("training", "augmentation")}
+    saved = with_tuples(saved)
     for name in ("data", "split"):
         saved[name] = None if saved[name] is None else Path(saved[name])
     return VolumesConfig(
         **saved, training=TrainingConfig(**inner["training"]), augmentation=Augmentation(**inner["augmentation"])
     )
-
-
-def _tuples(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}

@@ -18,7 +18,8 @@ from torchsonic.data.survey import Facts, survey
 from torchsonic.evaluation import count_parameters
 from torchsonic.evaluation.provenance import describe_run
 from torchsonic.experiments.resume import origins, refuse_changes
-from torchsonic.experiments.volumes.config import VolumesConfig, plain_config, read_config
+from torchsonic.experiments.saved_config import plain_config
+from torchsonic.experiments.volumes.config import VolumesConfig, read_config
 from torchsonic.experiments.volumes.plan import complete_config, make_model
 from torchsonic.experiments.volumes.predict import score_cases
 from torchsonic.experiments.volumes.split import Split, choose_split
