@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from torchsonic.data import PERTURBATIONS, SynthShape
+from torchsonic.data import PERTURBATIONS, HalliGalli, SynthShape
 from torchsonic.evaluation.robustness import RESOLUTIONS, score_perturbations, score_resolutions, score_samples
+from torchsonic.models import create_model
 
 SHARED = {"num_classes": 6, "background": False}
 
@@ -78,3 +79,11 @@ def test_who_cannot_be_told_is_not(score):
     rows = [row for row in score(Blind(), Painted(), range(4)) if "told" in row]
     assert rows
     assert all(row["told"] is None for row in rows)
+
+
+def test_a_window_outside_which_all_is_ignored_changes_no_score():
+    data = HalliGalli()
+    model = create_model("synthshape_sonicnet", num_classes=2, depth=1, width=8).eval()
+    options = {"num_classes": 2, "background": True}
+    whole = score_samples(model, data.samples, range(60), **options)
+    assert score_samples(model, data.samples, range(60), **options, window=data.window()) == whole

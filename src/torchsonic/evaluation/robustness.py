@@ -25,6 +25,7 @@ def score_samples(
     num_classes: int,
     background: bool,
     spacing: float | None = None,
+    window: tuple[slice, slice] | None = None,
 ) -> float:
     """Dice over all pixels of some samples together.
 
@@ -36,14 +37,18 @@ def score_samples(
         Of the task; class 0 counts only with ``background``.
     spacing
         To be told to the model.
+    window
+        Rows and columns that count, where the others are ignored; a model that takes one works for these alone.
     """
-    told = {} if spacing is None else {"spacing": spacing}
+    options: dict[str, Any] = {} if spacing is None else {"spacing": spacing}
+    options |= {} if window is None else {"window": window}
     device = next(model.parameters()).device
     counts = torch.zeros(num_classes, num_classes, dtype=torch.long)
     with torch.no_grad():
         for start in range(0, len(indices), BATCH):
             image, label = batches(indices[start : start + BATCH])
-            counts += confusion(model(image.to(device), **told).argmax(1).cpu(), label, num_classes)
+            label = label if window is None else label[(slice(None), *window)]
+            counts += confusion(model(image.to(device), **options).argmax(1).cpu(), label, num_classes)
     return mean_dice(counts, background=background)
 
 

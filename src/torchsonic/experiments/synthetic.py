@@ -111,7 +111,7 @@ PRESETS: Mapping[str, Mapping[TaskName, Mapping[str, Any]]] = {
         "halligalli": {**_HALLIGALLI, "steps": 20, "batch": 4, "checkpoint_every": 10, "log_every": 2},
     },
     "demo": {
-        "synthshape": {"steps": 300, "batch": 8, "test_samples": 100},
+        "synthshape": {"steps": 250, "batch": 8, "test_samples": 100},
         "halligalli": {**_HALLIGALLI, "steps": 6000, "batch": 32},
     },
     "quick": {
@@ -235,6 +235,8 @@ def evaluate_run(model: PretrainedModel, config: SyntheticConfig, *, show: bool 
     background = config.task == "halligalli"
     model.eval()
     shared: dict[str, Any] = {"num_classes": data.num_classes, "background": background}
+    if isinstance(data, HalliGalli):
+        shared["window"] = data.window()
     clean = score_samples(model, data.samples, indices, **shared)
     if config.task == "synthshape":
         total = sum(len(perturbation.levels) for perturbation in PERTURBATIONS.values()) + len(RESOLUTIONS)

@@ -96,5 +96,6 @@ class SegmentationTask:
             self.test.tolist(),
             num_classes=self.data.num_classes,
             background=self.background,
+            window=self.window,
         )
         return {"score": score}
