@@ -111,7 +111,7 @@ PRESETS: Mapping[str, Mapping[TaskName, Mapping[str, Any]]] = {
         "halligalli": {**_HALLIGALLI, "steps": 20, "batch": 4, "checkpoint_every": 10, "log_every": 2},
     },
     "demo": {
-        "synthshape": {"steps": 250, "batch": 8, "test_samples": 100},
+        "synthshape": {"steps": 200, "batch": 8, "test_samples": 60},
         "halligalli": {**_HALLIGALLI, "steps": 6000, "batch": 32},
     },
     "quick": {

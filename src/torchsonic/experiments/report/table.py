@@ -163,6 +163,13 @@ def rank_line(table: Table) -> str | None:
         return places.count(0), places.count(1), len(places)
 
     first, second, total = count(lambda cell: cell.ours.mean if cell.ours else None)
+    if len(names) == 2:  # one is always first or second
+        other = next(name for name in names if name != FOCUS)
+        theirs, _, of_theirs = count(lambda cell: cell.paper)
+        return (
+            f"{FOCUS} is ahead of {other}, or level with it, in {first} of {total} rows under perturbation. "
+            f"In the paper it is so in {theirs} of {of_theirs}."
+        )
     line = (
         f"{FOCUS} is first or second in {first + second} of {total} rows under perturbation "
         f"(first in {first}, second in {second}) among {len(names)} models: {', '.join(map(str, names))}."
