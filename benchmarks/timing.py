@@ -16,6 +16,8 @@ __all__ = ["Task", "measure", "training_step"]
 
 # A sample shorter than this is repeated within the sample: timers and schedulers are no finer.
 SHORTEST_SAMPLE = 0.02
+# A call longer than this has warmed up whatever there is to warm up.
+LONG_CALL = 1.0
 
 
 @dataclass
@@ -73,13 +75,14 @@ def measure(
     gc.collect()
     gc.disable()
     try:
+        first = []
         for task in tasks:
-            first = _seconds(task.call, 1, device)
-            if first > share:
-                task.samples.append(first)
+            first.append(_seconds(task.call, 1, device))
             on_progress(step)
-        for task in tasks:
-            if not task.samples:
+        for task, seconds in zip(tasks, first, strict=True):
+            if seconds > share:
+                task.samples.append(seconds)
+            elif seconds < LONG_CALL:
                 estimate = _seconds(task.call, 1, device)
                 task.calls_per_sample = max(1, math.ceil(SHORTEST_SAMPLE / estimate))
             on_progress(step)
