@@ -62,6 +62,7 @@ bench: $(VENV)/.bench
 	$(BIN)/torchsonic bench operator
 	$(BIN)/torchsonic bench scaling
 	$(BIN)/torchsonic bench models
+	$(BIN)/torchsonic bench compile
 	$(BIN)/torchsonic bench init
 	$(BIN)/torchsonic bench data
 	$(BIN)/torchsonic bench volumes

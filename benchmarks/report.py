@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.compile_report import compile_tables, draw_compile
 from benchmarks.data_bench import data_tables, draw_data
 from benchmarks.explorer_bench import draw_explorer, explorer_tables
 from benchmarks.init_bench import draw_init, init_tables
@@ -20,6 +21,7 @@ __all__ = ["KINDS", "print_result", "read_result", "write_result"]
 
 KINDS: dict[str, tuple[str, Callable[[dict], list[Table]], Callable[[dict, Path], None]]] = {
     "operator": ("The operator against its rivals", operator_tables, draw_operator),
+    "compile": ("Compiled layers and models", compile_tables, draw_compile),
     "data": ("How fast the synthetic images are made", data_tables, draw_data),
     "explorer": ("How fast the explorer answers", explorer_tables, draw_explorer),
     "init": ("What a freshly drawn bank of modes can see", init_tables, draw_init),

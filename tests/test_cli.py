@@ -217,6 +217,16 @@ def test_volumes_benchmark_writes_its_results(tmp_path):
     assert (tmp_path / "volumes.png").stat().st_size > 10_000
 
 
+def test_compile_benchmark_counts_graphs_and_compares_with_eager(tmp_path):
+    done = run("bench", "compile", "--quick", "--repeats", "1", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    (subject,) = json.loads((tmp_path / "compile.json").read_text())["subjects"]
+    assert max(subject["graphs"].values()) <= 2
+    assert max(subject["output_error"], subject["gradient_error"]) < 1e-5
+    assert set(subject["times"]["train_step"]) == {"eager", "compiled", "compiled for any size"}
+    assert (tmp_path / "compile.png").stat().st_size > 10_000
+
+
 def test_models_stand_beside_the_papers_table_as_ratios_to_resnet():
     pytest.importorskip("rich")
     sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Union, get_type_hints
 
 import torchsonic
 from torchsonic.cli.bench import (
+    BenchCompile,
     BenchData,
     BenchExplorer,
     BenchInit,
@@ -94,6 +95,7 @@ COMMANDS: dict[str, Any] = {
             "scaling": BenchScaling,
             "volumes": BenchVolumes,
             "models": BenchModels,
+            "compile": BenchCompile,
             "init": BenchInit,
             "data": BenchData,
             "explorer": BenchExplorer,

@@ -9,6 +9,7 @@ from typing import Literal
 from torchsonic.cli.surroundings import UserError, find_benchmarks, make_folder, require, require_console_and_figures
 
 __all__ = [
+    "BenchCompile",
     "BenchData",
     "BenchExplorer",
     "BenchInit",
@@ -127,6 +128,18 @@ class BenchModels(_Bench):
             groups, train=self.train, repeats=repeats, seed=self.seed, device=self.device
         )
         _report(result, folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchCompile(_Bench):
+    """Time of compiled layers and models over eager ones, and how many graphs five sizes need."""
+
+    def run(self) -> None:
+        repeats, folder = self._prepare(), result_folder(self.out, partial=self.quick)
+        from benchmarks import compile_bench
+
+        subjects = compile_bench.QUICK if self.quick else compile_bench.FULL
+        _report(compile_bench.run_compile_bench(subjects, repeats=repeats, seed=self.seed, device=self.device), folder)
 
 
 @dataclass(frozen=True, kw_only=True)

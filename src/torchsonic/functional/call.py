@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
@@ -12,8 +13,9 @@ from torch import Tensor
 from torchsonic.functional import kernels
 from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.pages import keep_pages
-from torchsonic.functional.pair import ModeShape, Responses, Symmetry, grid_omega, plain_pair
+from torchsonic.functional.pair import ModeShape, Responses, Symmetry, evaluate_responses, grid_omega, plain_pair
 from torchsonic.functional.plan import Plan, make_plan
+from torchsonic.functional.reuse import MOST_BYTES, find_responses
 from torchsonic.functional.spectrum import PaddingMode, analyse, synthesise
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "run_evaluated",
     "run_forward",
     "run_plain",
+    "run_reusing",
     "without_autocast",
 ]
 
@@ -108,6 +111,25 @@ def run_evaluated(
     """The output from responses ``(1, M, *band)`` that were evaluated before; no gradient."""
     plan = plan_of(x, mix_in, mix_out, options)
     return _run(x, mix_in, mix_out, bias, kernels.respond_from(responses), plan, options.symmetry)[0]
+
+
+def run_reusing(operands: Operands, options: Options) -> Tensor:
+    """The output without gradient, from responses evaluated in an earlier call if the same are needed again."""
+    band = plan_of(*operands[:3], options).band
+    values = [t for t in (*operands.shape, operands.spacing) if t is not None]
+    num_bytes = 4 * operands.x.element_size() * operands.mix_in.shape[0] * math.prod(band.shape)
+    shared = all(len(t) == 1 for t in values)
+    # Elsewhere looking at values would make the host wait; with chunks of modes memory matters more than time.
+    if operands.x.device.type != "cpu" or options.mode_chunk or num_bytes > MOST_BYTES or not shared:
+        return run_forward(operands, options)[0]
+    key = (band, options.symmetry, options.limits, operands.x.dtype)
+    with without_autocast(operands.x.device):
+        responses = find_responses(
+            values,
+            key,
+            lambda: evaluate_responses(operands.shape, operands.spacing, band, options.symmetry, options.limits),
+        )
+    return run_evaluated(*operands[:3], operands.bias, responses, options)
 
 
 def _run(x: Tensor, *arguments, keep: bool = False) -> tuple[Tensor, list[Tensor]]:

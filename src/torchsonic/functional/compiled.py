@@ -11,13 +11,13 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from torchsonic.functional.call import Operands, Options, plan_of, run_backward, run_forward
+from torchsonic.functional.call import Operands, Options, plan_of, run_backward, run_forward, run_reusing
 from torchsonic.functional.kernels import kept_slots
 from torchsonic.functional.spectrum import padded_sizes
 
 __all__: list[str] = []
 
-# Arguments of both operators: tensors first, then options, then one of their own.
+# Arguments of both operators: tensors first, then options, then their own.
 NUM_TENSORS = len(Operands._fields)
 NUM_GRADIENTS = NUM_TENSORS - 1
 NUM_ARGUMENTS = NUM_TENSORS + len(Options._fields)
@@ -50,7 +50,7 @@ def _spectral_conv(
     direction: Tensor, scale: Tensor, damping: Tensor, oscillation: Tensor, transverse: Tensor, gain: Tensor,
     cutoff: Tensor | None, bias: Tensor | None, spacing: Tensor,
     out_size: Sequence[int], padding_mode: str, order: str, mode_chunk: int, symmetry: str,
-    band_order: int, magnitude_limit: float, soft_limit: bool, keep: bool,
+    band_order: int, magnitude_limit: float, soft_limit: bool, keep: bool, reuse: bool,
 ) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
     operands = Operands(
         x, mix_in, mix_out, direction, scale, damping, oscillation, transverse, gain, cutoff, bias, spacing
@@ -59,6 +59,8 @@ def _spectral_conv(
         tuple(out_size), padding_mode, order, mode_chunk, symmetry,  # type: ignore[arg-type]
         band_order, magnitude_limit, soft_limit,
     )  # fmt: skip
+    if reuse:
+        return run_reusing(operands, options), []
     y, parts = run_forward(operands, options, keep=keep)
     if not keep:
         return y, []
@@ -122,7 +124,7 @@ def _backward(ctx, grad_y, _grad_kept):
     needs = list(ctx.needs_input_grad[:NUM_GRADIENTS])
     grads = torch.ops.torchsonic.spectral_conv_backward(grad_y, kept, *operands, *ctx.options, needs)
     found = [g if needed else None for g, needed in zip(grads, needs, strict=True)]
-    return *found, None, *[None] * (len(Options._fields) + 1)
+    return *found, None, *[None] * (len(Options._fields) + 2)  # keep and reuse too
 
 
 _spectral_conv.register_autograd(_backward, setup_context=_setup_context)

@@ -183,7 +183,7 @@ def spectral_conv(
             options = options._replace(order=order_by_channels(x.shape[1], mix_out.shape[0], mix_in.shape[0]))
         # Zero padding rounds up to a fast size, which no symbol expresses; kept tensors would tie the graph to it.
         keep = keep and padding_mode != "zeros"
-        return torch.ops.torchsonic.spectral_conv(*operands, list(out_size), *options[1:], keep)[0]
+        return torch.ops.torchsonic.spectral_conv(*operands, list(out_size), *options[1:], keep, not needs_grad)[0]
     if inside_function_transform():
         return run_plain(operands, options)
     if needs_grad:

@@ -1,0 +1,68 @@
+"""Tables and figure of the benchmark of compiled layers and models, from its result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.compile_bench import EAGER, MOST_GRAPHS, MOST_TIME, STATIC
+from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure
+from benchmarks.tables import Table, milliseconds, verdict
+
+__all__ = ["compile_tables", "draw_compile"]
+
+LABELS = {"forward": "evaluation", "train_step": "training step"}
+
+
+def _ratio(record: dict, kind: str, contender: str) -> float:
+    times = record["times"][kind]
+    return times[contender]["best_s"] / times[EAGER]["best_s"]
+
+
+def compile_tables(result: dict) -> list[Table]:
+    return [_goals(result), *[_times(result, kind) for kind in LABELS]]
+
+
+def _goals(result: dict) -> Table:
+    rows = []
+    for record in result["subjects"]:
+        slowest = max(_ratio(record, kind, STATIC) for kind in LABELS)
+        graphs = max(record["graphs"].values())
+        met = slowest <= MOST_TIME and graphs <= MOST_GRAPHS
+        errors = [f"{record[name]:.1e}" for name in ("output_error", "gradient_error")]
+        rows.append([record["name"], f"{slowest:.2f}", str(graphs), *errors, verdict(met)])
+    headers = ["", "time / eager, the worse pass", "graphs for five sizes", "error of output", "of gradients", ""]
+    notes = [f"Goals: at most {MOST_TIME:g} of the eager time, at most {MOST_GRAPHS} graphs."]
+    return Table("Compiled in one graph", headers, rows, notes)
+
+
+def _times(result: dict, kind: str) -> Table:
+    contenders = list(result["subjects"][0]["times"][kind])
+    rows = []
+    for record in result["subjects"]:
+        times = record["times"][kind]
+        cells = [record["name"], " x ".join(map(str, record["shape"]))]
+        for name in contenders:
+            cells.append(milliseconds(times[name]["best_s"]))
+            if name != EAGER:
+                cells.append(f"{_ratio(record, kind, name):.2f}")
+        rows.append(cells)
+    headers = ["", "input"]
+    for name in contenders:
+        headers += [f"{name}, ms"] + ([] if name == EAGER else ["/ eager"])
+    return Table(LABELS[kind].capitalize(), headers, rows, ["Best of the rounds; compiling itself is not counted."])
+
+
+def draw_compile(result: dict, path: Path) -> None:
+    """One panel for each kind of pass: time over eager."""
+    figure, panels = new_figure(len(LABELS), 1, width=10.0, height=3.4 * len(LABELS))
+    names = [record["name"] for record in result["subjects"]]
+    for panel, (kind, label) in zip(panels, LABELS.items(), strict=True):
+        contenders = [name for name in result["subjects"][0]["times"][kind] if name != EAGER]
+        colours = dict(zip(contenders, (COLOURS["sonic"], COLOURS["paper_order"]), strict=True))
+        bars: dict[str, list[float | None]] = {
+            name: [_ratio(record, kind, name) for record in result["subjects"]] for name in contenders
+        }
+        draw_bars(panel, [name.replace("(", "\n(") for name in names], bars, colours, baseline=1)
+        panel.set(ylabel="time over eager", title=f"{label} (below 1: faster)")
+        panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
+    save_figure(figure, path, result["run"])
