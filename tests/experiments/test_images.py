@@ -1,6 +1,7 @@
 """A run on pictures: which network, what it leaves behind, what it refuses; and accuracy over sizes."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -86,6 +87,16 @@ def test_a_run_of_other_settings_or_images_is_not_resumed(finished, pictures, tm
     other = write_pictures(tmp_path / "other", train=5)
     with pytest.raises(CheckpointError, match="had 18 training images of 3 classes, not 15 of 3"):
         run_experiment(small(other), folder, show=False)
+
+
+def test_a_finished_run_keeps_the_record_of_its_training(finished, pictures, tmp_path):
+    folder, before = finished
+    copy = shutil.copytree(folder, tmp_path / "run")
+    again = run_experiment(small(pictures), copy, show=False)
+    assert again["run"] == before["run"]
+    assert again["tested"]["command"] == before["run"]["command"]
+    for name in ("seconds", "data_wait", "top1"):
+        assert again[name] == before[name], name
 
 
 def test_unreadable_images_are_counted_or_refused(tmp_path):

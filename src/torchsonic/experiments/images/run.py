@@ -17,7 +17,7 @@ from torchsonic.evaluation.provenance import describe_run
 from torchsonic.experiments.images.config import DEFAULT_MODEL, STORED, ImagesConfig, read_config
 from torchsonic.experiments.images.network import CLASSES_NAME, make_model, model_of_run, read_classes
 from torchsonic.experiments.images.sizes import score_size
-from torchsonic.experiments.resume import refuse_changes
+from torchsonic.experiments.resume import origins, refuse_changes
 from torchsonic.experiments.saved_config import plain_config
 from torchsonic.files import write_json
 from torchsonic.models import Classifier, from_pretrained
@@ -85,7 +85,7 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
             "top5": float(np.mean(hits[5])),
             "images": {"train": len(train), "test": len(test)},
             "left_out": left_out,
-            "run": run,
+            **origins(folder, run),
         }
         write_json(folder / "results.json", results)
     fabric.barrier()
