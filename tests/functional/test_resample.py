@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch._dynamo.testing import CompileCounterWithBackend
 
 from torchsonic.functional import resample
 from torchsonic.testing import band_limited_field
@@ -62,3 +63,16 @@ def test_gradients_flow_through_resampling():
 def test_bad_input_is_refused_by_name(x, size, error, words):
     with pytest.raises(error, match=words):
         resample(x, size)
+
+
+def test_compiled_resampling_needs_one_graph_for_odd_and_even_sizes():
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(resample, fullgraph=True, dynamic=True, backend=counter)
+    for size, target in [((8, 9), (5, 12)), ((7, 6), (4, 11)), ((9, 10), (6, 13)), ((10, 5), (3, 8))]:
+        x = torch.randn(2, 3, *size, dtype=torch.float64, requires_grad=True)
+        y, expected = compiled(x, target), resample(x, target)
+        weight = torch.randn_like(y)
+        torch.testing.assert_close(y, expected)
+        torch.testing.assert_close(*(torch.autograd.grad(t, x, weight)[0] for t in (y, expected)))
+    assert counter.frame_count == 1

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounterWithBackend
 
 import torchsonic
 from torchsonic.functional import resample
@@ -120,6 +121,38 @@ def test_compiled_model_gives_the_same_output(name):
     with torch.no_grad():
         for spacing in (None, 0.75):
             assert relative_error(compiled(x, spacing), model(x, spacing)) < 1e-5
+
+
+# A local kernel is resampled to the spacing of the grid, which makes one more graph where a stride divides the size.
+@pytest.mark.parametrize(
+    ("name", "options", "train"),
+    [
+        ("sonic_tiny", {"widths": (8, 16), "depths": (1, 1)}, True),
+        ("resnet50_sonic", {"width": 8, "depths": (1, 1, 1, 1)}, False),
+        ("sonicnet2d.light", {"width": 8, "depth": 2, "num_modes": 4}, True),
+        ("sonicnet3d", {"width": 8, "depth": 2, "num_modes": 4}, False),
+        ("synthshape_sonicnet", {"width": 8, "depth": 1}, True),
+    ],
+)
+def test_five_sizes_need_at_most_two_graphs(name, options, train):
+    torch._dynamo.reset()
+    counter = CompileCounterWithBackend("aot_eager")
+    entry, _ = model_entry(name)
+    torch.manual_seed(0)
+    model = torchsonic.create_model(name, **options).train(train)
+    compiled = torch.compile(model, backend=counter, fullgraph=True)
+    for size in (20, 21, 23, 24, 27):
+        x = torch.randn(2, entry.input_size[0], *[size] * (len(entry.input_size) - 1))
+        with torch.set_grad_enabled(train):
+            y, expected = compiled(x), model(x)
+        assert relative_error(y, expected) < 1e-4
+        if train:
+            weight, parameters = torch.randn_like(y), list(model.parameters())
+            grads = [torch.autograd.grad(t, parameters, weight) for t in (y, expected)]
+            scale = max(g.abs().max() for g in grads[1])
+            for a, b in zip(*grads, strict=True):
+                torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4 * scale)
+    assert counter.frame_count <= 2
 
 
 @pytest.mark.slow

@@ -1,6 +1,8 @@
 """The mathematics: pure tensor functions without state."""
 
-from torchsonic.functional import compiled as compiled  # registers the custom operator
+# These register custom operators.
+from torchsonic.functional import compiled as compiled
+from torchsonic.functional import compiled_resample as compiled_resample
 from torchsonic.functional.frequency import Band, as_spacing, frequency_axes, frequency_grid
 from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.pair import ModeShape

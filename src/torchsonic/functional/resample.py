@@ -52,6 +52,8 @@ def resample(x: Tensor, size: int | Sequence[int]) -> Tensor:
         raise ValueError(f"x has an empty axis: shape {tuple(x.shape)}")
     if source == target:
         return x.clone()
-    band = Band(source, target)
     work = x.to(torch.promote_types(x.dtype, torch.float32))
+    if torch.compiler.is_compiling():
+        return torch.ops.torchsonic.resample(work, list(target)).to(x.dtype)
+    band = Band(source, target)
     return synthesise(analyse(work, band), band, target).to(x.dtype)
