@@ -1,6 +1,8 @@
 """The mathematics: pure tensor functions without state."""
 
 from torchsonic.functional import compiled as compiled  # registers the custom operator
+from torchsonic.functional.fft import fft_backend, set_fft_backend, use_fft_backend
+from torchsonic.functional.footprint import estimated_bytes
 from torchsonic.functional.frequency import Band, as_spacing, frequency_axes, frequency_grid
 from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.pair import ModeShape
@@ -17,6 +19,8 @@ __all__ = [
     "Plan",
     "ResponseLimits",
     "as_spacing",
+    "estimated_bytes",
+    "fft_backend",
     "frequency_axes",
     "frequency_grid",
     "grid_gain",
@@ -26,6 +30,8 @@ __all__ = [
     "reference_gain",
     "resample",
     "response_matrix",
+    "set_fft_backend",
     "sonic_conv",
     "spectral_conv",
+    "use_fft_backend",
 ]
