@@ -14,7 +14,7 @@ from torchsonic.functional.vkfft import RefusalError, make_engine
 from torchsonic.testing import relative_error
 
 SIZES = [(8,), (9,), (6, 8), (5, 7), (4, 6, 10), (3, 5, 9)]
-PRIMES = [(17,), (19, 4), (64, 31), (127,)]
+PRIMES = [(17,), (64, 31)]
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
 
 
@@ -194,8 +194,11 @@ def test_the_choice_is_told_and_ends_with_its_block():
 
 @pytest.mark.filterwarnings("ignore")  # of packages that are not ours
 class TestRealVkFFT:
-    @pytest.mark.parametrize("dtype", TOLERANCE)
-    @pytest.mark.parametrize("size", [*SIZES, *PRIMES])
+    # Each size is compiled by OpenCL, which takes seconds; so wide numbers at a few.
+    @pytest.mark.parametrize(
+        ("size", "dtype"),
+        [*[(size, torch.float32) for size in (*SIZES, *PRIMES)], *[(size, torch.float64) for size in SIZES[1:3]]],
+    )
     def test_transforms_equal_torchs(self, vkfft, size, dtype):
         x = torch.randn(3, *size, dtype=dtype)
         spectrum = torch.fft.rfftn(x, dim=tuple(range(1, x.dim())))

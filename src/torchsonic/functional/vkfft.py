@@ -10,12 +10,14 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 __all__ = ["Engine", "RefusalError", "make_engine"]
 
 PLANS_KEPT = 64
+NUMBERS = {torch.float32: np.float32, torch.float64: np.float64}
 
 
 class RefusalError(Exception):
@@ -67,8 +69,7 @@ class _OpenCL:
         self._lock = threading.Lock()  # a plan has buffers of its own
 
     def _make_plan(self, shape: tuple[int, ...], dtype: torch.dtype) -> Any:
-        name = str(dtype).removeprefix("torch.")
-        return self._app_type(shape, name, self._queue, ndim=len(shape) - 1, inplace=False, norm=0, r2c=True)
+        return self._app_type(shape, NUMBERS[dtype], self._queue, ndim=len(shape) - 1, inplace=False, norm=0, r2c=True)
 
     def forward(self, x: Tensor) -> Tensor:
         out = torch.empty(x.shape[0], *_half(tuple(x.shape[1:])), dtype=x.dtype.to_complex())
@@ -102,8 +103,7 @@ class _Cuda:
         self._plan = lru_cache(maxsize=PLANS_KEPT)(self._make_plan)
 
     def _make_plan(self, shape: tuple[int, ...], dtype: torch.dtype, device: int, stream: int) -> Any:
-        name = str(dtype).removeprefix("torch.")
-        return self._app_type(shape, name, ndim=len(shape) - 1, inplace=False, norm=0, r2c=True, stream=stream)
+        return self._app_type(shape, NUMBERS[dtype], ndim=len(shape) - 1, inplace=False, norm=0, r2c=True, stream=stream)
 
     def forward(self, x: Tensor) -> Tensor:
         out = x.new_empty(x.shape[0], *_half(tuple(x.shape[1:])), dtype=x.dtype.to_complex())
