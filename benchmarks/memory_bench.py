@@ -91,7 +91,9 @@ def _large(case: Case, seed: int) -> dict:
     channels, modes, size = case.large_channels, case.large_modes, (case.large_size,) * 3
     sizes = (1, channels, channels, modes, size)
     estimates = [{"mode_chunk": chunk, "estimated": estimated_bytes(*sizes, mode_chunk=chunk)} for chunk in CHUNKS]
-    arguments = [str(value) for value in (channels, modes, case.large_size, case.large_chunk, seed, torch.get_num_threads())]
+    arguments = [
+        str(value) for value in (channels, modes, case.large_size, case.large_chunk, seed, torch.get_num_threads())
+    ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.memory_bench", *arguments],

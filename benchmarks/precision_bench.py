@@ -1,8 +1,8 @@
 """Errors by number type: a Sonic layer and a 3-wide convolution, each against itself in float64.
 
-The total error is against float64 with unrounded weights and input; the error of the arithmetic alone is against float64
-with the same rounded numbers. An error is ``max|a - b| / max|b|`` of one tensor, the largest of a kind of tensors, and
-the geometric mean over draws.
+The total error is against float64 with unrounded weights and input; the error of the arithmetic alone is against
+float64 with the same rounded numbers. An error is ``max|a - b| / max|b|`` of one tensor, the largest of a kind of
+tensors, and the geometric mean over draws.
 """
 
 from __future__ import annotations
@@ -29,7 +29,13 @@ MODULES: dict[str, Callable[[int], nn.Module]] = {
     "sonic": lambda axes: make_sonic(CHANNELS, CHANNELS, MODES, spatial_dims=axes, bias=False),
     "conv": lambda axes: CONVOLUTIONS[axes](CHANNELS, CHANNELS, 3, padding=1, padding_mode="circular", bias=False),
 }
-KINDS = {"output": "output", "x": "grad x", "mix_in": "grad weights", "mix_out": "grad weights", "weight": "grad weights"}
+KINDS = {
+    "output": "output",
+    "x": "grad x",
+    "mix_in": "grad weights",
+    "mix_out": "grad weights",
+    "weight": "grad weights",
+}
 
 
 @dataclass(frozen=True)

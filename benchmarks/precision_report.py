@@ -42,7 +42,9 @@ def precision_tables(result: dict) -> list[Table]:
         own = [row for row in rows if tuple(row["size"]) == size]
         name = " x ".join(map(str, size))
         cells += [[name, setting, *[_cell(_mean(own, "total", setting, *c)) for c in COLUMNS]] for setting in settings]
-    shape = f"{result['channels']} channels, {result['modes']} modes, batch {result['batch']}; 3-wide circular convolution."
+    shape = (
+        f"{result['channels']} channels, {result['modes']} modes, batch {result['batch']}; 3-wide circular convolution."
+    )
     tables.append(Table(f"{PARTS['total']} at each size", ["size", "numbers", *headers], cells, [shape]))
     return [*tables, *_skipped(rows)]
 

@@ -145,10 +145,9 @@ def test_a_refused_size_falls_back_with_one_warning(stand_in):
     layer, x = make_layer(1), torch.randn(2, 3, 17, dtype=torch.float64)
     with pytest.warns(UserWarning, match=r"torch.fft takes over from VkFFT: size \(17,\)") as caught:
         actual = results(layer, x)
-        results(layer, x)
     assert len(caught) == 1
     calls = stand_in.calls
-    results(layer, x)
+    results(layer, x)  # a further warning would be an error
     assert stand_in.calls == calls  # not asked again
     results(layer, x[..., :16])
     assert stand_in.calls > calls
@@ -170,11 +169,13 @@ def test_a_missing_backend_falls_back_with_one_warning(monkeypatch):
     monkeypatch.setattr(fft, "_engines", {})
     layer, x = make_layer(2), torch.randn(2, 3, 4, 5, dtype=torch.float64)
     expected = results(layer, x)
-    with torchsonic.use_fft_backend("vkfft"), pytest.warns(UserWarning, match=r"torchsonic\[vkfft\]") as caught:
-        for _ in range(2):
-            for a, b in zip(results(layer, x), expected, strict=True):
-                torch.testing.assert_close(a, b, rtol=0, atol=0)
-    assert len(caught) == 1
+    with torchsonic.use_fft_backend("vkfft"):
+        with pytest.warns(UserWarning, match=r"torchsonic\[vkfft\]") as caught:
+            actual = results(layer, x)
+        assert len(caught) == 1
+        results(layer, x)  # a further warning would be an error
+    for a, b in zip(actual, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
 
 
 def test_devices_without_vkfft_are_named():
@@ -184,9 +185,8 @@ def test_devices_without_vkfft_are_named():
 
 def test_the_choice_is_told_and_ends_with_its_block():
     assert torchsonic.fft_backend() == "torch"
-    with pytest.raises(KeyError), torchsonic.use_fft_backend("vkfft"):
+    with torchsonic.use_fft_backend("vkfft"):
         assert torchsonic.fft_backend() == "vkfft"
-        raise KeyError
     assert torchsonic.fft_backend() == "torch"
     with pytest.raises(ValueError, match="name must be one of torch, vkfft, got 'fftw'"):
         torchsonic.set_fft_backend("fftw")  # type: ignore[arg-type]

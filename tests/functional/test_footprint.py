@@ -35,7 +35,8 @@ def measured_bytes(layer, batch, size, *, training=True):
 
 
 CASES = [
-    *[((2, 8, 8, 6, (64, 64)), {"order": order, **options}) for order in ORDERS for options in ({}, {"mode_chunk": 2})],
+    *[((2, 8, 8, 6, (64, 64)), {"order": order}) for order in ORDERS],
+    *[((2, 8, 8, 6, (64, 64)), {"order": order, "mode_chunk": 2}) for order in (ORDERS[0], ORDERS[3])],
     ((1, 4, 6, 8, (20, 18, 22)), {}),
     ((1, 4, 6, 8, (20, 18, 22)), {"mode_chunk": 1}),
     ((1, 4, 6, 8, (20, 18, 22)), {"mode_chunk": 3, "recompute": False}),
@@ -46,7 +47,7 @@ CASES = [
 ]
 
 
-STEPS = [(*case, True) for case in CASES] + [(*case, False) for case in CASES[::4]]
+STEPS = [(*case, True) for case in CASES] + [(*case, False) for case in CASES[::6]]
 
 
 @pytest.mark.parametrize(("sizes", "options", "training"), STEPS, ids=str)
@@ -97,7 +98,9 @@ def failing(kernel, failure):
     return run
 
 
-CPU_WORDS = "[enforce fail at alloc_cpu.cpp] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 9"
+CPU_WORDS = (
+    "[enforce fail at alloc_cpu.cpp] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 9"
+)
 
 
 @pytest.mark.parametrize(
@@ -111,17 +114,13 @@ def test_running_out_of_memory_names_the_chunk_that_fits(monkeypatch, failure, p
     x = torch.randn(1, 8, 40, 40, requires_grad=True)
     enough = estimated_bytes(1, 8, 8, 24, (40, 40), mode_chunk=6) / exhaustion.USABLE + 1
     monkeypatch.setattr(exhaustion, "free_bytes", lambda device: int(enough))
-    if place == "forward":
-        with monkeypatch.context() as patch, pytest.raises(type(failure)) as caught:
-            patch.setattr(kernels, "forward", failing(kernels.forward, failure))
-            layer(x)
-    else:
-        y = layer(x)
+    y = layer(x)
+    if place == "backward":  # what was kept counts as free: chunks would not keep it
         held = kept_bytes(y)
         monkeypatch.setattr(exhaustion, "free_bytes", lambda device: int(enough) - held)
-        with monkeypatch.context() as patch, pytest.raises(type(failure)) as caught:
-            patch.setattr(kernels, "backward", failing(kernels.backward, failure))
-            y.sum().backward()
+    monkeypatch.setattr(kernels, place, failing(getattr(kernels, place), failure))
+    with pytest.raises(type(failure)) as caught:
+        _ = layer(x) if place == "forward" else y.sum().backward()
     said = str(caught.value)
     assert "batch 1, 8 to 8 channels, 24 modes, grid (40, 40)" in said
     assert "mode_chunk=6 would fit" in said
@@ -146,7 +145,11 @@ def test_evaluation_without_memory_names_the_chunk_that_fits(monkeypatch):
 def test_hopeless_cases_and_silent_devices_are_told_as_they_are(monkeypatch):
     layer, x = make_layer(2, (8, 8), 24, dtype=torch.float32), torch.randn(1, 8, 40, 40)
     monkeypatch.setattr(kernels, "forward", failing(kernels.forward, RuntimeError(CPU_WORDS)))
-    for free, words in ((1000, "Even mode_chunk=1 needs"), (None, r"mode_chunk=\d+ needs about"), (10**9, "recompute=True")):
+    for free, words in (
+        (1000, "Even mode_chunk=1 needs"),
+        (None, r"mode_chunk=\d+ needs about"),
+        (10**9, "recompute=True"),
+    ):
         monkeypatch.setattr(exhaustion, "free_bytes", lambda device, free=free: free)
         with pytest.raises(RuntimeError, match=words):
             layer(x)

@@ -190,4 +190,3 @@ def test_devices_without_float64_are_asked_for_none(monkeypatch, variant):
             differentiate_twice(layer, x)
             frequency.frequency_grid((4, 5), 0.5)
         assert watch.made <= {torch.float32, torch.complex64, torch.bool, torch.int64}
-

@@ -144,7 +144,7 @@ def _advice(
     fit = largest_fit(int(USABLE * free), sizes, **others)
     lines.append(f"About {_gigabytes(free)} are free.")
     if not fit.fits:
-        text = f"Even mode_chunk={fit.mode_chunk} needs about {_gigabytes(fit.needed)}: make the batch or the grid smaller."
+        text = f"Even mode_chunk=1 needs about {_gigabytes(fit.needed)}: make the batch or the grid smaller."
     elif fit.mode_chunk < (chunk or num_modes):
         text = (
             f"mode_chunk={fit.mode_chunk} would fit with about {_gigabytes(fit.needed)}: pass it to the layer, or set "

@@ -234,9 +234,8 @@ def backward(
             exit_.open(num_modes)
             exit_.open_backward(grad_y[samples], w_out)
             parts = _slices(plan, num_modes, samples.stop - samples.start, grad_y.device.type == "cpu")
-            grads = _backward_parts(
-                parts, entry, exit_, respond(samples, modes), plan, symmetry, queue, shared=shared, need_shape=need_shape
-            )
+            needs = {"shared": shared, "need_shape": need_shape}
+            grads = _backward_parts(parts, entry, exit_, respond(samples, modes), plan, symmetry, queue, **needs)
             if queue is not None:
                 exit_.restore(queue)
             grad_out[:, modes] += exit_.close_backward(last=last).unflatten(1, (num_modes, 2))

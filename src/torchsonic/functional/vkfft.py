@@ -103,7 +103,9 @@ class _Cuda:
         self._plan = lru_cache(maxsize=PLANS_KEPT)(self._make_plan)
 
     def _make_plan(self, shape: tuple[int, ...], dtype: torch.dtype, device: int, stream: int) -> Any:
-        return self._app_type(shape, NUMBERS[dtype], ndim=len(shape) - 1, inplace=False, norm=0, r2c=True, stream=stream)
+        return self._app_type(
+            shape, NUMBERS[dtype], ndim=len(shape) - 1, inplace=False, norm=0, r2c=True, stream=stream
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         out = x.new_empty(x.shape[0], *_half(tuple(x.shape[1:])), dtype=x.dtype.to_complex())
@@ -112,7 +114,9 @@ class _Cuda:
     def inverse(self, spectrum: Tensor, size: tuple[int, ...]) -> Tensor:
         out = spectrum.new_empty(spectrum.shape[0], *size, dtype=spectrum.dtype.to_real())
         # A copy: the transform back overwrites what it is given.
-        return self._run("ifft", spectrum.clone(memory_format=torch.contiguous_format), out, tuple(out.shape), out.dtype)
+        return self._run(
+            "ifft", spectrum.clone(memory_format=torch.contiguous_format), out, tuple(out.shape), out.dtype
+        )
 
     def _run(self, kind: str, given: Tensor, out: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         stream = torch.cuda.current_stream(given.device).cuda_stream
