@@ -1,4 +1,4 @@
-.PHONY: help demo figures explorer-picture docs test test-fast check bench format clean
+.PHONY: help demo figures explorer-picture docs test test-fast fuzz check bench format clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
@@ -9,6 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 help:
 	@echo "make demo     train SonicNet and ConvNet on both synthetic tasks and write a report (about 12 minutes)"
 	@echo "make test     run the whole test suite"
+	@echo "make fuzz     2,500 random layers with extreme parameters: all finite, all bounded (about ten minutes)"
 	@echo "make check    lint, format, types, import directions, load paths, pinned dependencies, documentation"
 	@echo "make docs     build the documentation; open site/index.html"
 	@echo "make figures  make all figures of the documentation (a few minutes)"
@@ -42,6 +43,9 @@ test: $(VENV)/.installed
 test-fast: $(VENV)/.installed
 	$(BIN)/python -m pytest -n auto -m "not slow"
 
+fuzz: $(VENV)/.installed
+	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -q tests/test_stability.py
+
 # Not --quiet: that hides warnings from --strict, too. The variable silences an advertisement.
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -61,6 +65,8 @@ format: $(VENV)/.installed
 bench: $(VENV)/.bench
 	$(BIN)/torchsonic bench operator
 	$(BIN)/torchsonic bench scaling
+	$(BIN)/torchsonic bench precision
+	$(BIN)/torchsonic bench memory
 	$(BIN)/torchsonic bench models
 	$(BIN)/torchsonic bench compile
 	$(BIN)/torchsonic bench init

@@ -10,8 +10,10 @@ from benchmarks.compile_report import compile_tables, draw_compile
 from benchmarks.data_bench import data_tables, draw_data
 from benchmarks.explorer_bench import draw_explorer, explorer_tables
 from benchmarks.init_bench import draw_init, init_tables
+from benchmarks.memory_report import draw_memory, memory_tables
 from benchmarks.models_report import draw_models, models_tables
 from benchmarks.operator_report import draw_operator, operator_tables
+from benchmarks.precision_report import draw_precision, precision_tables
 from benchmarks.scaling_report import draw_scaling, scaling_tables
 from benchmarks.tables import Table, print_tables, to_markdown
 from benchmarks.volumes_report import draw_volumes, volumes_tables
@@ -28,6 +30,8 @@ KINDS: dict[str, tuple[str, Callable[[dict], list[Table]], Callable[[dict, Path]
     "models": ("Whole models", models_tables, draw_models),
     "volumes": ("Networks for volumes: a training step", volumes_tables, draw_volumes),
     "scaling": ("How a Sonic block scales", scaling_tables, draw_scaling),
+    "precision": ("Errors by number type", precision_tables, draw_precision),
+    "memory": ("Memory of a training step", memory_tables, draw_memory),
 }
 
 

@@ -15,6 +15,7 @@ runpy.run_path(str(ENVIRONMENT / "sitecustomize.py"))
 
 hypothesis.settings.register_profile("suite", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=500)
+hypothesis.settings.register_profile("nightly", deadline=None, max_examples=2500)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 
 

@@ -60,6 +60,7 @@ OPTIONAL_IN = {
     "demo": {"matplotlib", "rich"},
     "evaluation": {"monai", "picai_eval", "report_guided_annotation"},
     "experiments": {"files", "matplotlib"},
+    "functional": {"pyvkfft", "pyopencl", "cupy"},  # the FFT backend, where it is used
     "models": {"huggingface_hub"},
     "explorer": {"PIL"},
     "integrations": {"files", "timm", "monai", "nnunetv2"},

@@ -1,7 +1,7 @@
 """SONIC: a global, oriented, resolution-invariant convolution for PyTorch."""
 
 from torchsonic import baselines, functional, models, nn
-from torchsonic.functional import Modes
+from torchsonic.functional import Modes, fft_backend, set_fft_backend, use_fft_backend
 from torchsonic.models import PretrainedError, create_model, from_pretrained, list_models
 from torchsonic.nn import (
     SonicConv1d,
@@ -24,6 +24,7 @@ __all__ = [
     "__version__",
     "baselines",
     "create_model",
+    "fft_backend",
     "from_pretrained",
     "functional",
     "infer_strides",
@@ -32,5 +33,7 @@ __all__ = [
     "nn",
     "parameter_groups",
     "replace_convs",
+    "set_fft_backend",
     "set_spacing",
+    "use_fft_backend",
 ]

@@ -13,8 +13,10 @@ __all__ = [
     "BenchData",
     "BenchExplorer",
     "BenchInit",
+    "BenchMemory",
     "BenchModels",
     "BenchOperator",
+    "BenchPrecision",
     "BenchReport",
     "BenchScaling",
     "BenchVolumes",
@@ -154,6 +156,51 @@ class BenchVolumes(_Bench):
 
         patches = volumes_bench.QUICK if self.quick else volumes_bench.FULL
         _report(volumes_bench.run_volumes_bench(patches, repeats=repeats, seed=self.seed, device=self.device), folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchPrecision:
+    """Errors of output and gradients by number type, against float64, beside those of a convolution: seconds."""
+
+    out: Path | None = None
+    """Folder for the results; results/bench by default, runs/bench for other seeds and devices."""
+    seed: int = 0
+    """Seed of parameters and inputs."""
+    device: Literal["cpu", "cuda", "mps"] = "cpu"
+    """Where to compute; float64 is always computed on the CPU."""
+
+    def run(self) -> None:
+        import torch
+
+        require_console_and_figures()
+        find_benchmarks()
+        if self.device != "cpu" and not getattr(torch, self.device).is_available():
+            raise UserError(f"--device {self.device}: PyTorch finds no such device")
+        from benchmarks import precision_bench
+
+        folder = result_folder(self.out, partial=(self.seed, self.device) != (0, "cpu"))
+        _report(precision_bench.run_precision_bench(seed=self.seed, device=self.device), folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchMemory:
+    """Peak memory of a training step over the modes, and of one layer on 128 x 128 x 128 voxels: minutes."""
+
+    quick: bool = False
+    """Small volumes alone: seconds."""
+    out: Path | None = None
+    """Folder for the results; results/bench by default, runs/bench with --quick or another seed."""
+    seed: int = 0
+    """Seed of parameters and inputs."""
+
+    def run(self) -> None:
+        require_console_and_figures()
+        find_benchmarks()
+        from benchmarks import memory_bench
+
+        folder = result_folder(self.out, partial=self.quick or self.seed != 0)
+        case = memory_bench.QUICK if self.quick else memory_bench.FULL
+        _report(memory_bench.run_memory_bench(case, seed=self.seed), folder)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,8 @@
 # These register custom operators.
 from torchsonic.functional import compiled as compiled
 from torchsonic.functional import compiled_resample as compiled_resample
+from torchsonic.functional.fft import fft_backend, set_fft_backend, use_fft_backend
+from torchsonic.functional.footprint import estimated_bytes
 from torchsonic.functional.frequency import Band, as_spacing, frequency_axes, frequency_grid
 from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.pair import ModeShape
@@ -19,6 +21,8 @@ __all__ = [
     "Plan",
     "ResponseLimits",
     "as_spacing",
+    "estimated_bytes",
+    "fft_backend",
     "frequency_axes",
     "frequency_grid",
     "grid_gain",
@@ -28,6 +32,8 @@ __all__ = [
     "reference_gain",
     "resample",
     "response_matrix",
+    "set_fft_backend",
     "sonic_conv",
     "spectral_conv",
+    "use_fft_backend",
 ]

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from torchsonic.functional import kernels
+from torchsonic.functional.coupling import zero_imaginary
+from torchsonic.functional.exhaustion import is_exhaustion, raise_with_advice
 from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.pages import keep_pages
 from torchsonic.functional.pair import ModeShape, Responses, Symmetry, evaluate_responses, grid_omega, plain_pair
@@ -102,7 +104,15 @@ def run_forward(operands: Operands, options: Options, *, keep: bool = False) -> 
     plan = plan_of(*operands[:3], options)
     omega = _omega(operands, options, plan)
     respond = kernels.respond_with(operands.shape, omega, plan, options.symmetry, options.limits)
-    return _run(*operands[:3], operands.bias, respond, plan, options.symmetry, keep=keep)
+    try:
+        return _run(*operands[:3], operands.bias, respond, plan, options.symmetry, keep=keep)
+    except (RuntimeError, MemoryError) as error:
+        if not is_exhaustion(error):
+            raise
+        del respond
+        training = keep or any(t is not None and t.requires_grad for t in operands)
+        per_sample = operands.spacing.shape[0] > 1
+        raise_with_advice(error, *operands[:3], options, training=training, keep=keep, per_sample=per_sample)
 
 
 def run_evaluated(
@@ -110,7 +120,12 @@ def run_evaluated(
 ) -> Tensor:
     """The output from responses ``(1, M, *band)`` that were evaluated before; no gradient."""
     plan = plan_of(x, mix_in, mix_out, options)
-    return _run(x, mix_in, mix_out, bias, kernels.respond_from(responses), plan, options.symmetry)[0]
+    try:
+        return _run(x, mix_in, mix_out, bias, kernels.respond_from(responses), plan, options.symmetry)[0]
+    except (RuntimeError, MemoryError) as error:
+        if not is_exhaustion(error):
+            raise
+        raise_with_advice(error, x, mix_in, mix_out, options)
 
 
 def run_reusing(operands: Operands, options: Options) -> Tensor:
@@ -144,6 +159,20 @@ def run_backward(
     grad_y: Tensor, operands: Operands, options: Options, kept: list[Tensor], needs: Sequence[bool]
 ) -> list[Tensor | None]:
     """Gradients of all operands but the spacing, in their order; ``needs`` says which are wanted."""
+    try:
+        return _run_backward(grad_y, operands, options, kept, needs)
+    except (RuntimeError, MemoryError) as error:
+        if not is_exhaustion(error):
+            raise
+        per_sample = operands.spacing.shape[0] > 1
+        raise_with_advice(
+            error, *operands[:3], options, training=True, keep=bool(kept), kept=kept, per_sample=per_sample
+        )
+
+
+def _run_backward(
+    grad_y: Tensor, operands: Operands, options: Options, kept: list[Tensor], needs: Sequence[bool]
+) -> list[Tensor | None]:
     plan = plan_of(*operands[:3], options)
     with without_autocast(grad_y.device):
         grads = kernels.backward(
@@ -177,6 +206,6 @@ def _run_plain(operands: Operands, options: Options, plan: Plan) -> Tensor:
     z = analyse(torch.einsum("mrc,bc...->bmr...", operands.mix_in, operands.x), plan.band, plan.padding)
     p, q = z.unbind(2)
     w = torch.stack([t1 * p - t2 * q, t1 * q + t2 * p], dim=2)
-    w = kernels.zero_imaginary(w, plan.band, options.symmetry)
+    w = zero_imaginary(w, plan.band, options.symmetry)
     y = torch.einsum("kmr,bmr...->bk...", operands.mix_out, synthesise(w, plan.band, plan.out_size))
     return y if operands.bias is None else y + operands.bias.reshape(-1, *[1] * (y.dim() - 2))

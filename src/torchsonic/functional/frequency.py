@@ -33,10 +33,24 @@ __all__ = [
     "frequency_grid",
     "inside_function_transform",
     "spacing_values",
+    "widest_float",
 ]
 
 Spacing = float | Sequence[float] | Tensor
 ANY_BATCH = -1
+DEVICES_WITHOUT_FLOAT64 = {"mps"}
+
+
+def widest_float(device: torch.device) -> torch.dtype:
+    """The widest real type that a device computes in."""
+    return torch.float32 if device.type in DEVICES_WITHOUT_FLOAT64 else torch.float64
+
+
+def _moved(values: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Values on a device; they change their type on that side which knows both."""
+    if device.type in DEVICES_WITHOUT_FLOAT64:
+        return values.to(dtype).to(device)
+    return values.to(device).to(dtype)
 
 
 def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, device=None) -> Tensor:
@@ -60,14 +74,14 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
         spacing = torch.as_tensor(spacing)
     # Not the default device: callers that name none want the numbers, and there are none on a meta device.
     device = torch.device(device or (spacing.device if isinstance(spacing, Tensor) else "cpu"))
-    dtype = torch.float32 if device.type == "mps" else torch.float64
+    dtype = widest_float(device)
     if not isinstance(spacing, Tensor):
         return constant((spacing_values(spacing, num_axes),), device, dtype)
     if spacing.is_complex() or spacing.dtype == torch.bool:
         raise TypeError(f"spacing must be real numbers, got a tensor of {spacing.dtype}")
     if spacing.requires_grad:
         raise ValueError("spacing is a constant of the sampling and gets no gradient; pass spacing.detach()")
-    steps = spacing.to(device=device, dtype=dtype)
+    steps = _moved(spacing, device, dtype)
     if steps.dim() < 2 and steps.numel() == 1:
         steps = steps.expand(num_axes)
     if steps.dim() > 2 or steps.shape[-1] != num_axes:

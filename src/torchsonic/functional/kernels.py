@@ -3,7 +3,7 @@
 For each chunk of modes and samples, with ``[P; Q] = B x`` (two real signals per mode):
 
 1. coefficients ``Z = F[B x]``, by an entry of :mod:`sides`,
-2. coupling     ``W = [T1 P - T2 Q; T1 Q + T2 P]``, here,
+2. coupling     ``W = [T1 P - T2 Q; T1 Q + T2 P]``, by :mod:`coupling`,
 3. samples      ``y += C F^-1[W]``, by an exit of :mod:`sides`.
 
 Layouts: ``mix_in (M, 2, C)`` holds ``Re B, Im B``; ``mix_out (K, M, 2)`` holds ``Re C, -Im C``. Mode chunks are then
@@ -19,13 +19,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torchsonic.functional.coupling import couple, couple_gradient, zero_imaginary
 from torchsonic.functional.frequency import Band
 from torchsonic.functional.limits import UNLIMITED, ResponseLimits
 from torchsonic.functional.pair import ModeShape, ResponsePair, Responses, Symmetry
 from torchsonic.functional.plan import Plan, split
 from torchsonic.functional.sides import ChannelEntry, ChannelExit, ModeEntry, ModeExit
 
-__all__ = ["Gradients", "backward", "forward", "kept_slots", "respond_from", "respond_with", "zero_imaginary"]
+__all__ = ["Gradients", "backward", "forward", "kept_slots", "respond_from", "respond_with"]
 
 # Bytes of mode spectra coupled at once on a CPU: the pointwise work then stays in cache.
 CPU_SPECTRUM_BYTES = 1 << 20
@@ -51,32 +52,6 @@ def _sides(plan: Plan, x: Tensor, grad_x: Tensor | None = None) -> tuple[Entry, 
     return entry, ChannelExit(plan) if plan.channels_out else ModeExit(plan)
 
 
-def couple(z: Tensor, t1: Tensor, t2: Tensor) -> Tensor:
-    """``[T1 P - T2 Q; T1 Q + T2 P]`` for coefficients ``(b, m, 2, *band)``."""
-    w = z * t1[:, :, None]
-    w[:, :, 0].addcmul_(z[:, :, 1], t2, value=-1)
-    w[:, :, 1].addcmul_(z[:, :, 0], t2)
-    return w
-
-
-def _couple_gradient(conj_g: Tensor, z: Tensor, *, shared: bool) -> tuple[Tensor, Tensor]:
-    """Conjugate gradients of ``T1`` and ``T2``, summed over the samples that share them."""
-    d1 = (conj_g[:, :, 0] * z[:, :, 0]).addcmul_(conj_g[:, :, 1], z[:, :, 1])
-    d2 = (conj_g[:, :, 1] * z[:, :, 0]).addcmul_(conj_g[:, :, 0], z[:, :, 1], value=-1)
-    if shared and d1.shape[0] > 1:
-        return d1.sum(0, keepdim=True), d2.sum(0, keepdim=True)
-    return d1, d2
-
-
-def zero_imaginary(w: Tensor, band: Band, symmetry: Symmetry) -> Tensor:
-    """The paper's way to a real output: no imaginary part on the self-conjugate planes of the last axis."""
-    if symmetry == "half":
-        w[..., 0].imag.zero_()
-        if band.num_axes - 1 in band.unsigned_axes:
-            w[..., band.reach[-1]].imag.zero_()
-    return w
-
-
 def _slices(plan: Plan, num_modes: int, samples: int, on_cpu: bool) -> list[slice]:
     """Split a chunk of modes so that the spectra between its transforms stay in cache."""
     step = num_modes
@@ -98,18 +73,20 @@ def respond_with(
     *,
     differentiable: bool = False,
 ) -> RespondDifferentiably:
-    """Evaluate responses when asked; those shared by the batch are kept for the chunk of modes in hand."""
+    """Evaluate responses when asked; those of the chunk of modes in hand are kept."""
     shared = _is_shared(shape, omega)
-    last: tuple[slice, ResponsePair] | None = None
+    last: tuple[tuple, ResponsePair] | None = None
 
     def respond(samples: slice, modes: slice) -> ResponsePair:
         nonlocal last
-        if shared and last is not None and last[0] == modes:
+        key = (modes, None if shared else samples)
+        if last is not None and last[0] == key:
             return last[1]
+        last = None  # before the next ones take their room
         grid = [w if w.shape[0] == 1 else w[samples] for w in omega]
         chosen = shape.select(samples, modes)
         pair = ResponsePair(grid, chosen, plan.band, symmetry, limits, differentiable=differentiable)
-        last = (modes, pair)
+        last = (key, pair)
         return pair
 
     return respond
@@ -174,23 +151,40 @@ def forward(
         first, last = modes is chunks[0], modes is chunks[-1]
         for index, samples in enumerate(samples_of):
             entry, exit_ = open_sides.pop(index) if index in open_sides else _sides(plan, x[samples])
-            pair = respond(samples, modes)
             entry.open(w_in)
             exit_.open(num_modes)
             if keep and first:
                 kept += entry.kept()
-            for part in _slices(plan, num_modes, samples.stop - samples.start, on_cpu):
-                z = entry.coefficients(part)
-                w = zero_imaginary(couple(z, pair.t1[:, part], pair.t2[:, part]), band, symmetry)
-                exit_.collect(part, w)
-                if keep:
-                    kept.append(z)
-            exit_.close(y[samples], w_out, bias, first=first, last=last)
+            parts = _slices(plan, num_modes, samples.stop - samples.start, on_cpu)
+            coefficients = _couple_parts(parts, entry, exit_, respond(samples, modes), band, symmetry, keep=keep)
             if keep:
-                kept += exit_.kept()
+                kept += [*coefficients, *exit_.kept()]
+            entry.close(last=last)
+            exit_.close(y[samples], w_out, bias, first=first, last=last)
             if not last:
                 open_sides[index] = entry, exit_
     return y, kept
+
+
+def _couple_parts(
+    parts: list[slice],
+    entry: Entry,
+    exit_: Exit,
+    responses: Responses | ResponsePair,
+    band: Band,
+    symmetry: Symmetry,
+    *,
+    keep: bool,
+) -> list[Tensor]:
+    """Take a chunk from its entry to its exit; returns the coefficients if they are to be kept."""
+    kept: list[Tensor] = []
+    for part in parts:
+        z = entry.coefficients(part)
+        w = couple(z, responses.t1[:, part], responses.t2[:, part])
+        exit_.collect(part, zero_imaginary(w, band, symmetry))
+        if keep:
+            kept.append(z)
+    return kept
 
 
 def backward(
@@ -232,7 +226,6 @@ def backward(
                 entry, exit_ = open_sides.pop(index)
             else:
                 entry, exit_ = _sides(plan, x[samples], None if grad_x is None else grad_x[samples])
-            pair = respond(samples, modes)
             if queue is None:
                 entry.open(w_in)
             elif first:
@@ -240,25 +233,30 @@ def backward(
             entry.open_backward(w_in)
             exit_.open(num_modes)
             exit_.open_backward(grad_y[samples], w_out)
-            grads = _backward_slices(entry, exit_, pair, plan, symmetry, queue, shared=shared, need_shape=need_shape)
+            parts = _slices(plan, num_modes, samples.stop - samples.start, grad_y.device.type == "cpu")
+            needs = {"shared": shared, "need_shape": need_shape}
+            grads = _backward_parts(parts, entry, exit_, respond(samples, modes), plan, symmetry, queue, **needs)
             if queue is not None:
                 exit_.restore(queue)
-            grad_out[:, modes] += exit_.close_backward().unflatten(1, (num_modes, 2))
+            grad_out[:, modes] += exit_.close_backward(last=last).unflatten(1, (num_modes, 2))
             grad_in[modes] += entry.close_backward(first=first, last=last).unflatten(0, (num_modes, 2))
             if need_shape and not shared:
-                _add(grad_shape, pair.backward(*[g.mul_(multiplicity) for g in grads]), samples, modes)
+                pair_grads = respond(samples, modes).backward(*[g.mul_(multiplicity) for g in grads])
+                _add(grad_shape, pair_grads, samples, modes)
             elif need_shape:
                 grad_t = grads if grad_t is None else [t.add_(g) for t, g in zip(grad_t, grads, strict=True)]
+            del grads  # before the next chunk takes its room
             if not last:
                 open_sides[index] = entry, exit_
         if grad_t is not None:
-            pair = respond(slice(0, 1), modes)
-            _add(grad_shape, pair.backward(*[g.mul_(multiplicity) for g in grad_t]), slice(None), modes)
+            pair_grads = respond(slice(0, 1), modes).backward(*[g.mul_(multiplicity) for g in grad_t])
+            _add(grad_shape, pair_grads, slice(None), modes)
     grad_bias = grad_y.sum([d for d in range(grad_y.dim()) if d != 1]) if need_bias else None
     return Gradients(grad_x, grad_in, grad_out, grad_bias, grad_shape)
 
 
-def _backward_slices(
+def _backward_parts(
+    parts: list[slice],
     entry: Entry,
     exit_: Exit,
     pair: ResponsePair,
@@ -270,10 +268,9 @@ def _backward_slices(
     need_shape: bool,
 ) -> list[Tensor]:
     """Take a chunk's gradient through the coupling; returns the conjugate gradients of ``T1`` and ``T2`` if needed."""
-    band, (num_modes, samples) = plan.band, exit_.backward_extent()
-    per_sample = 1 / math.prod(band.size_in)
-    parts: list[tuple[Tensor, Tensor]] = []
-    for part in _slices(plan, num_modes, samples, pair.t1.device.type == "cpu"):
+    band, per_sample = plan.band, 1 / math.prod(plan.band.size_in)
+    found: list[tuple[Tensor, Tensor]] = []
+    for part in parts:
         t1, t2 = pair.t1[:, part], pair.t2[:, part]
         z = entry.coefficients(part) if queue is None else next(queue)
         if queue is None or exit_.needs_coupled:
@@ -281,8 +278,8 @@ def _backward_slices(
         g = zero_imaginary(exit_.coefficients_backward(part), band, symmetry)
         entry.collect_backward(part, couple(g, t1.conj() * per_sample, t2.conj() * -per_sample))
         if need_shape:
-            parts.append(_couple_gradient(g.conj_physical_(), z, shared=shared))
-    return [torch.cat([p[i] for p in parts], 1) if len(parts) > 1 else parts[0][i] for i in (0, 1) if parts]
+            found.append(couple_gradient(g.conj_physical_(), z, shared=shared))
+    return [torch.cat([f[i] for f in found], 1) if len(found) > 1 else found[0][i] for i in (0, 1) if found]
 
 
 def _add(total: ModeShape, part: ModeShape, samples: slice, modes: slice) -> None:

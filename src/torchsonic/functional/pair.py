@@ -40,8 +40,10 @@ __all__ = [
 
 Symmetry = Literal["real", "half"]
 
-# Responses below 1e-12 of a mode's peak are zero in every dtype used here; larger frequencies would only overflow.
-FREQUENCY_LIMIT = 1e8
+# Squares of larger numbers overflow float32; responses there are zero in every dtype used here.
+LARGEST = 1e18
+# What a gradient may be at most: the units of length that the chain rule still multiplies it by leave float32 finite.
+LARGEST_GRADIENT = 1e24
 
 
 class ModeShape(NamedTuple):
@@ -75,10 +77,6 @@ class Responses(NamedTuple):
     t2: Tensor
 
 
-def _axis_pairs(num_axes: int) -> list[tuple[int, int]]:
-    return list(combinations(range(num_axes), 2))
-
-
 def _column(values: Tensor, num_axes: int) -> Tensor:
     return values.reshape(*values.shape, *[1] * num_axes)
 
@@ -97,8 +95,8 @@ def _outer_sum(pieces: list[Tensor], axes: tuple[int, ...], num_axes: int) -> Te
 
 def _across(omega: list[Tensor], direction: Tensor, i: int, j: int) -> Tensor:
     """``w_i v_j - w_j v_i`` on axes i and j, with length 1 on the others."""
-    first = (direction[..., j : j + 1] * omega[i][:, None]).clamp(-FREQUENCY_LIMIT, FREQUENCY_LIMIT)
-    second = (direction[..., i : i + 1] * -omega[j][:, None]).clamp(-FREQUENCY_LIMIT, FREQUENCY_LIMIT)
+    first = (direction[..., j : j + 1] * omega[i][:, None]).clamp(-LARGEST, LARGEST)
+    second = (direction[..., i : i + 1] * -omega[j][:, None]).clamp(-LARGEST, LARGEST)
     return _outer_sum([first, second], (i, j), len(omega))
 
 
@@ -106,9 +104,7 @@ def _denominator(omega: list[Tensor], shape: ModeShape, *, split_root: bool = Tr
     """``E = p + i s (w.v)`` on the grid, ``(G, M, n_1 .. n_D)``."""
     num_axes = len(omega)
     slope = shape.scale[..., None] * shape.direction
-    pieces = [
-        (slope[..., d : d + 1] * w[:, None]).clamp(-FREQUENCY_LIMIT, FREQUENCY_LIMIT) for d, w in enumerate(omega)
-    ]
+    pieces = [(slope[..., d : d + 1] * w[:, None]).clamp(-LARGEST, LARGEST) for d, w in enumerate(omega)]
     along = _outer_sum(pieces, tuple(range(num_axes)), num_axes)
     return torch.complex(_damping(omega, shape, split_root=split_root).expand_as(along), along)
 
@@ -121,11 +117,12 @@ def _damping(omega: list[Tensor], shape: ModeShape, *, split_root: bool) -> Tens
     num_axes = len(omega)
     p = _column(shape.damping, num_axes)
     spread = shape.direction * shape.transverse.sqrt()[..., None] if split_root else shape.direction
-    for i, j in _axis_pairs(num_axes):
+    for i, j in combinations(range(num_axes), 2):
         component = _across(omega, spread, i, j)
         other = component if split_root else component * _column(shape.transverse, num_axes)
         p = torch.addcmul(p, component, other)
-    return p
+    clamp = p.clamp_ if split_root and num_axes > 1 else p.clamp
+    return clamp(max=LARGEST)
 
 
 def _raw_pair(omega: list[Tensor], shape: ModeShape, symmetry: Symmetry) -> tuple[Tensor, Tensor]:
@@ -231,21 +228,24 @@ class ResponsePair:
         num_axes = len(self._omega)
         # A dropped mode has gain zero: it gets no gradient, and its responses cannot be divided by the gain.
         gain = self._shape.gain
-        inverse_gain = torch.where(gain == 0, 0.0, gain.reciprocal())
+        inverse_gain = _column(torch.where(gain == 0, 0.0, gain.reciprocal()), num_axes)
         if self._symmetry == "half":
             (grad_t,), grad_cutoff = self._unlimit([grad_t1.add_(grad_t2, alpha=-1j)], [t1])
-            grad_gain = _dot(t1, grad_t).real * inverse_gain
-            grad_e = t1.square().mul_(grad_t).mul_(_column(-inverse_gain, num_axes))
+            grad_t.mul_(inverse_gain)  # first: squares of large responses times large gradients would overflow
+            grad_gain = _dot(t1, grad_t).real
+            grad_e = t1.square().mul_(grad_t).neg_()
             # d(E - ib)/db = -i
             grad_oscillation = grad_e.imag.sum(tuple(range(2, 2 + num_axes)))
         else:
             grads = [_average_signs_backward(g, self._band) for g in (grad_t1, grad_t2)]
             (grad_t1, grad_t2), grad_cutoff = self._unlimit(grads, [t1, t2])
-            grad_gain = (_dot(t1, grad_t1) + _dot(t2, grad_t2)).real * inverse_gain
+            grad_t1.mul_(inverse_gain)
+            grad_t2.mul_(inverse_gain)
+            grad_gain = (_dot(t1, grad_t1) + _dot(t2, grad_t2)).real
             a = torch.addcmul(t2.square(), t1, t1, value=-1)
             f = t1 * t2
-            grad_oscillation = (-2 * _dot(f, grad_t1) - _dot(a, grad_t2)).real * inverse_gain
-            grad_e = a.mul_(grad_t1).addcmul_(f, grad_t2, value=-2).mul_(_column(inverse_gain, num_axes))
+            grad_oscillation = (-2 * _dot(f, grad_t1) - _dot(a, grad_t2)).real
+            grad_e = a.mul_(grad_t1).addcmul_(f, grad_t2, value=-2)
         grads = _sum_over_grid(self._omega, self._shape, grad_e, grad_oscillation, grad_gain)
         return grads._replace(cutoff=grad_cutoff)
 
@@ -276,7 +276,7 @@ def _sum_over_grid(
     moment = torch.stack([(_project(grad_u, (d,)) * w[:, None]).sum(-1) for d, w in enumerate(omega)], dim=-1)
     grad_direction = shape.scale[..., None] * moment
     grad_transverse = torch.zeros_like(moment[..., 0])
-    for i, j in _axis_pairs(num_axes):
+    for i, j in combinations(range(num_axes), 2):
         component = _across(omega, shape.direction, i, j)
         component = component.squeeze(tuple(2 + d for d in range(num_axes) if d not in (i, j)))
         weighted = _project(grad_p, (i, j)) * component
@@ -292,7 +292,7 @@ def _sum_over_grid(
         oscillation=grad_oscillation,
         transverse=grad_transverse,
         gain=grad_gain,
-    )
+    ).each(lambda g: g.clamp_(-LARGEST_GRADIENT, LARGEST_GRADIENT))
 
 
 def _project(values: Tensor, kept: tuple[int, ...]) -> Tensor:

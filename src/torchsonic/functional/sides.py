@@ -18,10 +18,12 @@ import torch
 from torch import Tensor
 
 from torchsonic.functional.frequency import Band
-from torchsonic.functional.plan import Plan
+from torchsonic.functional.plan import Plan, split
 from torchsonic.functional.spectrum import analyse, analyse_adjoint, synthesise, synthesise_adjoint
 
 __all__ = ["ChannelEntry", "ChannelExit", "ModeEntry", "ModeExit", "mix", "mix_spectrum"]
+
+INVERSE_BYTES = 64 << 20
 
 
 def mix(matrix: Tensor, signals: Tensor) -> Tensor:
@@ -41,10 +43,12 @@ def correlate(a: Tensor, b: Tensor) -> Tensor:
 
 
 def correlate_spectra(a: Tensor, b: Tensor, band: Band) -> Tensor:
-    """The same in the half spectrum's inner product, ``b`` having no more signals than ``a`` at best."""
+    """The same in the half spectrum's inner product."""
     left, right = (torch.view_as_real(s).flatten(-2) for s in (a, b))
     # Repeated for real and imaginary part: a broadcast over them would not vectorise.
     weight = band.multiplicity(device=b.device, dtype=right.dtype).repeat_interleave(2)
+    if a.shape[1] < b.shape[1]:  # a copy of the fewer signals
+        return correlate((left * weight).flatten(2), right.flatten(2))
     return correlate(left.flatten(2), (right * weight).flatten(2))
 
 
@@ -57,6 +61,21 @@ def add_product(y: Tensor, matrix: Tensor, signals: Tensor, *, first: bool, bias
         torch.bmm(weights, signals, out=y)
     else:
         torch.baddbmm(bias[None, :, None], weights, signals, out=y)
+
+
+def add_spectrum(total: Tensor | None, matrix: Tensor, spectrum: Tensor) -> Tensor:
+    """``matrix spectrum``, added in place to ``total`` if there is one."""
+    if total is None:
+        return mix_spectrum(matrix, spectrum)
+    flat, signals = (torch.view_as_real(s).flatten(2) for s in (total, spectrum))
+    add_product(flat, matrix, signals, first=False)
+    return total
+
+
+def _inverse_parts(spectrum: Tensor) -> list[slice]:
+    """Channels to transform back at once, since the transform copies what it is given."""
+    of_one = spectrum[:, :1].numel() * spectrum.element_size()
+    return split(spectrum.shape[1], max(1, INVERSE_BYTES // max(of_one, 1)))
 
 
 class _Collector:
@@ -89,12 +108,18 @@ class ModeEntry:
 
     def __init__(self, plan: Plan, x: Tensor, grad_x: Tensor | None = None) -> None:
         self._plan, self._x, self._grad_x = plan, x, grad_x
+        self._signals: Tensor | None = None
 
     def open(self, w_in: Tensor) -> None:
         self._signals = mix(w_in, self._x.flatten(2)).unflatten(1, (-1, 2)).unflatten(-1, self._plan.size)
 
     def coefficients(self, part: slice) -> Tensor:
+        assert self._signals is not None
         return analyse(self._signals[:, part], self._plan.band, self._plan.padding)
+
+    def close(self, *, last: bool) -> None:
+        """Let go of what the next chunk does not need."""
+        self._signals = None
 
     def kept(self) -> list[Tensor]:
         return []
@@ -111,7 +136,9 @@ class ModeEntry:
         self._grads.add(part, analyse_adjoint(grad, plan.band, plan.size, plan.padding))
 
     def close_backward(self, *, first: bool, last: bool) -> Tensor:
+        self.close(last=last)
         grads = self._grads.take().flatten(2)
+        self._grads = _Collector(0)
         if self._grad_x is not None:
             add_product(self._grad_x.flatten(2), self._w_in.mT, grads, first=first)
         return correlate(grads, self._x.flatten(2))
@@ -124,6 +151,7 @@ class ChannelEntry:
         self._plan, self._x, self._grad_x = plan, x, grad_x
         self._spectrum: Tensor | None = None
         self._grad_spectrum: Tensor | None = None
+        self._modes: Tensor | None = None
 
     def _channels(self) -> Tensor:
         if self._spectrum is None:
@@ -134,7 +162,14 @@ class ChannelEntry:
         self._modes = mix_spectrum(w_in, self._channels()).unflatten(1, (-1, 2))
 
     def coefficients(self, part: slice) -> Tensor:
+        assert self._modes is not None
         return self._modes[:, part]
+
+    def close(self, *, last: bool) -> None:
+        """Let go of what the next chunk does not need."""
+        self._modes = None
+        if last:
+            self._spectrum = None
 
     def kept(self) -> list[Tensor]:
         return [self._channels()]
@@ -151,12 +186,16 @@ class ChannelEntry:
 
     def close_backward(self, *, first: bool, last: bool) -> Tensor:
         plan, grads = self._plan, self._grads.take()
+        self._grads = _Collector(0)
+        grad_in = correlate_spectra(grads, self._channels(), plan.band).mul_(math.prod(plan.band.size_in))
+        self.close(last=last)
         if self._grad_x is not None:
-            mixed = mix_spectrum(self._w_in.mT, grads)
-            self._grad_spectrum = mixed if self._grad_spectrum is None else self._grad_spectrum.add_(mixed)
+            self._grad_spectrum = add_spectrum(self._grad_spectrum, self._w_in.mT, grads)
             if last:
-                self._grad_x.copy_(analyse_adjoint(self._grad_spectrum, plan.band, plan.size, plan.padding))
-        return correlate_spectra(grads, self._channels(), plan.band).mul_(math.prod(plan.band.size_in))
+                for part in _inverse_parts(self._grad_spectrum):
+                    samples = analyse_adjoint(self._grad_spectrum[:, part], plan.band, plan.size, plan.padding)
+                    self._grad_x[:, part].copy_(samples)
+        return grad_in
 
 
 class ModeExit:
@@ -166,6 +205,7 @@ class ModeExit:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
+        self._back: Tensor | None = None
 
     def open(self, num_modes: int) -> None:
         self._signals = _Collector(num_modes)
@@ -173,11 +213,12 @@ class ModeExit:
     def collect(self, part: slice, coupled: Tensor) -> None:
         self._signals.add(part, synthesise(coupled, self._plan.band, self._plan.out_size))
 
-    def close(self, y: Tensor, w_out: Tensor, bias: Tensor | None, *, first: bool, last: bool) -> None:
-        add_product(y.flatten(2), w_out, self._signals.take().flatten(2), first=first, bias=bias)
-
     def kept(self) -> list[Tensor]:
         return [self._signals.whole()]
+
+    def close(self, y: Tensor, w_out: Tensor, bias: Tensor | None, *, first: bool, last: bool) -> None:
+        add_product(y.flatten(2), w_out, self._signals.take().flatten(2), first=first, bias=bias)
+        self._signals = _Collector(0)
 
     def restore(self, kept: Iterator[Tensor]) -> None:
         signals = next(kept)
@@ -187,15 +228,15 @@ class ModeExit:
         self._grad_y = grad_y.flatten(2)
         self._back = mix(w_out.mT, self._grad_y).unflatten(1, (-1, 2)).unflatten(-1, self._plan.out_size)
 
-    def backward_extent(self) -> tuple[int, int]:
-        """Modes and samples in hand."""
-        return self._back.shape[1], self._back.shape[0]
-
     def coefficients_backward(self, part: slice) -> Tensor:
+        assert self._back is not None
         return synthesise_adjoint(self._back[:, part], self._plan.band)
 
-    def close_backward(self) -> Tensor:
-        return correlate(self._grad_y, self._signals.take().flatten(2))
+    def close_backward(self, *, last: bool) -> Tensor:
+        self._back = None
+        grad_out = correlate(self._grad_y, self._signals.take().flatten(2))
+        self._signals = _Collector(0)
+        return grad_out
 
 
 class ChannelExit:
@@ -207,6 +248,7 @@ class ChannelExit:
         self._plan = plan
         self._spectrum: Tensor | None = None
         self._grad_spectrum: Tensor | None = None
+        self._back: Tensor | None = None
 
     def open(self, num_modes: int) -> None:
         self._modes = _Collector(num_modes)
@@ -214,16 +256,18 @@ class ChannelExit:
     def collect(self, part: slice, coupled: Tensor) -> None:
         self._modes.add(part, coupled)
 
+    def kept(self) -> list[Tensor]:
+        return []
+
     def close(self, y: Tensor, w_out: Tensor, bias: Tensor | None, *, first: bool, last: bool) -> None:
-        mixed = mix_spectrum(w_out, self._modes.take())
-        self._spectrum = mixed if self._spectrum is None else self._spectrum.add_(mixed)
+        self._spectrum = add_spectrum(self._spectrum, w_out, self._modes.take())
+        self._modes = _Collector(0)
         if last:
             if bias is not None:
                 self._spectrum[(..., *[0] * self._plan.band.num_axes)] += bias
-            y.copy_(synthesise(self._spectrum, self._plan.band, self._plan.out_size))
-
-    def kept(self) -> list[Tensor]:
-        return []
+            for part in _inverse_parts(self._spectrum):
+                y[:, part].copy_(synthesise(self._spectrum[:, part], self._plan.band, self._plan.out_size))
+            self._spectrum = None
 
     def restore(self, kept: Iterator[Tensor]) -> None:
         """Coupled spectra follow from the entry's coefficients."""
@@ -233,13 +277,15 @@ class ChannelExit:
             self._grad_spectrum = synthesise_adjoint(grad_y, self._plan.band)
         self._back = mix_spectrum(w_out.mT, self._grad_spectrum).unflatten(1, (-1, 2))
 
-    def backward_extent(self) -> tuple[int, int]:
-        """Modes and samples in hand."""
-        return self._back.shape[1], self._back.shape[0]
-
     def coefficients_backward(self, part: slice) -> Tensor:
+        assert self._back is not None
         return self._back[:, part]
 
-    def close_backward(self) -> Tensor:
+    def close_backward(self, *, last: bool) -> Tensor:
         assert self._grad_spectrum is not None
-        return correlate_spectra(self._modes.take(), self._grad_spectrum, self._plan.band).mT
+        self._back = None
+        grad_out = correlate_spectra(self._modes.take(), self._grad_spectrum, self._plan.band).mT
+        self._modes = _Collector(0)
+        if last:
+            self._grad_spectrum = None
+        return grad_out

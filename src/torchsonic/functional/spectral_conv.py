@@ -21,6 +21,7 @@ from torchsonic.functional.call import (
     run_backward,
     run_forward,
     run_plain,
+    without_autocast,
 )
 from torchsonic.functional.frequency import Spacing, as_spacing, inside_function_transform
 from torchsonic.functional.limits import UNLIMITED, ResponseLimits
@@ -42,7 +43,7 @@ def sonic_conv(
     padding_mode: PaddingMode = "circular",
     order: str = "auto",
     mode_chunk: int | None = None,
-    recompute: bool = False,
+    recompute: bool | None = None,
     cutoff: Tensor | None = None,
     limits: ResponseLimits = UNLIMITED,
 ) -> Tensor:
@@ -67,7 +68,8 @@ def sonic_conv(
     order, mode_chunk
         See :mod:`torchsonic.functional.plan`.
     recompute
-        Keep only ``x`` for the backward pass and compute the rest again.
+        Keep only ``x`` for the backward pass and compute the rest again; by default with a ``mode_chunk`` alone, whose
+        purpose is to save memory.
     cutoff, limits
         Limits of the responses, for example ``layer.cutoff()`` and ``layer.limits``; see
         :mod:`torchsonic.functional.limits`. ``cutoff`` is ``(M,)``, radians per unit of length.
@@ -121,7 +123,7 @@ def spectral_conv(
     padding_mode: PaddingMode = "circular",
     order: str = "auto",
     mode_chunk: int | None = None,
-    recompute: bool = False,
+    recompute: bool | None = None,
     symmetry: Symmetry = "real",
     limits: ResponseLimits = UNLIMITED,
 ) -> Tensor:
@@ -177,7 +179,7 @@ def spectral_conv(
     operands = Operands(x, mix_in, mix_out, *shape, bias, spacing)
     options = Options(out_size, padding_mode, order, mode_chunk or 0, symmetry, *limits)
     needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in operands)
-    keep = needs_grad and not recompute
+    keep = needs_grad and not (mode_chunk is not None if recompute is None else recompute)
     if torch.compiler.is_compiling():
         if order == "auto":  # sizes may be symbols here
             options = options._replace(order=order_by_channels(x.shape[1], mix_out.shape[0], mix_in.shape[0]))
@@ -215,6 +217,8 @@ class _SpectralConv(torch.autograd.Function):
 def _differentiable_gradients(grad_y: Tensor, operands: Operands, options: Options, needs) -> list[Tensor | None]:
     wanted = [i for i, needed in enumerate(needs) if needed]
     inputs = [t for t, needed in zip(operands, needs, strict=True) if needed and t is not None]
-    grads = torch.autograd.grad(run_plain(operands, options), inputs, grad_y, create_graph=True, allow_unused=True)
+    with without_autocast(grad_y.device):  # the derivatives of products, too
+        y = run_plain(operands, options)
+        grads = torch.autograd.grad(y, inputs, grad_y, create_graph=True, allow_unused=True)
     found = dict(zip(wanted, grads, strict=True))
     return [found.get(i) for i in range(len(operands) - 1)]

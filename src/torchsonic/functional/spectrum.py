@@ -16,6 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from torchsonic.functional.fft import irfftn, rfftn
 from torchsonic.functional.frequency import Band
 
 __all__ = ["PaddingMode", "analyse", "analyse_adjoint", "fast_size", "padded_sizes", "synthesise", "synthesise_adjoint"]
@@ -128,14 +129,10 @@ def _split_nyquist(coefficients: Tensor, band: Band) -> Tensor:
     return coefficients
 
 
-def _dims(band: Band) -> tuple[int, ...]:
-    return tuple(range(-band.num_axes, 0))
-
-
 def analyse(x: Tensor, band: Band, padding: PaddingMode = "circular") -> Tensor:
     """Coefficients of real samples on a band: ``(..., *size)`` to ``(..., *band.shape)``, complex."""
     extended = _extend(x, band, padding)
-    spectrum = torch.fft.rfftn(extended, s=band.size_in, dim=_dims(band), norm="forward")
+    spectrum = rfftn(extended, band.size_in, scaled=True)
     return _split_nyquist(_gather(spectrum, band), band)
 
 
@@ -145,17 +142,17 @@ def analyse_adjoint(g: Tensor, band: Band, size: tuple[int, ...], padding: Paddi
     The factor is left to the caller, who has a smaller array to put it into.
     """
     spectrum = _scatter(_split_nyquist(g, band), band, band.size_in)
-    samples = torch.fft.irfftn(spectrum, s=band.size_in, dim=_dims(band), norm="forward")
+    samples = irfftn(spectrum, band.size_in)
     return _extend_adjoint(samples, size, padding)
 
 
 def synthesise(coefficients: Tensor, band: Band, out_size: tuple[int, ...]) -> Tensor:
     """Samples of a band on the output grid: ``(..., *band.shape)`` to ``(..., *out_size)``, real."""
     spectrum = _scatter(coefficients, band, band.size_out)
-    y = torch.fft.irfftn(spectrum, s=band.size_out, dim=_dims(band), norm="forward")
+    y = irfftn(spectrum, band.size_out)
     return _extend_adjoint(y, out_size, "circular")
 
 
 def synthesise_adjoint(g: Tensor, band: Band) -> Tensor:
     """Adjoint of :func:`synthesise`."""
-    return _gather(torch.fft.rfftn(g, s=band.size_out, dim=_dims(band)), band)
+    return _gather(rfftn(g, band.size_out), band)

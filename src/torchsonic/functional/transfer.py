@@ -24,6 +24,8 @@ from torchsonic.functional.limits import UNLIMITED, ResponseLimits, limit_respon
 __all__ = ["Modes", "grid_gain", "mode_response", "reference_gain", "response_matrix", "spacing_frame"]
 
 NUM_QUADRATURE_NODES = 32
+# Of a response over the reference cell; its gain is then at most 1e12, and the gradient of the gain finite in float32.
+LEAST_POWER = 1e-24
 
 
 class Modes(NamedTuple):
@@ -194,7 +196,7 @@ def reference_gain(direction: Tensor, scale: Tensor, pole: Tensor, transverse: T
     height = 2 * reach[:, None] * p
     power = torch.atan2(height, p.square() + (oscillation.square() - reach.square())[:, None]) / height
     mean = power[:, 0] if weights is None else power @ weights
-    return mean.rsqrt()
+    return mean.clamp_min(LEAST_POWER).rsqrt()
 
 
 def grid_gain(omega: Tensor, direction: Tensor, scale: Tensor, pole: Tensor, transverse: Tensor) -> Tensor:

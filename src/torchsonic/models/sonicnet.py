@@ -79,7 +79,7 @@ class SonicNet(PretrainedModel):
         variant: Variant = "exact",
         mode_dropout: float = 0.0,
         mode_chunk: int | None = None,
-        recompute: bool = False,
+        recompute: bool | None = None,
         checkpointing: bool = False,
     ) -> None:
         super().__init__()

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchsonic.functional.arguments import choice, per_axis, positive
-from torchsonic.functional.frequency import Spacing, as_spacing, frequency_grid
+from torchsonic.functional.frequency import Spacing, as_spacing, constant, frequency_grid, widest_float
 from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.pair import ModeShape
 from torchsonic.functional.transfer import Modes, grid_gain, reference_gain, response_matrix, spacing_frame
@@ -31,12 +31,23 @@ Gain = Literal["power", "dc", "free"]
 
 # Keeps 1 / |Re a| and 1 / s finite when softplus underflows; far below any useful value.
 SMALLEST = 1e-6
+# Vectors shorter than this have no direction.
+SHORTEST = 1e-12
+# Of a free gain, 5e8: responses and their squares stay finite in float32.
+LARGEST_LOG_GAIN = 20.0
 DEFAULT_FIELD = {1: 128.0, 2: 64.0, 3: 32.0}
 
 
 def inverse_softplus(value: Tensor) -> Tensor:
     """The number whose softplus is ``value > 0``."""
     return value + torch.log(-torch.expm1(-value))
+
+
+def unit_vectors(raw: Tensor) -> Tensor:
+    """``u / |u|`` of the last axis; a vector without length points along the first axis and gets no gradient."""
+    first = constant((1.0, *[0.0] * (raw.shape[-1] - 1)), raw.device, raw.dtype)
+    lost = raw.detach().abs().amax(-1, keepdim=True) < SHORTEST
+    return F.normalize(torch.where(lost, first, raw), dim=-1, eps=SHORTEST)
 
 
 class ModeBank(SpacedLayer):
@@ -139,9 +150,10 @@ class ModeBank(SpacedLayer):
         }
         with torch.no_grad():
             for name, value in values.items():
-                getattr(self, name).copy_(value)
+                stored = getattr(self, name)
+                stored.copy_(value.to(stored.dtype))  # cast here: not every device has float64
             if self.log_gain is not None:  # starts as the gain that keeps the power of white noise
-                parts = self._physical(torch.float64)
+                parts = self._physical(widest_float(self._device))
                 self.log_gain.copy_(self._power_gain(*parts).log())
             if self.raw_cutoff is not None:  # half the Nyquist frequency, as the released code starts
                 self.raw_cutoff.zero_()
@@ -172,7 +184,7 @@ class ModeBank(SpacedLayer):
         raw = [p.to(dtype) for p in self.mode_parameters()]
         unit = self._reference_length
         return (
-            F.normalize(raw[0], dim=-1, eps=1e-12),
+            unit_vectors(raw[0]),
             (F.softplus(raw[1]) + SMALLEST) * unit,
             F.softplus(raw[2]) + SMALLEST,
             raw[5] * torch.tanh(raw[3]),
@@ -221,7 +233,7 @@ class ModeBank(SpacedLayer):
         if self.gain == "dc":
             gain = pole.abs()[None]
         elif self.log_gain is not None:
-            gain = self.log_gain.to(dtype).exp()[None]
+            gain = self.log_gain.to(dtype).clamp(-LARGEST_LOG_GAIN, LARGEST_LOG_GAIN).exp()[None]
         elif self.variant == "exact":
             gain = reference_gain(direction, scale, pole, transverse, self.reference_spacing)[None]
         else:

@@ -57,7 +57,7 @@ class SonicConvNd(ModeBank):
         input_noise: float = 0.0,
         order: str = "auto",
         mode_chunk: int | None = None,
-        recompute: bool = False,
+        recompute: bool | None = None,
         device=None,
         dtype=None,
     ) -> None:
@@ -291,7 +291,7 @@ class SonicConvNd(ModeBank):
             "input_noise": 0.0,
             "order": "auto",
             "mode_chunk": None,
-            "recompute": False,
+            "recompute": None,
         }
         for name, default in defaults.items():
             if getattr(self, name) != default:
@@ -354,7 +354,7 @@ class SonicConv2d(SonicConvNd):
         Standard deviation of noise added to standardised input in training; the paper has it.
     order, mode_chunk, recompute
         How the operator is evaluated, never what it is: see :mod:`torchsonic.functional.plan`. ``recompute=True``
-        keeps only ``x`` for the backward pass.
+        keeps only ``x`` for the backward pass; by default a layer does so if it has a ``mode_chunk``.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from torchsonic.functional import ORDERS
+from torchsonic.functional import ORDERS, Modes
 from torchsonic.nn import SonicConvNd
 from torchsonic.testing.reference import along_axes, band_limited_field, dense_conv, relative_error, waves
 
@@ -145,7 +145,7 @@ def assert_resolution_invariant(
             raise ValueError(f"size {tuple(size)} does not resolve wavenumber {max_wavenumber}")
         x = band_limited_field(size, max_wavenumber, layer.in_channels, dtype=layer.mix_in.dtype)
         steps = [length / n for length, n in zip(extents, size, strict=True)]
-        y = layer(x.to(layer.mix_in.device), spacing=steps).detach().double().cpu()
+        y = layer(x.to(layer.mix_in.device), spacing=steps).detach().cpu().double()
         bases = [waves(n, max_wavenumber) for n in size]
         coefficients = along_axes(y.to(torch.complex128), [w.conj().T / len(w) for w in bases])
         name, bound = f"resolution {tuple(size)}", _tolerance(layer, tolerance)
@@ -185,7 +185,7 @@ def assert_state_space_limit(layer: SonicConvNd, *, tolerance: float | None = No
     """
     for axis in range(layer.num_axes):
         aligned = _axis_aligned(layer, axis, real_pole=False)
-        modes = aligned.modes()
+        modes = Modes(*[t.cpu() for t in aligned.modes()])
         omega = torch.zeros(9, layer.num_axes, dtype=torch.float64)
         omega[:, axis] = torch.linspace(-3, 3, 9, dtype=torch.float64) / layer.reference_spacing[axis]
         symbols = []
@@ -202,14 +202,14 @@ def assert_state_space_limit(layer: SonicConvNd, *, tolerance: float | None = No
 
 def _require_exponential_kernel(layer: SonicConvNd) -> None:
     """The kernel along the last axis against ``g/s step exp(Re a / s t)``, ``t >= 0``, wrapped to the period."""
-    modes = layer.modes()
+    modes = Modes(*[t.cpu() for t in layer.modes()])
     rate = (-modes.pole.real / modes.scale).double()
     period = 20.0 / rate.min().item()
     errors = []
     for num_samples in (128, 512, 2048):
         step = period / num_samples
         size = (*[1] * (layer.num_axes - 1), num_samples)
-        kernel = layer.kernel(size, spacing=[*layer.reference_spacing[:-1], step]).double()
+        kernel = layer.kernel(size, spacing=[*layer.reference_spacing[:-1], step]).cpu().double()
         t = step * torch.arange(num_samples, dtype=torch.float64)
         decay = torch.exp(-rate[:, None] * t) / (1 - torch.exp(-rate[:, None] * period))
         weight = (modes.gain / modes.scale).double() * step

@@ -1,0 +1,223 @@
+"""Which library runs the operator's Fourier transforms: PyTorch's own, or VkFFT.
+
+Both compute the same: real transforms over the last axes, forward with or without the factor ``1/N``, inverse without.
+Compilers, function transforms and dispatch modes get PyTorch's, whose derivatives and shapes they know.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+from torchsonic.functional.arguments import choice
+from torchsonic.functional.frequency import inside_function_transform
+from torchsonic.functional.vkfft import Engine, RefusalError, make_engine
+
+__all__ = ["FFTBackend", "fft_backend", "irfftn", "rfftn", "set_fft_backend", "use_fft_backend"]
+
+FFTBackend = Literal["torch", "vkfft"]
+
+_chosen: FFTBackend = "torch"
+_engines: dict[str, Engine] = {}
+# Reasons for which PyTorch took over; each was told once.
+_told: set[str] = set()
+# Devices and transforms that VkFFT refused, so that it is not asked again.
+_refused: set[tuple] = set()
+
+
+def set_fft_backend(name: FFTBackend) -> None:
+    """Choose who runs Fourier transforms from now on, in all threads.
+
+    Parameters
+    ----------
+    name
+        ``"torch"``, or ``"vkfft"``, which the paper ran on: it needs the extra ``vkfft``. What VkFFT cannot do, or
+        where it is missing, PyTorch does, and one warning says why.
+
+    Examples
+    --------
+    >>> torchsonic.set_fft_backend("torch")
+    >>> torchsonic.fft_backend()
+    'torch'
+    """
+    global _chosen
+    _chosen = choice(name, ("torch", "vkfft"), "name")
+    _refused.clear()
+    _told.clear()
+
+
+def fft_backend() -> FFTBackend:
+    """The chosen backend; see :func:`set_fft_backend`."""
+    return _chosen
+
+
+@contextmanager
+def use_fft_backend(name: FFTBackend) -> Iterator[None]:
+    """Choose a backend for a block of code; see :func:`set_fft_backend`."""
+    before = _chosen
+    set_fft_backend(name)
+    try:
+        yield
+    finally:
+        set_fft_backend(before)
+
+
+def rfftn(x: Tensor, size: tuple[int, ...], *, scaled: bool = False) -> Tensor:
+    """Half spectrum of real ``x`` over its last axes, which are filled with zeros up to ``size``.
+
+    Parameters
+    ----------
+    scaled
+        Divide by the number of samples.
+
+    Returns
+    -------
+    Tensor
+        ``(..., *size[:-1], size[-1] // 2 + 1)``, complex.
+    """
+    if _chosen == "vkfft" and _is_plain(x):
+        found = _Forward.apply(x, size) if _needs_graph(x) else _forward(x, size)
+        if found is not None:
+            return found / math.prod(size) if scaled else found  # type: ignore[operator]
+    dims = tuple(range(-len(size), 0))
+    return torch.fft.rfftn(x, s=size, dim=dims, norm="forward" if scaled else "backward")
+
+
+def irfftn(spectrum: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Real samples ``(..., *size)`` of a half spectrum, not scaled; missing last coefficients are zero.
+
+    Imaginary parts that no real signal has (at the origin, at Nyquist frequencies) are ignored.
+    """
+    if _chosen == "vkfft" and _is_plain(spectrum):
+        found = _Inverse.apply(spectrum, size) if _needs_graph(spectrum) else _inverse(spectrum, size)
+        if found is not None:
+            return found  # type: ignore[return-value]
+    return torch.fft.irfftn(spectrum, s=size, dim=tuple(range(-len(size), 0)), norm="forward")
+
+
+def _is_plain(x: Tensor) -> bool:
+    """Whether a tensor may leave PyTorch: nobody traces it, and it has numbers."""
+    return (
+        type(x) in (Tensor, torch.nn.Parameter)
+        and not torch.compiler.is_compiling()
+        and not inside_function_transform()
+        and _get_current_dispatch_mode() is None
+        and x.numel() > 0
+    )
+
+
+def _needs_graph(x: Tensor) -> bool:
+    return torch.is_grad_enabled() and x.requires_grad
+
+
+def _engine(x: Tensor, size: tuple[int, ...]) -> Engine | None:
+    """The engine for a tensor, unless it refused before."""
+    kind = x.device.type
+    if {(kind,), (kind, x.dtype, size)} & _refused:
+        return None
+    if kind not in _engines:
+        try:
+            _engines[kind] = make_engine(x.device)
+        except RefusalError as reason:
+            _refused.add((kind,))
+            _tell(str(reason))
+            return None
+    return _engines[kind]
+
+
+def _tell(reason: str) -> None:
+    if reason not in _told:
+        _told.add(reason)
+        warnings.warn(f"torch.fft takes over from VkFFT: {reason}", UserWarning, stacklevel=2)
+
+
+def _forward(x: Tensor, size: tuple[int, ...]) -> Tensor | None:
+    """The transform by VkFFT, or ``None`` if it refuses."""
+    engine = _engine(x, size)
+    if engine is None:
+        return None
+    batch = x.shape[: x.dim() - len(size)]
+    missing = [n - m for n, m in zip(size, x.shape[len(batch) :], strict=True)]
+    whole = pad(x.detach(), [p for m in reversed(missing) for p in (0, m)]) if any(missing) else x.detach()
+    try:
+        return engine.forward(whole.reshape(-1, *size)).reshape(*batch, *size[:-1], size[-1] // 2 + 1)
+    except RefusalError as reason:
+        _refused.add((x.device.type, x.dtype, size))
+        _tell(str(reason))
+        return None
+
+
+def _inverse(spectrum: Tensor, size: tuple[int, ...]) -> Tensor | None:
+    engine = _engine(spectrum, size)
+    if engine is None:
+        return None
+    batch, half = spectrum.shape[: spectrum.dim() - len(size)], size[-1] // 2 + 1
+    whole = spectrum.detach().resolve_conj()
+    if whole.shape[-1] < half:
+        whole = pad(whole, [0, half - whole.shape[-1]])
+    whole = _made_real(whole.reshape(-1, *size[:-1], half), size)
+    try:
+        return engine.inverse(whole, size).reshape(*batch, *size)
+    except RefusalError as reason:
+        _refused.add((spectrum.device.type, spectrum.dtype, size))
+        _tell(str(reason))
+        return None
+
+
+def _made_real(spectrum: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Give the planes that are their own mirror images the symmetry of a real signal's; others have it by storage.
+
+    PyTorch's transform ignores what breaks it. VkFFT packs two halves of a signal into one, and mixes it in.
+    """
+    spectrum = spectrum.clone()
+    other_axes = tuple(range(1, len(size)))
+    for index in {0, *((size[-1] // 2,) if size[-1] % 2 == 0 else ())}:
+        plane = spectrum[..., index]
+        mirrored = plane.flip(other_axes).roll((1,) * len(other_axes), other_axes) if other_axes else plane
+        spectrum[..., index] = 0.5 * (plane + mirrored.conj())
+    return spectrum
+
+
+def _multiplicity(size: tuple[int, ...], like: Tensor) -> Tensor:
+    """How many frequencies of the full spectrum each last-axis coefficient stands for: 1 or 2."""
+    count = torch.full((size[-1] // 2 + 1,), 2.0, device=like.device, dtype=like.dtype.to_real())
+    count[0] = 1.0
+    if size[-1] % 2 == 0:
+        count[-1] = 1.0
+    return count
+
+
+class _Forward(torch.autograd.Function):
+    """VkFFT's transform in a graph; its derivative is the transform back, so that any order exists."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, size: tuple[int, ...]):  # type: ignore[override]
+        ctx.size, ctx.given = size, tuple(x.shape[-len(size) :])
+        return _forward(x, size)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):  # type: ignore[override]
+        samples = irfftn(grad / _multiplicity(ctx.size, grad), ctx.size)
+        for axis, n in enumerate(ctx.given, start=-len(ctx.given)):
+            samples = samples.narrow(axis, 0, n)
+        return samples, None
+
+
+class _Inverse(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, spectrum: Tensor, size: tuple[int, ...]):  # type: ignore[override]
+        ctx.size, ctx.given = size, spectrum.shape[-1]
+        return _inverse(spectrum, size)
+
+    @staticmethod
+    def backward(ctx, grad: Tensor):  # type: ignore[override]
+        spectrum = rfftn(grad, ctx.size)
+        return (spectrum * _multiplicity(ctx.size, spectrum)).narrow(-1, 0, ctx.given), None

@@ -1,0 +1,222 @@
+"""Both backends give the same transforms and gradients; what VkFFT cannot do, PyTorch does, and says so once."""
+
+import builtins
+import warnings
+
+import pytest
+import torch
+from torch.func import grad
+
+import torchsonic
+from tests.layers import make_layer
+from torchsonic.functional import fft, resample
+from torchsonic.functional.vkfft import RefusalError, make_engine
+from torchsonic.testing import relative_error
+
+SIZES = [(8,), (9,), (6, 8), (5, 7), (4, 6, 10), (3, 5, 9)]
+PRIMES = [(17,), (64, 31)]
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12}
+
+
+class StandIn:
+    """An engine that works like VkFFT's but refuses what it is told to, and insists on real signals' spectra."""
+
+    def __init__(self, refused=()):
+        self.refused, self.calls = refused, 0
+
+    def _check(self, size):
+        self.calls += 1
+        if tuple(size) in self.refused:
+            raise RefusalError(f"size {tuple(size)}")
+
+    def forward(self, x):
+        self._check(x.shape[1:])
+        return torch.fft.rfftn(x, dim=tuple(range(1, x.dim())))
+
+    def inverse(self, spectrum, size):
+        self._check(size)
+        for index in (0, *([-1] if size[-1] % 2 == 0 else [])):
+            plane = spectrum[..., index]
+            axes = tuple(range(1, plane.dim()))
+            mirrored = plane.flip(axes).roll((1,) * len(axes), axes) if axes else plane
+            torch.testing.assert_close(plane, mirrored.conj().resolve_conj())
+        return torch.fft.irfftn(spectrum, s=size, dim=tuple(range(1, spectrum.dim())), norm="forward")
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    engine = StandIn()
+    monkeypatch.setattr(fft, "_engines", {"cpu": engine})
+    with torchsonic.use_fft_backend("vkfft"):
+        yield engine
+
+
+def have_vkfft():
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of packages that are not ours
+            make_engine(torch.device("cpu"))
+    except RefusalError as reason:
+        return str(reason)
+    return None
+
+
+@pytest.fixture(scope="module")
+def vkfft():
+    reason = have_vkfft()
+    if reason is not None:
+        pytest.skip(f"VkFFT cannot run here: {reason}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        engine = make_engine(torch.device("cpu"))
+    previous = dict(fft._engines)
+    fft._engines["cpu"] = engine
+    yield engine
+    fft._engines.clear()
+    fft._engines.update(previous)
+
+
+def results(layer, x, **options):
+    t = x.clone().requires_grad_()
+    y = layer(t, **options)
+    weight = torch.randn(y.shape, generator=torch.Generator().manual_seed(0)).to(y)
+    return [y, *torch.autograd.grad(y, [t, *layer.parameters()], weight)]
+
+
+LAYERS = [
+    {},
+    {"order": "channels-channels", "mode_chunk": 2},
+    {"order": "modes-modes"},
+    {"stride": 2},
+    {"padding_mode": "zeros"},
+    {"padding_mode": "reflect"},
+    {"variant": "paper", "field": 8},
+]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("options", LAYERS, ids=str)
+def test_layers_give_the_same_with_another_engine(stand_in, options, size):
+    layer = make_layer(len(size), **options)
+    x = torch.randn(2, 3, *size, dtype=torch.float64)
+    actual = results(layer, x)
+    assert stand_in.calls >= 4
+    with torchsonic.use_fft_backend("torch"):
+        expected = results(layer, x)
+    for a, b in zip(actual, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("size", [(4,), (5,), (3, 4), (4, 3), (2, 3, 4)])
+def test_transforms_in_a_graph_have_derivatives_of_any_order(stand_in, size):
+    x = torch.randn(2, *size, dtype=torch.float64, requires_grad=True)
+    longer = tuple(n + 1 for n in size)
+    for target in (size, longer):
+        assert torch.autograd.gradcheck(lambda t, s=target: fft.rfftn(t, s, scaled=True), x)
+        assert torch.autograd.gradgradcheck(lambda t, s=target: fft.rfftn(t, s), x)
+    spectrum = torch.randn(2, *size[:-1], size[-1] // 2 + 1, dtype=torch.complex128, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda t: fft.irfftn(t, size), spectrum)
+    assert torch.autograd.gradgradcheck(lambda t: fft.irfftn(t, size), spectrum)
+    torch.testing.assert_close(
+        fft.irfftn(spectrum, size),
+        torch.fft.irfftn(spectrum, s=size, dim=tuple(range(1, 1 + len(size))), norm="forward"),
+    )
+    (gradient,) = torch.autograd.grad(resample(x[None], 6 if len(size) == 2 else 5).square().sum(), x)
+    assert stand_in.calls > 10
+    with torchsonic.use_fft_backend("torch"):
+        (expected,) = torch.autograd.grad(resample(x[None], 6 if len(size) == 2 else 5).square().sum(), x)
+    torch.testing.assert_close(gradient, expected)
+
+
+def test_compilers_and_function_transforms_get_torch(stand_in):
+    layer, x = make_layer(2), torch.randn(2, 3, 4, 5, dtype=torch.float64)
+    grad(lambda t: layer(t).square().sum())(x)
+    assert stand_in.calls == 0
+    y = layer(x.requires_grad_())
+    (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+    first.square().sum().backward()  # second derivatives mix both
+    layer.zero_grad()
+    assert stand_in.calls > 0
+    torchsonic.functional.estimated_bytes(1, 3, 4, 5, (4, 5))  # tensors without numbers
+
+
+def test_a_refused_size_falls_back_with_one_warning(stand_in):
+    stand_in.refused = [(17,)]
+    layer, x = make_layer(1), torch.randn(2, 3, 17, dtype=torch.float64)
+    with pytest.warns(UserWarning, match=r"torch.fft takes over from VkFFT: size \(17,\)") as caught:
+        actual = results(layer, x)
+    assert len(caught) == 1
+    calls = stand_in.calls
+    results(layer, x)  # a further warning would be an error
+    assert stand_in.calls == calls  # not asked again
+    results(layer, x[..., :16])
+    assert stand_in.calls > calls
+    with torchsonic.use_fft_backend("torch"):
+        expected = results(layer, x)
+    for a, b in zip(actual, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+def test_a_missing_backend_falls_back_with_one_warning(monkeypatch):
+    imported = builtins.__import__
+
+    def without_vkfft(name, *arguments, **options):
+        if name.partition(".")[0] in ("pyvkfft", "pyopencl"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        return imported(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without_vkfft)
+    monkeypatch.setattr(fft, "_engines", {})
+    layer, x = make_layer(2), torch.randn(2, 3, 4, 5, dtype=torch.float64)
+    expected = results(layer, x)
+    with torchsonic.use_fft_backend("vkfft"):
+        with pytest.warns(UserWarning, match=r"torchsonic\[vkfft\]") as caught:
+            actual = results(layer, x)
+        assert len(caught) == 1
+        results(layer, x)  # a further warning would be an error
+    for a, b in zip(actual, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+def test_devices_without_vkfft_are_named():
+    with pytest.raises(RefusalError, match="VkFFT knows no tensors on meta"):
+        make_engine(torch.device("meta"))
+
+
+def test_the_choice_is_told_and_ends_with_its_block():
+    assert torchsonic.fft_backend() == "torch"
+    with torchsonic.use_fft_backend("vkfft"):
+        assert torchsonic.fft_backend() == "vkfft"
+    assert torchsonic.fft_backend() == "torch"
+    with pytest.raises(ValueError, match="name must be one of torch, vkfft, got 'fftw'"):
+        torchsonic.set_fft_backend("fftw")  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore")  # of packages that are not ours
+class TestRealVkFFT:
+    # Each size is compiled by OpenCL, which takes seconds; so wide numbers at a few.
+    @pytest.mark.parametrize(
+        ("size", "dtype"),
+        [*[(size, torch.float32) for size in (*SIZES, *PRIMES)], *[(size, torch.float64) for size in SIZES[1:3]]],
+    )
+    def test_transforms_equal_torchs(self, vkfft, size, dtype):
+        x = torch.randn(3, *size, dtype=dtype)
+        spectrum = torch.fft.rfftn(x, dim=tuple(range(1, x.dim())))
+        noise = torch.randn_like(spectrum)  # of no real signal
+        with torchsonic.use_fft_backend("vkfft"):
+            assert relative_error(fft.rfftn(x, size), spectrum) < TOLERANCE[dtype]
+            for given in (spectrum, noise):
+                expected = torch.fft.irfftn(given, s=size, dim=tuple(range(1, x.dim())), norm="forward")
+                assert relative_error(fft.irfftn(given, size), expected) < TOLERANCE[dtype]
+            assert not fft._told  # VkFFT did it
+
+    @pytest.mark.parametrize("options", LAYERS, ids=str)
+    def test_layers_and_their_gradients_equal_torchs(self, vkfft, options):
+        layer = make_layer(2, dtype=torch.float32, **options)
+        x = torch.randn(2, 3, 9, 8)
+        expected = results(layer, x)
+        with torchsonic.use_fft_backend("vkfft"):
+            actual = results(layer, x)
+            assert not fft._told
+        for index, (a, b) in enumerate(zip(actual, expected, strict=True)):
+            assert relative_error(a, b) < (1e-5 if index == 0 else 3e-4)

@@ -1,0 +1,198 @@
+"""Memory: what a step takes is known before, does not grow with the modes taken in chunks, and advice helps."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from tests.layers import make_layer
+from torchsonic.evaluation.memory import peak_bytes
+from torchsonic.functional import ORDERS, estimated_bytes, exhaustion, kernels
+from torchsonic.functional.footprint import largest_fit
+
+CPU = torch.device("cpu")
+ROOT = Path(__file__).parents[2]
+
+
+def measured_bytes(layer, batch, size, *, training=True):
+    """Peak of a step beyond input, weights and the output's gradient."""
+    x = torch.randn(batch, layer.in_channels, *size, requires_grad=training)
+    with torch.no_grad():
+        grad_y = torch.randn_like(layer(x))
+
+    def step():
+        with torch.set_grad_enabled(training):
+            y = layer(x)
+            if training:
+                torch.autograd.grad(y, [x, *layer.parameters()], grad_y)
+
+    step()  # fills caches
+    return peak_bytes(step, CPU)
+
+
+CASES = [
+    *[((2, 8, 8, 6, (64, 64)), {"order": order}) for order in ORDERS],
+    *[((2, 8, 8, 6, (64, 64)), {"order": order, "mode_chunk": 2}) for order in (ORDERS[0], ORDERS[3])],
+    ((1, 4, 6, 8, (20, 18, 22)), {}),
+    ((1, 4, 6, 8, (20, 18, 22)), {"mode_chunk": 1}),
+    ((1, 4, 6, 8, (20, 18, 22)), {"mode_chunk": 3, "recompute": False}),
+    ((2, 6, 4, 4, (48, 50)), {"padding_mode": "zeros"}),
+    ((2, 6, 4, 4, (48, 50)), {"padding_mode": "reflect", "recompute": True}),
+    ((2, 6, 4, 40, (48, 50)), {"mode_chunk": 4}),
+    ((4, 6, 4, 8, (4096,)), {}),
+]
+
+
+STEPS = [(*case, True) for case in CASES] + [(*case, False) for case in CASES[::6]]
+
+
+@pytest.mark.parametrize(("sizes", "options", "training"), STEPS, ids=str)
+def test_the_estimate_agrees_with_what_the_allocator_sees(sizes, options, training):
+    batch, in_channels, out_channels, num_modes, size = sizes
+    layer = make_layer(len(size), (in_channels, out_channels), num_modes, dtype=torch.float32, **options)
+    found = estimated_bytes(*sizes, training=training, **options)
+    assert found == pytest.approx(measured_bytes(layer, batch, size, training=training), rel=0.2)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_memory_does_not_grow_with_the_modes_when_they_are_taken_in_chunks(order):
+    peaks, size = [], (64, 60)
+    for num_modes in (8, 24, 64):
+        layer = make_layer(2, (8, 8), num_modes, dtype=torch.float32, mode_chunk=4, order=order)
+        weights = sum(p.numel() * p.element_size() for p in layer.parameters())
+        # Weights and their gradients are no part of the law; a few of their size exist at once.
+        peaks.append(measured_bytes(layer, 2, size) - 4 * weights)
+    assert max(peaks) <= 1.03 * min(peaks), peaks
+    whole = measured_bytes(make_layer(2, (8, 8), 64, dtype=torch.float32, order=order), 2, size)
+    assert whole > 2 * max(peaks)
+
+
+def test_estimating_costs_no_memory_and_leaves_no_trace():
+    huge = (8, 256, 256, 256, (512, 512, 512))
+    assert estimated_bytes(*huge) > 1e12
+    layer = make_layer(2, dtype=torch.float32)
+    assert torch.isfinite(layer(torch.randn(1, 3, 8, 9))).all()
+
+
+def test_the_largest_fitting_chunk_is_found():
+    sizes = (1, 8, 8, 24, (40, 40))
+    needed = {chunk: estimated_bytes(*sizes, mode_chunk=chunk) for chunk in (24, 12, 6, 3, 2, 1)}
+    assert list(needed.values()) == sorted(needed.values(), reverse=True)
+    for chunk, bytes_needed in needed.items():
+        assert largest_fit(bytes_needed, sizes) == (chunk, bytes_needed, True)
+    assert largest_fit(1000, sizes) == (1, needed[1], False)
+
+
+def failing(kernel, failure):
+    """A kernel that runs out of memory, but not on tensors without numbers, which the advice computes with."""
+
+    def run(first, *arguments, **options):
+        if isinstance(first, FakeTensor):
+            return kernel(first, *arguments, **options)
+        raise failure
+
+    return run
+
+
+CPU_WORDS = (
+    "[enforce fail at alloc_cpu.cpp] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 9"
+)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [RuntimeError(CPU_WORDS), torch.OutOfMemoryError("CUDA out of memory."), MemoryError("no room")],
+    ids=lambda failure: type(failure).__name__,
+)
+@pytest.mark.parametrize("place", ["forward", "backward"])
+def test_running_out_of_memory_names_the_chunk_that_fits(monkeypatch, failure, place):
+    layer = make_layer(2, (8, 8), 24, dtype=torch.float32)
+    x = torch.randn(1, 8, 40, 40, requires_grad=True)
+    enough = estimated_bytes(1, 8, 8, 24, (40, 40), mode_chunk=6) / exhaustion.USABLE + 1
+    monkeypatch.setattr(exhaustion, "free_bytes", lambda device: int(enough))
+    y = layer(x)
+    if place == "backward":  # what was kept counts as free: chunks would not keep it
+        held = kept_bytes(y)
+        monkeypatch.setattr(exhaustion, "free_bytes", lambda device: int(enough) - held)
+    monkeypatch.setattr(kernels, place, failing(getattr(kernels, place), failure))
+    with pytest.raises(type(failure)) as caught:
+        _ = layer(x) if place == "forward" else y.sum().backward()
+    said = str(caught.value)
+    assert "batch 1, 8 to 8 channels, 24 modes, grid (40, 40)" in said
+    assert "mode_chunk=6 would fit" in said
+    assert caught.value.__cause__ is failure
+
+
+def kept_bytes(y):
+    """What the backward pass would free: tensors kept beyond the operands."""
+    kept = y.grad_fn.saved_tensors[12:]
+    return sum(t.numel() * t.element_size() for t in kept)
+
+
+def test_evaluation_without_memory_names_the_chunk_that_fits(monkeypatch):
+    layer = make_layer(2, (8, 8), 24, dtype=torch.float32).eval()
+    needed = estimated_bytes(1, 8, 8, 24, (40, 40), mode_chunk=12, training=False)
+    monkeypatch.setattr(exhaustion, "free_bytes", lambda device: int(needed / exhaustion.USABLE) + 1)
+    monkeypatch.setattr(kernels, "forward", failing(kernels.forward, RuntimeError(CPU_WORDS)))
+    with torch.no_grad(), pytest.raises(RuntimeError, match="mode_chunk=12 would fit"):
+        layer(torch.randn(1, 8, 40, 40))
+
+
+def test_hopeless_cases_and_silent_devices_are_told_as_they_are(monkeypatch):
+    layer, x = make_layer(2, (8, 8), 24, dtype=torch.float32), torch.randn(1, 8, 40, 40)
+    monkeypatch.setattr(kernels, "forward", failing(kernels.forward, RuntimeError(CPU_WORDS)))
+    for free, words in (
+        (1000, "Even mode_chunk=1 needs"),
+        (None, r"mode_chunk=\d+ needs about"),
+        (10**9, "recompute=True"),
+    ):
+        monkeypatch.setattr(exhaustion, "free_bytes", lambda device, free=free: free)
+        with pytest.raises(RuntimeError, match=words):
+            layer(x)
+
+
+def test_other_errors_pass_unchanged(monkeypatch):
+    monkeypatch.setattr(kernels, "forward", failing(kernels.forward, RuntimeError("something else")))
+    with pytest.raises(RuntimeError, match=r"^something else$"):
+        make_layer(2)(torch.randn(1, 3, 4, 4, dtype=torch.float64))
+
+
+SCRIPT = """
+import re, resource, sys
+import torch
+from torchsonic import SonicConv3d
+
+torch.set_num_threads(1)
+def step(**options):
+    torch.manual_seed(0)
+    layer = SonicConv3d(8, 8, 64, **options)
+    x = torch.randn(1, 8, 40, 40, 40, requires_grad=True)
+    layer(x).sum().backward()
+
+SonicConv3d(2, 2, 2)(torch.randn(1, 2, 4, 4, 4)).sum().backward()  # libraries load
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+limit = used + (300 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+try:
+    step()
+except RuntimeError as error:
+    said = str(error)
+else:
+    sys.exit("the limit was not met")
+found = re.search(r"mode_chunk=(\\d+) would fit", said)
+assert found, said
+step(mode_chunk=int(found[1]))
+print("chunk", found[1])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux to limit the memory of a process")
+def test_the_advice_works_in_a_process_with_little_memory():
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout.split()[1]) < 64
