@@ -35,6 +35,7 @@ ALLOWED = {
         "__version__",
     },
     "integrations": {"files", "functional", "nn", "models", "baselines", "data"},
+    "export": {"files", "functional", "nn", "__version__"},
     "explorer": {"functional", "nn", "models", "baselines", "data"},
     "cli": {
         "files",
@@ -49,6 +50,7 @@ ALLOWED = {
         "data",
         "training",
         "explorer",
+        "export",
     },
     "__init__": {"functional", "nn", "models", "baselines"},
 }
@@ -62,6 +64,7 @@ OPTIONAL_IN = {
     "experiments": {"files", "matplotlib"},
     "models": {"huggingface_hub"},
     "explorer": {"PIL"},
+    "export": {"onnxruntime"},
     "integrations": {"files", "timm", "monai", "nnunetv2"},
     "training": {"files", "lightning_fabric", "rich", "wandb"},
     "viz": {"matplotlib", "PIL"},

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchsonic.functional.arguments import check_samples, choice, per_axis, positive
+from torchsonic.functional.exporting import exporting
 from torchsonic.functional.frequency import Spacing, as_spacing, spacing_values
 from torchsonic.functional.spectrum import PaddingMode
 from torchsonic.nn.conv import SonicConvNd, make_sonic
@@ -95,7 +96,7 @@ class LocalConv(SpacedLayer):
                 continue
             radius = self.kernel_size // 2
             reach = math.ceil(radius * reference / step - 1e-9)
-            if reach > max(size[axis], SHORT):
+            if reach > SHORT and reach > size[axis]:
                 raise ValueError(
                     f"spacing {step:g} is too fine for a local kernel with taps {reference:g} apart: it would reach "
                     f"{reach} samples far, beyond an image of {size[axis]}"
@@ -131,6 +132,11 @@ class LocalConv(SpacedLayer):
         given = self._spacing if spacing is None else batch_spacing(spacing)
         if not isinstance(given, Tensor):
             return self._convolve(x, spacing_values(given, self.num_axes))
+        if exporting() is not None:
+            raise ValueError(
+                "the number of taps of a local branch follows the spacing, which therefore cannot be an input of an exported "
+                "model, nor change with dynamic sizes behind a stride; export with a fixed spacing and fixed sizes"
+            )
         rows = [tuple(row) for row in as_spacing(given, self.num_axes, batch=x.shape[0]).tolist()]
         if len(set(rows)) == 1:
             return self._convolve(x, rows[0])

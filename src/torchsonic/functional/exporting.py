@@ -1,0 +1,109 @@
+"""How Sonic operators are written down while a model is exported.
+
+Exporters want real operations that every runtime knows, and as many constants as possible. While an :class:`Exporting`
+is active, layers and :func:`torchsonic.functional.resample` use it. Nothing else does: eager mode never comes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from torchsonic.functional.dense import analysis_matrices, resampling_matrix, synthesis_matrices
+from torchsonic.functional.frequency import Band
+
+__all__ = ["Exporting", "Transforms", "exporting", "is_symbolic"]
+
+Transforms = Literal["matmul", "fft"]
+T = TypeVar("T")
+
+_ACTIVE: ContextVar[Exporting | None] = ContextVar("torchsonic_exporting", default=None)
+
+
+class Exporting:
+    """What one export knows.
+
+    The model is run once before it is traced. What depends on no input is computed in that run, in float64 where digits
+    matter, and kept; the trace finds it here and takes it as a constant.
+
+    Parameters
+    ----------
+    transforms
+        ``"matmul"``: products with cosines and sines. ``"fft"``: PyTorch's own transforms, where sizes allow it.
+    constant_bytes
+        Most that responses and matrices may take as constants; what goes beyond is computed by the exported graph.
+    """
+
+    def __init__(self, transforms: Transforms = "matmul", *, constant_bytes: int = 0) -> None:
+        self.transforms: Transforms = transforms
+        self._bytes_left = constant_bytes
+        self._constants: dict[str, Any] = {}
+        self._shared: dict[str, Any] = {}
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Let layers use this while the model runs or is traced, once."""
+        token = _ACTIVE.set(self)
+        self._shared.clear()  # tensors of an earlier trace mean nothing in this one
+        try:
+            yield
+        finally:
+            _ACTIVE.reset(token)
+
+    def constant(self, key: Hashable, make: Callable[[], T], *, num_bytes: int = 0) -> T | None:
+        """What was computed for ``key`` before the trace; ``None`` if it was not, or would be too large."""
+        name = repr(key)
+        if name not in self._constants and not torch.compiler.is_compiling() and num_bytes <= self._bytes_left:
+            self._bytes_left -= num_bytes
+            self._constants[name] = make()
+        return self._constants.get(name)
+
+    def _once(self, key: tuple, make: Callable[[], T], num_bytes: int) -> T:
+        """A constant, or else computed once in the graph for all layers that ask for it."""
+        found = self.constant(key, make, num_bytes=num_bytes)
+        if found is not None:
+            return found
+        name = repr(key)
+        if name not in self._shared:
+            self._shared[name] = make()
+        return self._shared[name]
+
+    def matrices(
+        self, kind: Literal["analysis", "synthesis"], band: Band, samples: tuple[int, ...], like: Tensor
+    ) -> list[Tensor]:
+        """Matrices of :mod:`dense` for a band and the samples on its input or output side."""
+        make = analysis_matrices if kind == "analysis" else synthesis_matrices
+        num_bytes = 0
+        if not is_symbolic(band):
+            num_bytes = 4 * like.element_size() * sum(k * n for k, n in zip(band.shape, samples, strict=True))
+        return self._once(
+            (kind, band, samples, like.dtype), lambda: make(band, samples, like.dtype, like.device), num_bytes
+        )
+
+    def resample(self, x: Tensor, size: tuple[int, ...]) -> Tensor:
+        """As :func:`torchsonic.functional.resample`, one product for each axis that changes."""
+        for axis, (old, new) in enumerate(zip(x.shape[2:], size, strict=True)):
+            if old == new:
+                continue
+            num_bytes = 0 if is_symbolic((old, new)) else x.element_size() * old * new
+            matrix = self._once(
+                ("resampling", old, new, x.dtype), lambda a=old, b=new: resampling_matrix(a, b, x.dtype, x.device), num_bytes
+            )
+            x = (matrix @ x.movedim(2 + axis, -2)).movedim(-2, 2 + axis) if axis < x.dim() - 3 else x @ matrix.mT
+        return x
+
+
+def is_symbolic(sizes: Band | tuple[int, ...]) -> bool:
+    """Whether any size is an exporter's symbol instead of a number."""
+    numbers = (*sizes.size_in, *sizes.size_out) if isinstance(sizes, Band) else sizes
+    return not all(isinstance(n, int) for n in numbers)
+
+
+def exporting() -> Exporting | None:
+    """The export that is under way here, if any."""
+    return None if torch.compiler.is_dynamo_compiling() else _ACTIVE.get()

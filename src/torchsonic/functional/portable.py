@@ -1,0 +1,146 @@
+"""The Sonic operator from real operations that every runtime knows.
+
+The same three steps as in :mod:`kernels` (coefficients, coupling, samples), without complex numbers, chunks or writing in
+place. Coefficients are real arrays with an axis of two parts.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from torchsonic.functional.dense import dense_analyse, dense_synthesise, last_multiplicity
+from torchsonic.functional.exporting import Exporting, is_symbolic
+from torchsonic.functional.frequency import Band
+from torchsonic.functional.plan import order_by_channels, order_costs
+from torchsonic.functional.real_response import RealResponses, couple_real
+from torchsonic.functional.spectrum import PaddingMode, analyse, extend, padded_sizes, synthesise
+
+__all__ = ["portable_band", "portable_conv"]
+
+
+class _Transform(Protocol):
+    """Between samples ``(B, S, *size)`` and coefficients with two parts on axis ``parts``."""
+
+    parts: int
+
+    def analyse(self, x: Tensor) -> Tensor: ...
+
+    def synthesise(self, z: Tensor) -> Tensor: ...
+
+
+class _MatrixTransform:
+    """Products with cosines and sines: coefficients ``(B, S, 2, *band)``."""
+
+    parts = 2
+
+    def __init__(self, exporting: Exporting, band: Band, out_size: tuple[int, ...], padding: PaddingMode) -> None:
+        self._exporting, self._band, self._out_size, self._padding = exporting, band, out_size, padding
+
+    def analyse(self, x: Tensor) -> Tensor:
+        x = extend(x, self._band, self._padding)
+        matrices = self._exporting.matrices("analysis", self._band, tuple(x.shape[2:]), x)
+        return dense_analyse(x, matrices, self._band)
+
+    def synthesise(self, z: Tensor) -> Tensor:
+        matrices = self._exporting.matrices("synthesis", self._band, self._out_size, z)
+        return dense_synthesise(z, matrices, self._band, self._out_size)
+
+
+class _FourierTransform:
+    """PyTorch's transforms: coefficients ``(B, S, *band, 2)``."""
+
+    parts = -1
+
+    def __init__(self, band: Band, out_size: tuple[int, ...], padding: PaddingMode) -> None:
+        self._band, self._out_size, self._padding = band, out_size, padding
+
+    def analyse(self, x: Tensor) -> Tensor:
+        return torch.view_as_real(analyse(x, self._band, self._padding))
+
+    def synthesise(self, z: Tensor) -> Tensor:
+        return synthesise(torch.view_as_complex(z.contiguous()), self._band, self._out_size)
+
+
+def portable_band(size: tuple[int, ...], out_size: tuple[int, ...], padding: PaddingMode) -> Band:
+    """As :func:`padded_sizes`, refusing what no expression in symbols gives."""
+    if padding == "zeros" and is_symbolic((*size, *out_size)):
+        raise ValueError(
+            "padding_mode='zeros' pads to a fast size, which is no formula of the image's size; "
+            "export with fixed sizes, or use padding_mode='circular' or 'reflect'"
+        )
+    return padded_sizes(size, out_size, padding)
+
+
+def _choose_transform(
+    exporting: Exporting, band: Band, out_size: tuple[int, ...], padding: PaddingMode
+) -> _Transform:
+    # Resampled spectra are cut and laid out by whether sizes are even, which symbols do not tell.
+    if exporting.transforms == "fft" and not (is_symbolic(band) and any(band.resampled)):
+        return _FourierTransform(band, out_size, padding)
+    return _MatrixTransform(exporting, band, out_size, padding)
+
+
+def _choose_order(order: str, transform: _Transform, channels: tuple[int, int, int], sizes, padding) -> tuple[str, str]:
+    if order == "auto" and (isinstance(transform, _MatrixTransform) or is_symbolic((*sizes[0], *sizes[1]))):
+        order = order_by_channels(*channels)  # a product with a matrix costs so much that fewer signals always win
+    elif order == "auto":
+        costs = order_costs(*channels, *sizes, padding)
+        order = min(costs, key=costs.__getitem__)
+    entry, _, exit_ = order.partition("-")
+    return entry, exit_
+
+
+def portable_conv(
+    x: Tensor,
+    mix_in: Tensor,
+    mix_out: Tensor,
+    bias: Tensor | None,
+    responses: RealResponses,
+    exporting: Exporting,
+    *,
+    out_size: tuple[int, ...],
+    padding_mode: PaddingMode = "circular",
+    order: str = "auto",
+) -> Tensor:
+    """Apply the operator; arguments as for :func:`torchsonic.functional.spectral_conv`.
+
+    Parameters
+    ----------
+    responses
+        On the band of :func:`portable_band`, shared (G = 1) or one set per sample.
+
+    Returns
+    -------
+    Tensor
+        ``(B, K, *out_size)``.
+    """
+    size = tuple(x.shape[2:])
+    band = portable_band(size, out_size, padding_mode)
+    transform = _choose_transform(exporting, band, out_size, padding_mode)
+    num_modes = mix_in.shape[0]
+    channels = (x.shape[1], mix_out.shape[0], num_modes)
+    entry, exit_ = _choose_order(order, transform, channels, (size, out_size), padding_mode)
+    w_in, w_out = mix_in.flatten(0, 1), mix_out.flatten(1) * responses.scale
+    z = _mix(w_in, transform.analyse(x)) if entry == "channels" else transform.analyse(_mix(w_in, x))
+    w = _couple(z.unflatten(1, (num_modes, 2)), responses, band, transform.parts).flatten(1, 2)
+    y = transform.synthesise(_mix(w_out, w)) if exit_ == "channels" else _mix(w_out, transform.synthesise(w))
+    return y if bias is None else y + bias.reshape(-1, *[1] * band.num_axes)
+
+
+def _mix(matrix: Tensor, signals: Tensor) -> Tensor:
+    """``(r, c)`` times ``(b, c, ..)``."""
+    return (matrix @ signals.flatten(2)).reshape(signals.shape[0], matrix.shape[0], *signals.shape[2:])
+
+
+def _couple(z: Tensor, responses: RealResponses, band: Band, parts: int) -> Tensor:
+    """Coefficients ``(B, M, 2, ..)`` of two signals per mode behind their response."""
+    p, q = z.unbind(2)
+    coupled = [*couple_real(p.unbind(parts), q.unbind(parts), responses)]
+    if responses.abar is None:
+        # The paper's way to a real output: no imaginary part on the self-conjugate planes of the last axis.
+        mask = (last_multiplicity(band, z.device) - 1).to(z.dtype)
+        coupled = [(real, imaginary * mask) for real, imaginary in coupled]
+    return torch.stack([torch.stack(signal, dim=parts) for signal in coupled], dim=2)
