@@ -152,7 +152,9 @@ def test_compiled_ahead_of_time(tmp_path):
 @pytest.mark.parametrize("to", ["onnx", "pt2"])
 def test_files_describe_themselves(to, tmp_path):
     needs_onnx(to)
-    file = export(sonicnet(depth=1), tmp_path, ExportConfig(to=to, size=(8, 8), spacing=(0.5, 2.0)), classes=["a", "b", "c"])
+    file = export(
+        sonicnet(depth=1), tmp_path, ExportConfig(to=to, size=(8, 8), spacing=(0.5, 2.0)), classes=["a", "b", "c"]
+    )
     metadata = load_exported(file.path, to).metadata
     assert metadata["version"] == torchsonic.__version__
     assert metadata["classes"] == ["a", "b", "c"]

@@ -27,7 +27,7 @@ class ExportConfig:
     Parameters
     ----------
     to
-        ``onnx``, ``pt2`` (a program of ``torch.export``) or ``aoti`` (compiled by AOTInductor for this kind of machine).
+        ``onnx``, ``pt2`` (a program of ``torch.export``) or ``aoti`` (compiled by AOTInductor for such a machine).
     size
         Samples of each axis. If sizes are dynamic, those with which the model is traced and checked first.
     batch
@@ -37,10 +37,10 @@ class ExportConfig:
     spacing
         Fixed physical step of each axis; empty leaves every layer its own, as a call without spacing does.
     spacing_input
-        ``"no"``; ``"batch"`` adds an input ``spacing`` of D numbers for all samples; ``"sample"`` one of ``(batch, D)``.
+        ``"no"``; ``"batch"`` adds an input ``spacing`` of D numbers, ``"sample"`` one of ``(batch, D)``.
     transforms
-        Fourier transforms as products with matrices (``"matmul"``) or PyTorch's own (``"fft"``, not for ONNX); by default
-        what is faster in each format.
+        Fourier transforms as products with matrices (``"matmul"``) or PyTorch's own (``"fft"``, not for ONNX); by
+        default what is faster in each format.
     opset
         Of ONNX; by default PyTorch's choice.
     constant_megabytes
@@ -74,7 +74,9 @@ class ExportConfig:
         if not all(math.isfinite(step) and step > 0 for step in self.spacing):
             raise ValueError(f"spacing must be positive and finite, got {self.spacing}")
         if self.to == "onnx" and self.transforms == "fft":
-            raise ValueError("transforms='fft' is not for to='onnx', whose runtimes are slow and inexact there; use matmul")
+            raise ValueError(
+                "transforms='fft' is not for to='onnx', whose runtimes are slow and inexact there; use matmul"
+            )
         if self.opset is not None and self.to != "onnx":
             raise ValueError(f"opset={self.opset} belongs to to='onnx', got to={self.to!r}")
         if self.constant_megabytes < 0:

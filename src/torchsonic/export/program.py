@@ -126,6 +126,4 @@ def _dynamic_shapes(config: ExportConfig) -> dict[str, Any]:
 def axis_names(config: ExportConfig) -> dict[str, dict[int, str]]:
     """Names of dynamic axes, for files that hold them."""
     names = {0: "batch"} | {2 + axis: f"size_{axis}" for axis in range(len(config.size))}
-    return {
-        name: {axis: names[axis] for axis in axes} for name, axes in _dynamic_shapes(config).items()
-    }
+    return {name: {axis: names[axis] for axis in axes} for name, axes in _dynamic_shapes(config).items()}

@@ -65,7 +65,7 @@ def last_multiplicity(band: Band, device=None) -> Tensor:
 def analysis_matrices(band: Band, size: tuple[int, ...], dtype: torch.dtype, device=None) -> list[Tensor]:
     """One matrix per axis, from ``size`` samples to the band; beyond them the field is zero.
 
-    The last is ``(n_D, 2 k_D)`` and multiplies from the right, the others are ``(2 k, 2 n)`` and multiply from the left.
+    The last is ``(n_D, 2 k_D)`` and multiplies from the right; the others are ``(2 k, 2 n)``, from the left.
     """
     matrices = []
     for axis, samples in enumerate(size):
@@ -84,7 +84,7 @@ def analysis_matrices(band: Band, size: tuple[int, ...], dtype: torch.dtype, dev
 def synthesis_matrices(band: Band, out_size: tuple[int, ...], dtype: torch.dtype, device=None) -> list[Tensor]:
     """One matrix per axis, from the band to the first ``out_size`` samples of the output grid.
 
-    The last is ``(2 k_D, m_D)`` and multiplies from the right, the others are ``(2 m, 2 k)`` and multiply from the left.
+    The last is ``(2 k_D, m_D)`` and multiplies from the right; the others are ``(2 m, 2 k)``, from the left.
     """
     matrices = []
     for axis, samples in enumerate(out_size):

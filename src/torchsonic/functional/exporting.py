@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -91,10 +92,10 @@ class Exporting:
             if old == new:
                 continue
             num_bytes = 0 if is_symbolic((old, new)) else x.element_size() * old * new
-            matrix = self._once(
-                ("resampling", old, new, x.dtype), lambda a=old, b=new: resampling_matrix(a, b, x.dtype, x.device), num_bytes
-            )
-            x = (matrix @ x.movedim(2 + axis, -2)).movedim(-2, 2 + axis) if axis < x.dim() - 3 else x @ matrix.mT
+            make = partial(resampling_matrix, old, new, x.dtype, x.device)
+            matrix = self._once(("resampling", old, new, x.dtype), make, num_bytes)
+            last = axis == x.dim() - 3
+            x = x @ matrix.mT if last else (matrix @ x.movedim(2 + axis, -2)).movedim(-2, 2 + axis)
         return x
 
 

@@ -1,7 +1,7 @@
 """The Sonic operator from real operations that every runtime knows.
 
-The same three steps as in :mod:`kernels` (coefficients, coupling, samples), without complex numbers, chunks or writing in
-place. Coefficients are real arrays with an axis of two parts.
+The same three steps as in :mod:`kernels` (coefficients, coupling, samples), without complex numbers, chunks or writing
+in place. Coefficients are real arrays with an axis of two parts.
 """
 
 from __future__ import annotations
@@ -74,9 +74,7 @@ def portable_band(size: tuple[int, ...], out_size: tuple[int, ...], padding: Pad
     return padded_sizes(size, out_size, padding)
 
 
-def _choose_transform(
-    exporting: Exporting, band: Band, out_size: tuple[int, ...], padding: PaddingMode
-) -> _Transform:
+def _choose_transform(exporting: Exporting, band: Band, out_size: tuple[int, ...], padding: PaddingMode) -> _Transform:
     # Resampled spectra are cut and laid out by whether sizes are even, which symbols do not tell.
     if exporting.transforms == "fft" and not (is_symbolic(band) and any(band.resampled)):
         return _FourierTransform(band, out_size, padding)

@@ -69,8 +69,8 @@ class SonicStem(nn.Module):
         if isinstance(given, Tensor):
             if exporting() is not None:
                 raise ValueError(
-                    "the stem chooses its grid by the spacing (grid='reference'), so an exported model cannot take it as "
-                    "an input; export with a fixed spacing, or build the model with grid='input'"
+                    "the stem chooses its grid by the spacing (grid='reference'), so an exported model cannot take "
+                    "it as an input; export with a fixed spacing, or build the model with grid='input'"
                 )
             # Samples of a batch share one grid: that of their mean spacing.
             steps = as_spacing(given, len(size), batch=ANY_BATCH).log().mean(0).exp().tolist()
@@ -80,8 +80,9 @@ class SonicStem(nn.Module):
             return self.sonic.output_size(size)
         if exporting() is not None and is_symbolic(tuple(size)):
             raise ValueError(
-                f"sizes can be dynamic only at the reference spacing {self.sonic.reference_spacing} with grid='reference', got "
-                f"spacing {tuple(steps)}; export with fixed sizes, or build the model with grid='input'"
+                f"with grid='reference' sizes can be dynamic only at the reference spacing "
+                f"{self.sonic.reference_spacing}, got spacing {tuple(steps)}; export with fixed "
+                "sizes, or build the model with grid='input'"
             )
         whole = zip(size, steps, self.sonic.reference_spacing, self.sonic.stride, strict=True)
         counts = tuple(max(1, math.ceil(n * step / (ref * stride) - ROUNDING)) for n, step, ref, stride in whole)

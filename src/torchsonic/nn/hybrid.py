@@ -134,8 +134,9 @@ class LocalConv(SpacedLayer):
             return self._convolve(x, spacing_values(given, self.num_axes))
         if exporting() is not None:
             raise ValueError(
-                "the number of taps of a local branch follows the spacing, which therefore cannot be an input of an exported "
-                "model, nor change with dynamic sizes behind a stride; export with a fixed spacing and fixed sizes"
+                "the number of taps of a local branch follows the spacing, which therefore cannot be an input of an "
+                "exported model, nor change with dynamic sizes behind a stride; export with a fixed spacing and "
+                "fixed sizes"
             )
         rows = [tuple(row) for row in as_spacing(given, self.num_axes, batch=x.shape[0]).tolist()]
         if len(set(rows)) == 1:

@@ -55,9 +55,7 @@ def _responses(
 
         def make() -> RealResponses:
             exact = layer._shape(band.size_in, steps, torch.float64).each(Tensor.detach)
-            return split_responses(
-                evaluate_responses(exact, steps, band, symmetry, layer.limits), symmetry, like.dtype
-            )
+            return split_responses(evaluate_responses(exact, steps, band, symmetry, layer.limits), symmetry, like.dtype)
 
         num_parts = 4 if symmetry == "real" else 2
         num_bytes = num_parts * like.element_size() * layer.num_modes * math.prod(band.shape)
