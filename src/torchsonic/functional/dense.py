@@ -18,6 +18,7 @@ from torch import Tensor
 
 from torchsonic.functional.frequency import Band
 from torchsonic.functional.nyquist import other_sign_share
+from torchsonic.functional.symbols import is_symbolic, number
 
 __all__ = [
     "analysis_matrices",
@@ -29,37 +30,47 @@ __all__ = [
 ]
 
 
-def _waves(band: Band, axis: int, samples: int, period: int, device) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of ``2 pi k j / period``, ``(k, j)``, float64.
+def _work_dtype(band: Band, dtype: torch.dtype) -> torch.dtype:
+    """What matrices are computed in: float64 before an export, the model's dtype within the exported graph."""
+    return dtype if is_symbolic(band) else torch.float64
+
+
+def _waves(band: Band, axis: int, samples: int, period: int, work: torch.dtype, device) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of ``2 pi k j / period``, ``(k, j)``.
 
     Turns are counted in integers and whole ones dropped, so that large sizes lose no digits.
     """
     wavenumbers = band.wavenumbers(axis, device=device, dtype=torch.int64)
-    places = torch.arange(samples, device=device, dtype=torch.int64)
-    turns = torch.remainder(wavenumbers[:, None] * places, period)
-    angles = turns.to(torch.float64) * (2 * math.pi) / period
+    places = torch.arange(samples, device=device)
+    whole = number(period, torch.int64, device)
+    turns = torch.remainder(wavenumbers[:, None] * places, whole)
+    turns = torch.where(2 * turns > whole, turns - whole, turns)
+    angles = turns.to(work) * (2 * math.pi) / number(period, work, device)
     return angles.cos(), angles.sin()
 
 
-def _at_reach(band: Band, axis: int, device) -> Tensor:
-    """Ones at the largest wavenumber, of both signs, zeros elsewhere: ``(k,)``, float64."""
+def _at_reach(band: Band, axis: int, work: torch.dtype, device) -> Tensor:
+    """Ones at the largest wavenumber, of both signs, zeros elsewhere: ``(k,)``."""
     wavenumbers = band.wavenumbers(axis, device=device, dtype=torch.int64)
-    return (wavenumbers.abs() == band.reach[axis]).to(torch.float64)
+    return (wavenumbers.abs() == band.reach[axis]).to(work)
 
 
-def _analysis_weight(band: Band, axis: int, device) -> Tensor | float:
-    """Halves both signs of an input Nyquist frequency that the output grid tells apart."""
+def _analysis_weight(band: Band, axis: int, work: torch.dtype, device) -> Tensor | float:
+    """Halves both signs of an input Nyquist frequency that the output grid tells apart; divides by the samples."""
     size, finer = band.size_in[axis], band.size_out[axis]
+    samples = number(size, work, device)
     if not band.resampled[axis] or size > finer or (isinstance(size, int) and size % 2 == 1):
-        return 1.0
-    return (1 - _at_reach(band, axis, device) * (0.5 * (1 - size % 2)))[:, None]
+        return 1 / samples
+    even = number(1 - size % 2, work, device)
+    return (1 - _at_reach(band, axis, work, device) * 0.5 * even)[:, None] / samples
 
 
-def last_multiplicity(band: Band, device=None) -> Tensor:
-    """As :meth:`Band.multiplicity`, float64."""
+def last_multiplicity(band: Band, dtype: torch.dtype, device=None) -> Tensor:
+    """As :meth:`Band.multiplicity`."""
     axis = band.num_axes - 1
-    zero = (band.wavenumbers(axis, device=device, dtype=torch.int64) == 0).to(torch.float64)
-    return 2 - zero - _at_reach(band, axis, device) * (2 * other_sign_share(band, axis))
+    zero = (band.wavenumbers(axis, device=device, dtype=torch.int64) == 0).to(dtype)
+    share = other_sign_share(band, axis, dtype, device)
+    return 2 - zero - _at_reach(band, axis, dtype, device) * 2 * share
 
 
 def analysis_matrices(band: Band, size: tuple[int, ...], dtype: torch.dtype, device=None) -> list[Tensor]:
@@ -67,10 +78,10 @@ def analysis_matrices(band: Band, size: tuple[int, ...], dtype: torch.dtype, dev
 
     The last is ``(n_D, 2 k_D)`` and multiplies from the right; the others are ``(2 k, 2 n)``, from the left.
     """
-    matrices = []
+    matrices, work = [], _work_dtype(band, dtype)
     for axis, samples in enumerate(size):
-        cosine, sine = _waves(band, axis, samples, band.size_in[axis], device)
-        weight = _analysis_weight(band, axis, device) / band.size_in[axis]
+        cosine, sine = _waves(band, axis, samples, band.size_in[axis], work, device)
+        weight = _analysis_weight(band, axis, work, device)
         cosine, sine = cosine * weight, sine * weight
         if axis == band.num_axes - 1:
             matrix = torch.cat([cosine, -sine]).mT
@@ -86,11 +97,11 @@ def synthesis_matrices(band: Band, out_size: tuple[int, ...], dtype: torch.dtype
 
     The last is ``(2 k_D, m_D)`` and multiplies from the right; the others are ``(2 m, 2 k)``, from the left.
     """
-    matrices = []
+    matrices, work = [], _work_dtype(band, dtype)
     for axis, samples in enumerate(out_size):
-        cosine, sine = _waves(band, axis, samples, band.size_out[axis], device)
+        cosine, sine = _waves(band, axis, samples, band.size_out[axis], work, device)
         if axis == band.num_axes - 1:
-            count = last_multiplicity(band, device)[:, None]
+            count = last_multiplicity(band, work, device)[:, None]
             matrix = torch.cat([cosine * count, -sine * count])
         else:
             cosine, sine = cosine.mT, sine.mT
@@ -122,7 +133,8 @@ def dense_synthesise(z: Tensor, matrices: list[Tensor], band: Band, out_size: tu
 def resampling_matrix(size: int, out_size: int, dtype: torch.dtype, device=None) -> Tensor:
     """Trigonometric interpolation of one axis, ``(out_size, size)``: band-limited resizing is real and separable."""
     band = Band((size,), (out_size,))
-    weight = last_multiplicity(band, device)[:, None] * _analysis_weight(band, 0, device) / size
-    waves_in, waves_out = _waves(band, 0, size, size, device), _waves(band, 0, out_size, out_size, device)
+    work = _work_dtype(band, dtype)
+    weight = last_multiplicity(band, work, device)[:, None] * _analysis_weight(band, 0, work, device)
+    waves_in, waves_out = (_waves(band, 0, n, n, work, device) for n in (size, out_size))
     cosine, sine = (there.mT @ (here * weight) for here, there in zip(waves_in, waves_out, strict=True))
     return (cosine + sine).to(dtype)

@@ -18,7 +18,7 @@ from torch import Tensor
 from torchsonic.functional.dense import analysis_matrices, resampling_matrix, synthesis_matrices
 from torchsonic.functional.frequency import Band
 
-__all__ = ["Exporting", "Transforms", "exporting", "is_symbolic"]
+__all__ = ["Exporting", "Transforms", "exporting"]
 
 Transforms = Literal["matmul", "fft"]
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class Exporting:
     transforms
         ``"matmul"``: products with cosines and sines. ``"fft"``: PyTorch's own transforms, where sizes allow it.
     constant_bytes
-        Most that responses and matrices may take as constants; what goes beyond is computed by the exported graph.
+        Most that responses may take as constants; those beyond are computed by the exported graph.
     """
 
     def __init__(self, transforms: Transforms = "matmul", *, constant_bytes: int = 0) -> None:
@@ -64,9 +64,9 @@ class Exporting:
             self._constants[name] = make()
         return self._constants.get(name)
 
-    def _once(self, key: tuple, make: Callable[[], T], num_bytes: int) -> T:
+    def _once(self, key: tuple, make: Callable[[], T]) -> T:
         """A constant, or else computed once in the graph for all layers that ask for it."""
-        found = self.constant(key, make, num_bytes=num_bytes)
+        found = self.constant(key, make)
         if found is not None:
             return found
         name = repr(key)
@@ -79,30 +79,19 @@ class Exporting:
     ) -> list[Tensor]:
         """Matrices of :mod:`dense` for a band and the samples on its input or output side."""
         make = analysis_matrices if kind == "analysis" else synthesis_matrices
-        num_bytes = 0
-        if not is_symbolic(band):
-            num_bytes = 4 * like.element_size() * sum(k * n for k, n in zip(band.shape, samples, strict=True))
-        return self._once(
-            (kind, band, samples, like.dtype), lambda: make(band, samples, like.dtype, like.device), num_bytes
-        )
+        key = (kind, band, samples, like.dtype)
+        return self._once(key, lambda: make(band, samples, like.dtype, like.device))
 
     def resample(self, x: Tensor, size: tuple[int, ...]) -> Tensor:
         """As :func:`torchsonic.functional.resample`, one product for each axis that changes."""
         for axis, (old, new) in enumerate(zip(x.shape[2:], size, strict=True)):
             if old == new:
                 continue
-            num_bytes = 0 if is_symbolic((old, new)) else x.element_size() * old * new
             make = partial(resampling_matrix, old, new, x.dtype, x.device)
-            matrix = self._once(("resampling", old, new, x.dtype), make, num_bytes)
+            matrix = self._once(("resampling", old, new, x.dtype), make)
             last = axis == x.dim() - 3
             x = x @ matrix.mT if last else (matrix @ x.movedim(2 + axis, -2)).movedim(-2, 2 + axis)
         return x
-
-
-def is_symbolic(sizes: Band | tuple[int, ...]) -> bool:
-    """Whether any size is an exporter's symbol instead of a number."""
-    numbers = (*sizes.size_in, *sizes.size_out) if isinstance(sizes, Band) else sizes
-    return not all(isinstance(n, int) for n in numbers)
 
 
 def exporting() -> Exporting | None:

@@ -7,12 +7,22 @@ and ``blend_signs`` ask nothing, they give the other sign a share that is a half
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from torchsonic.functional.frequency import Band
+from torchsonic.functional.symbols import number
 
-__all__ = ["average_signs", "average_signs_backward", "blend_signs", "other_sign_share", "two_sided_omega"]
+__all__ = [
+    "average_signs",
+    "average_signs_backward",
+    "blend_signs",
+    "one_sided_omega",
+    "other_sign_share",
+    "two_sided_omega",
+]
 
 
 def average_signs(response: Tensor, band: Band) -> Tensor:
@@ -34,12 +44,9 @@ def average_signs_backward(grad: Tensor, band: Band) -> Tensor:
     return grad
 
 
-def other_sign_share(band: Band, axis: int) -> float | torch.SymFloat:
-    """Share of the other sign in the bin at ``reach``: a half if the bin has no sign, else zero.
-
-    A number where the size is one; an expression where it is a symbol.
-    """
-    return 0.0 if band.resampled[axis] else 0.5 * (1 - band.size_in[axis] % 2)
+def other_sign_share(band: Band, axis: int, dtype: torch.dtype, device=None) -> float | Tensor:
+    """Share of the other sign in the bin at ``reach``: a half if the bin has no sign, else zero."""
+    return 0.0 if band.resampled[axis] else 0.5 * number(1 - band.size_in[axis] % 2, dtype, device)
 
 
 def _perhaps_unsigned(band: Band) -> list[int]:
@@ -51,9 +58,19 @@ def _perhaps_unsigned(band: Band) -> list[int]:
     ]
 
 
+def one_sided_omega(band: Band, spacing: Tensor, dtype: torch.dtype) -> list[Tensor]:
+    """As ``band.omega(..)``, for sizes that may be symbols."""
+    work, device = spacing.dtype, spacing.device
+    axes = []
+    for axis, size in enumerate(band.size_in):
+        extent = number(size, work, device) * spacing[:, axis : axis + 1]
+        axes.append((band.wavenumbers(axis, device=device, dtype=work) * (2 * math.pi) / extent).to(dtype))
+    return axes
+
+
 def two_sided_omega(band: Band, spacing: Tensor, dtype: torch.dtype) -> list[Tensor]:
     """As ``band.omega(.., both_signs=True)``; axes whose size is a symbol always get the additional entry."""
-    axes = band.omega(spacing, dtype=dtype)
+    axes = one_sided_omega(band, spacing, dtype)
     for axis in _perhaps_unsigned(band):
         axes[axis] = torch.cat([axes[axis], -axes[axis].narrow(-1, band.reach[axis], 1)], dim=-1)
     return axes
@@ -64,8 +81,9 @@ def blend_signs(response: Tensor, band: Band) -> Tensor:
     for axis in _perhaps_unsigned(band):
         dim, reach = 2 + axis, band.reach[axis]
         last = response.shape[dim] - 1
+        share = other_sign_share(band, axis, response.dtype, response.device)
         kept, other = response.narrow(dim, reach, 1), response.narrow(dim, last, 1)
-        parts = [response.narrow(dim, 0, reach), kept + (other - kept) * other_sign_share(band, axis)]
+        parts = [response.narrow(dim, 0, reach), kept + (other - kept) * share]
         if axis < band.num_axes - 1:
             parts.append(response.narrow(dim, reach + 1, last - reach - 1))
         response = torch.cat(parts, dim)

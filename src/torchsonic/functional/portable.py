@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from torchsonic.functional.dense import dense_analyse, dense_synthesise, last_multiplicity
-from torchsonic.functional.exporting import Exporting, is_symbolic
+from torchsonic.functional.exporting import Exporting
 from torchsonic.functional.frequency import Band
 from torchsonic.functional.plan import order_by_channels, order_costs
 from torchsonic.functional.real_response import RealResponses, couple_real
 from torchsonic.functional.spectrum import PaddingMode, analyse, extend, padded_sizes, synthesise
+from torchsonic.functional.symbols import is_symbolic
 
 __all__ = ["portable_band", "portable_conv"]
 
@@ -139,6 +140,6 @@ def _couple(z: Tensor, responses: RealResponses, band: Band, parts: int) -> Tens
     coupled = [*couple_real(p.unbind(parts), q.unbind(parts), responses)]
     if responses.abar is None:
         # The paper's way to a real output: no imaginary part on the self-conjugate planes of the last axis.
-        mask = (last_multiplicity(band, z.device) - 1).to(z.dtype)
+        mask = last_multiplicity(band, z.dtype, z.device) - 1
         coupled = [(real, imaginary * mask) for real, imaginary in coupled]
     return torch.stack([torch.stack(signal, dim=parts) for signal in coupled], dim=2)

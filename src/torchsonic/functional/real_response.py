@@ -17,7 +17,7 @@ from torch import Tensor
 
 from torchsonic.functional.frequency import Band
 from torchsonic.functional.limits import UNLIMITED, ResponseLimits, band_on_grid, saturation
-from torchsonic.functional.nyquist import blend_signs, two_sided_omega
+from torchsonic.functional.nyquist import blend_signs, one_sided_omega, two_sided_omega
 from torchsonic.functional.pair import ModeShape, Responses, Symmetry, along_on_grid, damping_on_grid
 
 __all__ = ["RealResponses", "couple_real", "evaluate_real", "real_grid_gain", "split_responses"]
@@ -59,7 +59,7 @@ def evaluate_real(
     """Responses of all modes on a band whose sizes may be symbols."""
     dtype = shape.scale.dtype
     exact = symmetry == "real"
-    omega = two_sided_omega(band, spacing, dtype) if exact else band.omega(spacing, dtype=dtype)
+    omega = (two_sided_omega if exact else one_sided_omega)(band, spacing, dtype)
     num_axes = len(omega)
     along, damping = along_on_grid(omega, shape), damping_on_grid(omega, shape)
     gain, oscillation = _column(shape.gain, num_axes), _column(shape.oscillation, num_axes)
@@ -82,7 +82,7 @@ def evaluate_real(
 
 def real_grid_gain(shape: ModeShape, spacing: Tensor, size: tuple[int, ...]) -> Tensor:
     """The paper's gain, :func:`torchsonic.functional.grid_gain`, for any spacings ``(G, D)``: ``(G, M)``."""
-    omega = Band(size, size).omega(spacing, dtype=shape.scale.dtype)
+    omega = one_sided_omega(Band(size, size), spacing, shape.scale.dtype)
     off = along_on_grid(omega, shape) - _column(shape.oscillation, len(omega))
     power = (damping_on_grid(omega, shape).square() + off.square()).reciprocal()
     return power.flatten(2).mean(-1).rsqrt()

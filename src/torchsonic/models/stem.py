@@ -9,8 +9,9 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor, nn
 
 from torchsonic.functional.arguments import choice
-from torchsonic.functional.exporting import exporting, is_symbolic
+from torchsonic.functional.exporting import exporting
 from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing, spacing_values
+from torchsonic.functional.symbols import is_symbolic
 from torchsonic.nn.conv import make_sonic
 from torchsonic.nn.spaced import batch_spacing, scale_spacing
 

@@ -19,6 +19,7 @@ from torchsonic.functional.arguments import check_samples, choice, per_axis, pos
 from torchsonic.functional.exporting import exporting
 from torchsonic.functional.frequency import Spacing, as_spacing, spacing_values
 from torchsonic.functional.spectrum import PaddingMode
+from torchsonic.functional.symbols import number
 from torchsonic.nn.conv import SonicConvNd, make_sonic
 from torchsonic.nn.spaced import SpacedLayer, batch_spacing
 
@@ -113,10 +114,11 @@ class LocalConv(SpacedLayer):
         for axis, margin in enumerate(reach):
             dim, size = 2 + axis, x.shape[2 + axis]
             index = torch.arange(-margin, size + margin, device=x.device)
+            period = number(size, torch.int64, x.device)
             if self.padding_mode == "circular":
-                index = index % size
+                index = index % period
             elif self.padding_mode == "reflect" and size > 1:
-                index = (index + size - 1) % (2 * size - 2) - (size - 1)
+                index = (index + size - 1) % (2 * period - 2) - (size - 1)
                 index = index.abs()
             elif self.padding_mode == "reflect":
                 index = torch.zeros_like(index)

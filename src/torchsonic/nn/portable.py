@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from torchsonic.functional.exporting import Exporting, is_symbolic
+from torchsonic.functional.exporting import Exporting
 from torchsonic.functional.frequency import Band, Spacing, spacing_values
 from torchsonic.functional.pair import ModeShape, evaluate_responses
 from torchsonic.functional.portable import portable_band, portable_conv
 from torchsonic.functional.real_response import RealResponses, evaluate_real, real_grid_gain, split_responses
+from torchsonic.functional.symbols import is_symbolic
 from torchsonic.functional.transfer import spacing_frame
 
 if TYPE_CHECKING:

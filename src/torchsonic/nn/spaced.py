@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from torchsonic.functional.exporting import exporting
 from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing, spacing_values
+from torchsonic.functional.symbols import number
 
 __all__ = [
     "SpacedLayer",
@@ -67,7 +68,7 @@ class SpacedLayer(nn.Module):
 
     def output_size(self, size: Sequence[int]) -> tuple[int, ...]:
         """Samples of the output for an input of the given size: ``ceil(size / stride)``."""
-        return tuple(-(-n // s) for n, s in zip(size, self.stride, strict=True))
+        return tuple((n + s - 1) // s for n, s in zip(size, self.stride, strict=True))
 
     def output_spacing(self, size: Sequence[int], spacing: Spacing | None = None) -> Tensor:
         """Spacing of the output, ``(1, D)`` or ``(B, D)``."""
@@ -95,7 +96,10 @@ def scale_spacing(spacing: Spacing | None, factors: Sequence[float]) -> Spacing 
     if symbolic or isinstance(spacing, Tensor):
         steps = as_spacing(spacing, len(factors), batch=ANY_BATCH)
         if symbolic:
-            return torch.stack([step * f for step, f in zip(steps.unbind(1), factors, strict=True)], dim=1)
+            scaled = [
+                step * number(f, steps.dtype, steps.device) for step, f in zip(steps.unbind(1), factors, strict=True)
+            ]
+            return torch.stack(scaled, dim=1)
         return steps * torch.tensor(tuple(factors), dtype=steps.dtype, device=steps.device)
     return tuple(d * f for d, f in zip(spacing_values(spacing, len(factors)), factors, strict=True))
 

@@ -1,0 +1,27 @@
+"""Sizes that are no numbers yet: the symbols of an exporter.
+
+Runtimes hold them as integers and convert nothing by themselves, so that arithmetic of tensors and symbols goes through
+:func:`number`. Their division of integers rounds towards zero: symbols are divided only where they are positive.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torchsonic.functional.frequency import Band
+
+__all__ = ["is_symbolic", "number"]
+
+
+def is_symbolic(sizes: Band | tuple[int, ...]) -> bool:
+    """Whether any size is an exporter's symbol."""
+    values = (*sizes.size_in, *sizes.size_out) if isinstance(sizes, Band) else sizes
+    return not all(isinstance(n, int) for n in values)
+
+
+def number(value: float | torch.SymInt | torch.SymFloat, dtype: torch.dtype, device=None) -> float | Tensor:
+    """A number as it is; a symbol as a tensor without axes."""
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return torch.full((), value, dtype=dtype, device=device)  # type: ignore[arg-type]
+    return value
