@@ -15,7 +15,7 @@ from torchsonic.functional.dense import dense_analyse, dense_synthesise, last_mu
 from torchsonic.functional.exporting import Exporting
 from torchsonic.functional.frequency import Band
 from torchsonic.functional.plan import order_by_channels, order_costs
-from torchsonic.functional.real_response import RealResponses, couple_real
+from torchsonic.functional.real_response import Parts, RealResponses, couple_real
 from torchsonic.functional.spectrum import PaddingMode, analyse, extend, padded_sizes, synthesise
 from torchsonic.functional.symbols import is_symbolic
 
@@ -23,19 +23,23 @@ __all__ = ["portable_band", "portable_conv"]
 
 
 class _Transform(Protocol):
-    """Between samples ``(B, S, *size)`` and coefficients with two parts on axis ``parts``."""
-
-    parts: int
+    """Between samples ``(B, S, *size)`` and coefficients of two parts, real and imaginary, in an order of its own."""
 
     def analyse(self, x: Tensor) -> Tensor: ...
 
     def synthesise(self, z: Tensor) -> Tensor: ...
 
+    def split(self, z: Tensor) -> tuple[Parts, Parts]:
+        """The two signals of each mode, parts of ``(B, M, *band)``, from coefficients of 2 M signals."""
+        ...
+
+    def join(self, p: Parts, q: Parts) -> Tensor:
+        """The same back."""
+        ...
+
 
 class _MatrixTransform:
     """Products with cosines and sines: coefficients ``(B, S, 2, *band)``."""
-
-    parts = 2
 
     def __init__(self, exporting: Exporting, band: Band, out_size: tuple[int, ...], padding: PaddingMode) -> None:
         self._exporting, self._band, self._out_size, self._padding = exporting, band, out_size, padding
@@ -49,11 +53,17 @@ class _MatrixTransform:
         matrices = self._exporting.matrices("synthesis", self._band, self._out_size, z)
         return dense_synthesise(z, matrices, self._band, self._out_size)
 
+    def split(self, z: Tensor) -> tuple[Parts, Parts]:
+        p_real, p_imaginary, q_real, q_imaginary = z.reshape(z.shape[0], z.shape[1] // 2, 4, *z.shape[3:]).unbind(2)
+        return (p_real, p_imaginary), (q_real, q_imaginary)
+
+    def join(self, p: Parts, q: Parts) -> Tensor:
+        z = torch.stack([*p, *q], dim=2)
+        return z.reshape(z.shape[0], 2 * z.shape[1], 2, *z.shape[3:])
+
 
 class _FourierTransform:
     """PyTorch's transforms: coefficients ``(B, S, *band, 2)``."""
-
-    parts = -1
 
     def __init__(self, band: Band, out_size: tuple[int, ...], padding: PaddingMode) -> None:
         self._band, self._out_size, self._padding = band, out_size, padding
@@ -63,6 +73,13 @@ class _FourierTransform:
 
     def synthesise(self, z: Tensor) -> Tensor:
         return synthesise(torch.view_as_complex(z.contiguous()), self._band, self._out_size)
+
+    def split(self, z: Tensor) -> tuple[Parts, Parts]:
+        real, imaginary = z.unflatten(1, (-1, 2)).unbind(-1)
+        return (real[:, :, 0], imaginary[:, :, 0]), (real[:, :, 1], imaginary[:, :, 1])
+
+    def join(self, p: Parts, q: Parts) -> Tensor:
+        return torch.stack([torch.stack(p, dim=-1), torch.stack(q, dim=-1)], dim=2).flatten(1, 2)
 
 
 def portable_band(size: tuple[int, ...], out_size: tuple[int, ...], padding: PaddingMode) -> Band:
@@ -124,7 +141,7 @@ def portable_conv(
     entry, exit_ = _choose_order(order, transform, channels, (size, out_size), padding_mode)
     w_in, w_out = mix_in.flatten(0, 1), mix_out.flatten(1) * responses.scale
     z = _mix(w_in, transform.analyse(x)) if entry == "channels" else transform.analyse(_mix(w_in, x))
-    w = _couple(z.unflatten(1, (num_modes, 2)), responses, band, transform.parts).flatten(1, 2)
+    w = transform.join(*_couple(transform.split(z), responses, band))
     y = transform.synthesise(_mix(w_out, w)) if exit_ == "channels" else _mix(w_out, transform.synthesise(w))
     return y if bias is None else y + bias.reshape(-1, *[1] * band.num_axes)
 
@@ -134,12 +151,13 @@ def _mix(matrix: Tensor, signals: Tensor) -> Tensor:
     return (matrix @ signals.flatten(2)).reshape(signals.shape[0], matrix.shape[0], *signals.shape[2:])
 
 
-def _couple(z: Tensor, responses: RealResponses, band: Band, parts: int) -> Tensor:
-    """Coefficients ``(B, M, 2, ..)`` of two signals per mode behind their response."""
-    p, q = z.unbind(2)
-    coupled = [*couple_real(p.unbind(parts), q.unbind(parts), responses)]
-    if responses.abar is None:
-        # The paper's way to a real output: no imaginary part on the self-conjugate planes of the last axis.
-        mask = last_multiplicity(band, z.dtype, z.device) - 1
-        coupled = [(real, imaginary * mask) for real, imaginary in coupled]
-    return torch.stack([torch.stack(signal, dim=parts) for signal in coupled], dim=2)
+def _couple(signals: tuple[Parts, Parts], responses: RealResponses, band: Band) -> tuple[Parts, Parts]:
+    """Both signals of each mode behind its response."""
+    coupled = couple_real(*signals, responses)
+    if responses.abar is not None:
+        return coupled
+    # The paper's way to a real output: no imaginary part on the self-conjugate planes of the last axis.
+    like = coupled[0][1]
+    mask = last_multiplicity(band, like.dtype, like.device) - 1
+    (p_real, p_imaginary), (q_real, q_imaginary) = coupled
+    return (p_real, p_imaginary * mask), (q_real, q_imaginary * mask)

@@ -20,7 +20,7 @@ from torchsonic.functional.limits import UNLIMITED, ResponseLimits, band_on_grid
 from torchsonic.functional.nyquist import blend_signs, one_sided_omega, two_sided_omega
 from torchsonic.functional.pair import ModeShape, Responses, Symmetry, along_on_grid, damping_on_grid
 
-__all__ = ["RealResponses", "couple_real", "evaluate_real", "real_grid_gain", "split_responses"]
+__all__ = ["Parts", "RealResponses", "couple_real", "evaluate_real", "real_grid_gain", "split_responses"]
 
 Parts = tuple[Tensor, Tensor]
 

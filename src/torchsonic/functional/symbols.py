@@ -21,7 +21,7 @@ def is_symbolic(sizes: Band | tuple[int, ...]) -> bool:
 
 
 def number(value: float | torch.SymInt | torch.SymFloat, dtype: torch.dtype, device=None) -> float | Tensor:
-    """A number as it is; a symbol as a tensor without axes."""
+    """A number as it is; a symbol as a tensor of one element, which broadcasts."""
     if isinstance(value, (torch.SymInt, torch.SymFloat)):
-        return torch.full((), value, dtype=dtype, device=device)  # type: ignore[arg-type]
+        return torch.full((1,), value, dtype=dtype, device=device)  # type: ignore[arg-type]
     return value
