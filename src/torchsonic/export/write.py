@@ -53,7 +53,10 @@ def _write_onnx(program: ExportedProgram, path: Path, config: ExportConfig, meta
         except torch.onnx.OnnxExporterError as error:
             raise ExportError(f"no ONNX for this model: {str(error).strip().splitlines()[0]}") from error
     assert onnx_program is not None
-    onnx_program.model.metadata_props[METADATA] = metadata
+    model = onnx_program.model
+    for part in (model, model.graph, *model.graph.inputs, *model.graph.outputs, *model.graph.all_nodes()):
+        part.metadata_props.clear()  # lines of source, and where they lie on this machine
+    model.metadata_props[METADATA] = metadata
     onnx_program.save(path, external_data=False)
 
 
