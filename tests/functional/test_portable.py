@@ -10,6 +10,7 @@ from tests.layers import make_layer
 from torchsonic.functional import ORDERS, Band, resample
 from torchsonic.functional.dense import analysis_matrices, dense_analyse
 from torchsonic.functional.exporting import Exporting, exporting
+from torchsonic.functional.radix import factorise
 from torchsonic.testing import relative_error
 
 # With the first responses and matrices are constants, with the second they are computed along the way.
@@ -38,6 +39,17 @@ def test_portable_operator_equals_the_eager_one(order, padding, variant, transfo
     expected = layer(x, (0.8, 1.7), out_size)
     actual = run(layer, x, (0.8, 1.7), out_size, transforms=transforms, budget=budget)
     assert relative_error(actual, expected) < 1e-10
+
+
+@pytest.mark.parametrize("padding", ["circular", "reflect"])
+@pytest.mark.parametrize("variant", ["exact", "paper"])
+@pytest.mark.parametrize("size", [(40, 5), (45, 6), (64, 7), (36, 4, 5)])
+def test_axes_with_factors_take_two_steps(size, variant, padding):
+    assert factorise(size[0]) is not None
+    layer = make_layer(len(size), variant=variant, padding_mode=padding, field=8)
+    x = torch.randn(2, 3, *size, dtype=torch.float64)
+    for budget in BUDGETS:
+        assert relative_error(run(layer, x, budget=budget), layer(x)) < 1e-10
 
 
 @pytest.mark.parametrize("transforms", ["matmul", "fft"])

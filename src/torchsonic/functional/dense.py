@@ -111,20 +111,25 @@ def synthesis_matrices(band: Band, out_size: tuple[int, ...], dtype: torch.dtype
     return matrices
 
 
-def dense_analyse(x: Tensor, matrices: list[Tensor], band: Band) -> Tensor:
-    """Coefficients of real samples: ``(B, S, n_1 .. n_D)`` to ``(B, S, 2, k_1 .. k_D)``."""
+def dense_analyse(x: Tensor, matrices: list[Tensor], band: Band, *, first: int = 0) -> Tensor:
+    """Coefficients of real samples: ``(B, S, n_1 .. n_D)`` to ``(B, S, 2, k_1 .. k_D)``.
+
+    With ``first=1`` the first axis is left as it is: ``(B, S, 2 n_1, k_2 .. k_D)`` with rows ``[sample, part]``.
+    """
     lead, samples, shape = x.shape[:2], x.shape[2:], band.shape
     z = x @ matrices[-1]
-    for axis in range(band.num_axes - 2, -1, -1):
+    for axis in range(band.num_axes - 2, first - 1, -1):
         rows = z.reshape(*lead, *samples[:axis], 2 * samples[axis], math.prod(shape[axis + 1 :]))
         z = matrices[axis] @ rows
-    return z.reshape(*lead, 2, *shape)
+    return z.reshape(*lead, *([2, shape[0]] if first == 0 else [2 * samples[0]]), *shape[1:])
 
 
-def dense_synthesise(z: Tensor, matrices: list[Tensor], band: Band, out_size: tuple[int, ...]) -> Tensor:
-    """Real samples of coefficients: ``(B, S, 2, k_1 .. k_D)`` to ``(B, S, m_1 .. m_D)``."""
+def dense_synthesise(
+    z: Tensor, matrices: list[Tensor], band: Band, out_size: tuple[int, ...], *, first: int = 0
+) -> Tensor:
+    """Real samples of coefficients, all the way back: to ``(B, S, m_1 .. m_D)``."""
     lead, shape = z.shape[:2], band.shape
-    for axis in range(band.num_axes - 1):
+    for axis in range(first, band.num_axes - 1):
         rows = z.reshape(*lead, *out_size[:axis], 2 * shape[axis], math.prod(shape[axis + 1 :]))
         z = matrices[axis] @ rows
     return z.reshape(*lead, *out_size[:-1], 2 * shape[-1]) @ matrices[-1]

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from torchsonic.functional.dense import analysis_matrices, resampling_matrix, synthesis_matrices
 from torchsonic.functional.frequency import Band
+from torchsonic.functional.radix import factorise, step_matrices
 
 __all__ = ["Exporting", "Transforms", "exporting"]
 
@@ -81,6 +82,12 @@ class Exporting:
         make = analysis_matrices if kind == "analysis" else synthesis_matrices
         key = (kind, band, samples, like.dtype)
         return self._once(key, lambda: make(band, samples, like.dtype, like.device))
+
+    def steps(self, size: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Matrices of :mod:`radix` for a size that has factors."""
+        factors = factorise(size)
+        assert factors is not None
+        return self._once(("steps", size, like.dtype), lambda: step_matrices(size, factors, like.dtype, like.device))
 
     def resample(self, x: Tensor, size: tuple[int, ...]) -> Tensor:
         """As :func:`torchsonic.functional.resample`, one product for each axis that changes."""

@@ -6,6 +6,7 @@ in place. Coefficients are real arrays with an axis of two parts.
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import torch
@@ -15,6 +16,7 @@ from torchsonic.functional.dense import dense_analyse, dense_synthesise, last_mu
 from torchsonic.functional.exporting import Exporting
 from torchsonic.functional.frequency import Band
 from torchsonic.functional.plan import order_by_channels, order_costs
+from torchsonic.functional.radix import analyse_in_two, factorise, synthesise_in_two
 from torchsonic.functional.real_response import Parts, RealResponses, couple_real
 from torchsonic.functional.spectrum import PaddingMode, analyse, extend, padded_sizes, synthesise
 from torchsonic.functional.symbols import is_symbolic
@@ -35,6 +37,10 @@ class _Transform(Protocol):
 
     def join(self, p: Parts, q: Parts) -> Tensor:
         """The same back."""
+        ...
+
+    def arrange(self, response: Tensor) -> Tensor:
+        """Responses ``(G, M, *band)`` in the order of coefficients."""
         ...
 
 
@@ -61,6 +67,50 @@ class _MatrixTransform:
         z = torch.stack([*p, *q], dim=2)
         return z.reshape(z.shape[0], 2 * z.shape[1], 2, *z.shape[3:])
 
+    def arrange(self, response: Tensor) -> Tensor:
+        return response
+
+
+class _TwoStepTransform(_MatrixTransform):
+    """The same with the first axis in two steps: coefficients ``(B, S, p, 2, q, *band[1:])``."""
+
+    def __init__(self, exporting: Exporting, band: Band, out_size: tuple[int, ...], padding: PaddingMode) -> None:
+        super().__init__(exporting, band, out_size, padding)
+        factors = factorise(band.size_in[0])
+        assert factors is not None
+        self._num_q, self._num_p = factors
+
+    @staticmethod
+    def fits(band: Band, padding: PaddingMode) -> bool:
+        """Not if the first axis is resampled, has zeros at its end, or an unknown size."""
+        if band.num_axes == 1 or padding == "zeros" or is_symbolic(band) or band.resampled[0]:
+            return False
+        return factorise(band.size_in[0]) is not None
+
+    def analyse(self, x: Tensor) -> Tensor:
+        x = extend(x, self._band, self._padding)
+        matrices = self._exporting.matrices("analysis", self._band, tuple(x.shape[2:]), x)
+        z = dense_analyse(x, matrices, self._band, first=1)
+        first, second = self._exporting.steps(self._band.size_in[0], x)
+        z = analyse_in_two(z.flatten(3), (first / self._band.size_in[0], second))
+        return z.reshape(*z.shape[:2], self._num_p, 2, self._num_q, *self._band.shape[1:])
+
+    def synthesise(self, z: Tensor) -> Tensor:
+        rows = z.reshape(*z.shape[:2], self._num_p, 2 * self._num_q, math.prod(self._band.shape[1:]))
+        rows = synthesise_in_two(rows, self._exporting.steps(self._band.size_in[0], z))
+        matrices = self._exporting.matrices("synthesis", self._band, self._out_size, z)
+        return dense_synthesise(rows[:, :, : 2 * self._out_size[0]], matrices, self._band, self._out_size, first=1)
+
+    def split(self, z: Tensor) -> tuple[Parts, Parts]:
+        real, imaginary = z.unflatten(1, (-1, 2)).unbind(4)
+        return (real[:, :, 0], imaginary[:, :, 0]), (real[:, :, 1], imaginary[:, :, 1])
+
+    def join(self, p: Parts, q: Parts) -> Tensor:
+        return torch.stack([torch.stack(p, dim=3), torch.stack(q, dim=3)], dim=2).flatten(1, 2)
+
+    def arrange(self, response: Tensor) -> Tensor:
+        return response.unflatten(2, (self._num_q, self._num_p)).transpose(2, 3)
+
 
 class _FourierTransform:
     """PyTorch's transforms: coefficients ``(B, S, *band, 2)``."""
@@ -81,6 +131,9 @@ class _FourierTransform:
     def join(self, p: Parts, q: Parts) -> Tensor:
         return torch.stack([torch.stack(p, dim=-1), torch.stack(q, dim=-1)], dim=2).flatten(1, 2)
 
+    def arrange(self, response: Tensor) -> Tensor:
+        return response
+
 
 def portable_band(size: tuple[int, ...], out_size: tuple[int, ...], padding: PaddingMode) -> Band:
     """As :func:`padded_sizes`, refusing what no expression in symbols gives."""
@@ -96,6 +149,8 @@ def _choose_transform(exporting: Exporting, band: Band, out_size: tuple[int, ...
     # Resampled spectra are cut and laid out by whether sizes are even, which symbols do not tell.
     if exporting.transforms == "fft" and not (is_symbolic(band) and any(band.resampled)):
         return _FourierTransform(band, out_size, padding)
+    if _TwoStepTransform.fits(band, padding):
+        return _TwoStepTransform(exporting, band, out_size, padding)
     return _MatrixTransform(exporting, band, out_size, padding)
 
 
@@ -141,7 +196,7 @@ def portable_conv(
     entry, exit_ = _choose_order(order, transform, channels, (size, out_size), padding_mode)
     w_in, w_out = mix_in.flatten(0, 1), mix_out.flatten(1) * responses.scale
     z = _mix(w_in, transform.analyse(x)) if entry == "channels" else transform.analyse(_mix(w_in, x))
-    w = transform.join(*_couple(transform.split(z), responses, band))
+    w = transform.join(*_couple(transform.split(z), responses.each(transform.arrange), band))
     y = transform.synthesise(_mix(w_out, w)) if exit_ == "channels" else _mix(w_out, transform.synthesise(w))
     return y if bias is None else y + bias.reshape(-1, *[1] * band.num_axes)
 

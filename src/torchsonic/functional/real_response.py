@@ -10,6 +10,7 @@ two complex products instead of four. The paper's half spectrum has ``T1 = T_a``
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -30,6 +31,12 @@ class RealResponses(NamedTuple):
 
     a: Parts
     abar: Parts | None
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> RealResponses:
+        """Apply a function to every part."""
+        a, abar = (None if t is None else (change(t[0]), change(t[1])) for t in self)
+        assert a is not None
+        return RealResponses(a, abar)
 
     @property
     def scale(self) -> float:
