@@ -16,7 +16,7 @@ import math
 import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, wraps
+from functools import lru_cache, wraps
 
 import numpy as np
 import torch
@@ -160,16 +160,16 @@ class Band:
     def num_axes(self) -> int:
         return len(self.size_in)
 
-    @cached_property  # an exporter has to think about each comparison of symbols
+    @property
     def resampled(self) -> tuple[bool, ...]:
         return tuple(a != b for a, b in zip(self.size_in, self.size_out, strict=True))
 
-    @cached_property
+    @property
     def reach(self) -> tuple[int, ...]:
         """Largest wavenumber on each axis."""
         return tuple(min(a, b) // 2 for a, b in zip(self.size_in, self.size_out, strict=True))
 
-    @cached_property
+    @property
     def shape(self) -> tuple[int, ...]:
         """Stored coefficients on each axis; the last axis is halved."""
         full = [2 * h + 1 if moved else n for h, moved, n in zip(self.reach, self.resampled, self.size_in, strict=True)]

@@ -19,7 +19,7 @@ from torchsonic.functional.plan import order_by_channels, order_costs
 from torchsonic.functional.radix import analyse_in_two, factorise, synthesise_in_two
 from torchsonic.functional.real_response import Parts, RealResponses, couple_real
 from torchsonic.functional.spectrum import PaddingMode, analyse, extend, padded_sizes, synthesise
-from torchsonic.functional.symbols import is_symbolic
+from torchsonic.functional.symbols import SettledBand, is_symbolic
 
 __all__ = ["portable_band", "portable_conv"]
 
@@ -142,7 +142,8 @@ def portable_band(size: tuple[int, ...], out_size: tuple[int, ...], padding: Pad
             "padding_mode='zeros' pads to a fast size, which is no formula of the image's size; "
             "export with fixed sizes, or use padding_mode='circular' or 'reflect'"
         )
-    return padded_sizes(size, out_size, padding)
+    band = padded_sizes(size, out_size, padding)
+    return SettledBand(band.size_in, band.size_out)
 
 
 def _choose_transform(exporting: Exporting, band: Band, out_size: tuple[int, ...], padding: PaddingMode) -> _Transform:

@@ -6,12 +6,14 @@ Runtimes hold them as integers and convert nothing by themselves, so that arithm
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
 from torchsonic.functional.frequency import Band
 
-__all__ = ["is_symbolic", "number"]
+__all__ = ["SettledBand", "is_symbolic", "number"]
 
 
 def is_symbolic(sizes: Band | tuple[int, ...]) -> bool:
@@ -25,3 +27,19 @@ def number(value: float | torch.SymInt | torch.SymFloat, dtype: torch.dtype, dev
     if isinstance(value, (torch.SymInt, torch.SymFloat)):
         return torch.full((1,), value, dtype=dtype, device=device)  # type: ignore[arg-type]
     return value
+
+
+class SettledBand(Band):
+    """A band that compares its sizes once: an exporter has to think about each comparison of symbols."""
+
+    @cached_property
+    def resampled(self) -> tuple[bool, ...]:  # type: ignore[override]
+        return super().resampled
+
+    @cached_property
+    def reach(self) -> tuple[int, ...]:  # type: ignore[override]
+        return super().reach
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:  # type: ignore[override]
+        return super().shape
