@@ -35,6 +35,7 @@ ALLOWED = {
         "__version__",
     },
     "integrations": {"files", "functional", "nn", "models", "baselines", "data"},
+    "export": {"files", "functional", "nn", "__version__"},
     "explorer": {"functional", "nn", "models", "baselines", "data"},
     "cli": {
         "files",
@@ -49,6 +50,7 @@ ALLOWED = {
         "data",
         "training",
         "explorer",
+        "export",
     },
     "__init__": {"functional", "nn", "models", "baselines"},
 }
@@ -63,6 +65,7 @@ OPTIONAL_IN = {
     "functional": {"pyvkfft", "pyopencl", "cupy"},  # the FFT backend, where it is used
     "models": {"huggingface_hub"},
     "explorer": {"PIL"},
+    "export": {"onnxruntime"},
     "integrations": {"files", "timm", "monai", "nnunetv2"},
     "training": {"files", "lightning_fabric", "rich", "wandb"},
     "viz": {"matplotlib", "PIL"},

@@ -50,7 +50,7 @@ class Depthwise(nn.Module):
 
     def output_size(self, size: Sequence[int]) -> tuple[int, ...]:
         """Samples of the output for an input of the given size: ``ceil(size / stride)``."""
-        return tuple(-(-n // s) for n, s in zip(size, self.stride, strict=True))
+        return tuple((n + s - 1) // s for n, s in zip(size, self.stride, strict=True))
 
     def _check(self, x: Tensor) -> None:
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__)

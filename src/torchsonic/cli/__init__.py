@@ -33,6 +33,7 @@ from torchsonic.cli.dependencies import DependenciesCheck, DependenciesLicences
 from torchsonic.cli.evaluate import EvaluateVolumes, name_kind
 from torchsonic.cli.explain import Explain, Figures
 from torchsonic.cli.explore import Explore
+from torchsonic.cli.export import Export
 from torchsonic.cli.images import EvaluateImages, PredictImages, TrainImages
 from torchsonic.cli.models import Models
 from torchsonic.cli.nnunet import NnunetConvert, NnunetInstall
@@ -74,6 +75,7 @@ COMMANDS: dict[str, Any] = {
     "demo": Demo,
     "models": Models,
     "convert": Convert,
+    "export": Export,
     "train": (
         "Train a model; a run that was stopped goes on.",
         {"synthshape": TrainSynthShape, "halligalli": TrainHalliGalli, "volumes": TrainVolumes, "images": TrainImages},

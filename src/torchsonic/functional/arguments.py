@@ -62,5 +62,5 @@ def check_samples(x: Tensor, num_axes: int, channels: int, owner: str, *, unbatc
         raise ValueError(f"{owner} expects {' or '.join(layouts)}, got shape {tuple(x.shape)}")
     if x.shape[-num_axes - 1] != channels:
         raise ValueError(f"{owner} expects {channels} channels, got {x.shape[-num_axes - 1]} in shape {tuple(x.shape)}")
-    if min(x.shape[-num_axes:]) < 1:
+    if any(n < 1 for n in x.shape[-num_axes:]):  # one by one: an exporter would compare symbols for their minimum
         raise ValueError(f"{owner} got an empty axis: shape {tuple(x.shape)}")

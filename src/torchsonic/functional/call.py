@@ -13,6 +13,7 @@ from torch import Tensor
 from torchsonic.functional import kernels
 from torchsonic.functional.coupling import zero_imaginary
 from torchsonic.functional.exhaustion import is_exhaustion, raise_with_advice
+from torchsonic.functional.exporting import exporting
 from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.pages import keep_pages
 from torchsonic.functional.pair import ModeShape, Responses, Symmetry, evaluate_responses, grid_omega, plain_pair
@@ -93,8 +94,11 @@ def _omega(operands: Operands, options: Options, plan: Plan) -> list[Tensor]:
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager:
-    """Transforms need float32 whatever the context; some devices know no autocast at all."""
-    if torch.amp.is_autocast_available(device.type):
+    """Transforms need float32 whatever the context; some devices know no autocast at all.
+
+    An exported graph has no such context, and could not hold it in every format.
+    """
+    if exporting() is None and torch.amp.is_autocast_available(device.type):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()
 

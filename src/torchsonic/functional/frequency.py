@@ -197,11 +197,11 @@ class Band:
     def wavenumbers(self, axis: int, *, device=None, dtype=torch.float64) -> Tensor:
         """Integer wavenumbers of one axis in storage order, ``(shape[axis],)``."""
         length = self.shape[axis]
-        index = torch.arange(length, device=device, dtype=dtype)
-        if axis == self.num_axes - 1:
-            return index
-        num_negative = self.reach[axis] if self.resampled[axis] else length // 2
-        return (index + num_negative) % length - num_negative
+        index = torch.arange(length, device=device)
+        if axis < self.num_axes - 1:
+            num_negative = self.reach[axis] if self.resampled[axis] else length // 2
+            index = torch.where(index < length - num_negative, index, index - length)
+        return index.to(dtype)
 
     def omega(self, spacing: Tensor, *, dtype=torch.float32, both_signs: bool = False) -> list[Tensor]:
         """Angular frequencies of each axis for spacings ``(G, D)``: D tensors ``(G, shape[axis])``.

@@ -20,7 +20,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["UNLIMITED", "ResponseLimits", "limit_backward", "limit_pair", "limit_response", "limit_responses"]
+__all__ = [
+    "UNLIMITED",
+    "ResponseLimits",
+    "band_on_grid",
+    "limit_backward",
+    "limit_pair",
+    "limit_response",
+    "limit_responses",
+    "saturation",
+]
 
 # Below this part of the limit the derivative of the soft limit is taken from its series: the formula cancels.
 SERIES_BELOW = 0.1
@@ -77,7 +86,7 @@ def _band_factor(squared: Tensor, cutoff: Tensor, order: int) -> Tensor:
     return torch.sigmoid(order * (2 * cutoff.log() - squared.log()))
 
 
-def _band_on_grid(omega: Sequence[Tensor], cutoff: Tensor, order: int) -> Tensor:
+def band_on_grid(omega: Sequence[Tensor], cutoff: Tensor, order: int) -> Tensor:
     """The factor for axes ``(G, n_d)`` and cutoffs ``(G, M)``: ``(G, M, n_1 .. n_D)``."""
     num_axes, squared = len(omega), None
     for axis, w in enumerate(omega):
@@ -89,9 +98,9 @@ def _band_on_grid(omega: Sequence[Tensor], cutoff: Tensor, order: int) -> Tensor
     return _band_factor(squared, _column(cutoff, num_axes), order)
 
 
-def _saturation(response: Tensor, limits: ResponseLimits) -> Tensor:
-    """The real factor that brings a response within the largest magnitude."""
-    part = response.abs().clamp_min(TINY) / limits.magnitude
+def saturation(magnitude: Tensor, limits: ResponseLimits) -> Tensor:
+    """The factor that brings a response of the given magnitude within the largest one."""
+    part = magnitude.clamp_min(TINY) / limits.magnitude
     return part.tanh() / part if limits.soft else part.clamp_min(1.0).reciprocal()
 
 
@@ -134,12 +143,12 @@ def limit_responses(
     limited = list(responses)
     if limits.band_order > 0:
         assert cutoff is not None
-        factor = _band_on_grid(omega, cutoff, limits.band_order)
+        factor = band_on_grid(omega, cutoff, limits.band_order)
         limited = [t * factor for t in limited]
     if limits.magnitude > 0 and len(limited) == 1:
-        limited = [limited[0] * _saturation(limited[0], limits)]
+        limited = [limited[0] * saturation(limited[0].abs(), limits)]
     elif limits.magnitude > 0:
-        a, abar = (t * _saturation(t, limits) for t in _apart(limited[0], limited[1]))
+        a, abar = (t * saturation(t.abs(), limits) for t in _apart(limited[0], limited[1]))
         limited = [0.5 * (a + abar), -0.5j * (a - abar)]
     return limited
 
@@ -173,7 +182,7 @@ def limit_backward(
     factor, banded = None, list(responses)
     if limits.band_order > 0:
         assert cutoff is not None
-        factor = _band_on_grid(omega, cutoff, limits.band_order)
+        factor = band_on_grid(omega, cutoff, limits.band_order)
         banded = [t * factor for t in banded]
     if limits.magnitude > 0 and len(banded) == 1:
         grads = [_saturation_backward(grads[0], banded[0], limits)]
@@ -198,4 +207,4 @@ def limit_response(response: Tensor, omega: Tensor, cutoff: Tensor | None, limit
         assert cutoff is not None
         column = cutoff.reshape(-1, *[1] * (response.dim() - 1))
         response = response * _band_factor(omega.square().sum(-1), column, limits.band_order)
-    return response * _saturation(response, limits) if limits.magnitude > 0 else response
+    return response * saturation(response.abs(), limits) if limits.magnitude > 0 else response

@@ -27,12 +27,15 @@ from torch import Tensor
 
 from torchsonic.functional.frequency import Band
 from torchsonic.functional.limits import UNLIMITED, ResponseLimits, limit_backward, limit_pair
+from torchsonic.functional.nyquist import average_signs, average_signs_backward
 
 __all__ = [
     "ModeShape",
     "ResponsePair",
     "Responses",
     "Symmetry",
+    "along_on_grid",
+    "damping_on_grid",
     "evaluate_responses",
     "grid_omega",
     "plain_pair",
@@ -100,16 +103,21 @@ def _across(omega: list[Tensor], direction: Tensor, i: int, j: int) -> Tensor:
     return _outer_sum([first, second], (i, j), len(omega))
 
 
-def _denominator(omega: list[Tensor], shape: ModeShape, *, split_root: bool = True) -> Tensor:
-    """``E = p + i s (w.v)`` on the grid, ``(G, M, n_1 .. n_D)``."""
+def along_on_grid(omega: list[Tensor], shape: ModeShape) -> Tensor:
+    """``u = s (w.v)``, ``(G, M, n_1 .. n_D)``."""
     num_axes = len(omega)
     slope = shape.scale[..., None] * shape.direction
     pieces = [(slope[..., d : d + 1] * w[:, None]).clamp(-LARGEST, LARGEST) for d, w in enumerate(omega)]
-    along = _outer_sum(pieces, tuple(range(num_axes)), num_axes)
-    return torch.complex(_damping(omega, shape, split_root=split_root).expand_as(along), along)
+    return _outer_sum(pieces, tuple(range(num_axes)), num_axes)
 
 
-def _damping(omega: list[Tensor], shape: ModeShape, *, split_root: bool) -> Tensor:
+def _denominator(omega: list[Tensor], shape: ModeShape, *, split_root: bool = True) -> Tensor:
+    """``E = p + i u`` on the grid, ``(G, M, n_1 .. n_D)``."""
+    along = along_on_grid(omega, shape)
+    return torch.complex(damping_on_grid(omega, shape, split_root=split_root).expand_as(along), along)
+
+
+def damping_on_grid(omega: list[Tensor], shape: ModeShape, *, split_root: bool = True) -> Tensor:
     """``p = -Re a + tau |w_perp|^2``.
 
     Giving each factor of a square its root of ``tau`` keeps huge values in range, but a root has no derivative at zero.
@@ -149,25 +157,7 @@ def plain_pair(
         return Responses(*limit_pair((t1, -1j * t1), omega, shape.cutoff, limits, half=True))
     r = gain / ((e + 1j * b) * (e - 1j * b))
     t1, t2 = limit_pair((e * r, r * b), omega, shape.cutoff, limits)
-    return Responses(_average_signs(t1, band), _average_signs(t2, band))
-
-
-def _average_signs(response: Tensor, band: Band) -> Tensor:
-    """Replace an unsigned Nyquist bin by the mean over both signs, and drop the appended bin."""
-    for axis in band.unsigned_axes:
-        dim, last = 2 + axis, response.shape[2 + axis] - 1
-        mean = response.narrow(dim, band.reach[axis], 1).add(response.narrow(dim, last, 1)).mul_(0.5)
-        response = response.narrow(dim, 0, last).clone()
-        response.narrow(dim, band.reach[axis], 1).copy_(mean)
-    return response.contiguous()
-
-
-def _average_signs_backward(grad: Tensor, band: Band) -> Tensor:
-    for axis in band.unsigned_axes:
-        dim = 2 + axis
-        half = grad.narrow(dim, band.reach[axis], 1).mul_(0.5)
-        grad = torch.cat([grad, half], dim)
-    return grad
+    return Responses(average_signs(t1, band), average_signs(t2, band))
 
 
 def grid_omega(spacing: Tensor, band: Band, symmetry: Symmetry, dtype: torch.dtype) -> list[Tensor]:
@@ -215,7 +205,7 @@ class ResponsePair:
         raw = _raw_pair(self._omega, shape, symmetry)
         self._raw = raw if differentiable else None
         limited = limit_pair(raw, omega, shape.cutoff, limits, half=symmetry == "half")
-        self.t1, self.t2 = limited if symmetry == "half" else (_average_signs(t, band) for t in limited)
+        self.t1, self.t2 = limited if symmetry == "half" else (average_signs(t, band) for t in limited)
 
     def backward(self, grad_t1: Tensor, grad_t2: Tensor) -> ModeShape:
         """Gradients of the mode parameters from the *conjugate* gradients of ``T1`` and ``T2``, which are overwritten.
@@ -237,7 +227,7 @@ class ResponsePair:
             # d(E - ib)/db = -i
             grad_oscillation = grad_e.imag.sum(tuple(range(2, 2 + num_axes)))
         else:
-            grads = [_average_signs_backward(g, self._band) for g in (grad_t1, grad_t2)]
+            grads = [average_signs_backward(g, self._band) for g in (grad_t1, grad_t2)]
             (grad_t1, grad_t2), grad_cutoff = self._unlimit(grads, [t1, t2])
             grad_t1.mul_(inverse_gain)
             grad_t2.mul_(inverse_gain)

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from torchsonic.functional.arguments import per_axis
+from torchsonic.functional.exporting import exporting
 from torchsonic.functional.frequency import Band
 from torchsonic.functional.spectrum import analyse, synthesise
 
@@ -44,15 +46,16 @@ def resample(x: Tensor, size: int | Sequence[int]) -> Tensor:
         raise ValueError(f"x must be (batch, channel, 1 to 3 axes), got shape {tuple(x.shape)}")
     if not x.is_floating_point():
         raise TypeError(f"x must be a real floating-point tensor, got {x.dtype}")
-    target = (size,) * num_axes if isinstance(size, int) else tuple(int(n) for n in size)
-    if len(target) != num_axes or min(target) < 1:
-        raise ValueError(f"size must be 1 or {num_axes} positive integers, got {size}")
+    target = per_axis(size, num_axes, "size")
     source = tuple(x.shape[2:])
-    if min(source) < 1:
+    if any(n < 1 for n in source):
         raise ValueError(f"x has an empty axis: shape {tuple(x.shape)}")
     if source == target:
         return x.clone()
     work = x.to(torch.promote_types(x.dtype, torch.float32))
+    export = exporting()
+    if export is not None:
+        return export.resample(work, target).to(x.dtype)
     if torch.compiler.is_compiling():
         return torch.ops.torchsonic.resample(work, list(target)).to(x.dtype)
     band = Band(source, target)

@@ -19,7 +19,16 @@ from torch import Tensor
 from torchsonic.functional.fft import irfftn, rfftn
 from torchsonic.functional.frequency import Band
 
-__all__ = ["PaddingMode", "analyse", "analyse_adjoint", "fast_size", "padded_sizes", "synthesise", "synthesise_adjoint"]
+__all__ = [
+    "PaddingMode",
+    "analyse",
+    "analyse_adjoint",
+    "extend",
+    "fast_size",
+    "padded_sizes",
+    "synthesise",
+    "synthesise_adjoint",
+]
 
 PaddingMode = Literal["circular", "zeros", "reflect"]
 
@@ -66,11 +75,12 @@ def _reflected_indices(size: int, device) -> Tensor:
     return torch.where(index < size, index, mirrored).clamp_(0, size - 1)
 
 
-def _extend(x: Tensor, band: Band, padding: PaddingMode) -> Tensor:
+def extend(x: Tensor, band: Band, padding: PaddingMode) -> Tensor:
+    """Continue samples across their boundary; zeros are left to the transform."""
     if padding == "reflect":
         for axis in range(-band.num_axes, 0):
             x = x.index_select(axis, _reflected_indices(x.shape[axis], x.device))
-    return x  # zeros are appended by rfftn itself
+    return x
 
 
 def _extend_adjoint(g: Tensor, size: tuple[int, ...], padding: PaddingMode) -> Tensor:
@@ -131,7 +141,7 @@ def _split_nyquist(coefficients: Tensor, band: Band) -> Tensor:
 
 def analyse(x: Tensor, band: Band, padding: PaddingMode = "circular") -> Tensor:
     """Coefficients of real samples on a band: ``(..., *size)`` to ``(..., *band.shape)``, complex."""
-    extended = _extend(x, band, padding)
+    extended = extend(x, band, padding)
     spectrum = rfftn(extended, band.size_in, scaled=True)
     return _split_nyquist(_gather(spectrum, band), band)
 

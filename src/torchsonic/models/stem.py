@@ -9,7 +9,9 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor, nn
 
 from torchsonic.functional.arguments import choice
+from torchsonic.functional.exporting import exporting
 from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing, spacing_values
+from torchsonic.functional.symbols import is_symbolic
 from torchsonic.nn.conv import make_sonic
 from torchsonic.nn.spaced import batch_spacing, scale_spacing
 
@@ -66,10 +68,23 @@ class SonicStem(nn.Module):
         if self.grid == "input":
             return self.sonic.output_size(size)
         if isinstance(given, Tensor):
+            if exporting() is not None:
+                raise ValueError(
+                    "the stem chooses its grid by the spacing (grid='reference'), so an exported model cannot take "
+                    "it as an input; export with a fixed spacing, or build the model with grid='input'"
+                )
             # Samples of a batch share one grid: that of their mean spacing.
             steps = as_spacing(given, len(size), batch=ANY_BATCH).log().mean(0).exp().tolist()
         else:
             steps = spacing_values(given, len(size))
+        if tuple(steps) == self.sonic.reference_spacing:
+            return self.sonic.output_size(size)
+        if exporting() is not None and is_symbolic(tuple(size)):
+            raise ValueError(
+                f"with grid='reference' sizes can be dynamic only at the reference spacing "
+                f"{self.sonic.reference_spacing}, got spacing {tuple(steps)}; export with fixed "
+                "sizes, or build the model with grid='input'"
+            )
         whole = zip(size, steps, self.sonic.reference_spacing, self.sonic.stride, strict=True)
         counts = tuple(max(1, math.ceil(n * step / (ref * stride) - ROUNDING)) for n, step, ref, stride in whole)
         if any(count > MOST_REFINEMENT * n for n, count in zip(size, counts, strict=True)):

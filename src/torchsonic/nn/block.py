@@ -54,7 +54,7 @@ class Shortcut(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.smooth:
-            x = resample(x, [-(-n // s) for n, s in zip(x.shape[2:], self.stride, strict=True)])
+            x = resample(x, [(n + s - 1) // s for n, s in zip(x.shape[2:], self.stride, strict=True)])
         return self.project(x)
 
 

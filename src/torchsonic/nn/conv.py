@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from torchsonic.functional.arguments import check_samples, choice, per_axis, positive
 from torchsonic.functional.call import Options, run_evaluated, without_autocast
+from torchsonic.functional.exporting import exporting
 from torchsonic.functional.frequency import (
     Spacing,
     as_spacing,
@@ -23,6 +24,7 @@ from torchsonic.functional.spectral_conv import spectral_conv
 from torchsonic.functional.spectrum import PaddingMode, padded_sizes
 from torchsonic.nn.bank import DEFAULT_FIELD, Gain, ModeBank, Variant
 from torchsonic.nn.cache import ResponseCache
+from torchsonic.nn.portable import convolve_portably
 from torchsonic.nn.spaced import batch_spacing
 
 __all__ = ["SonicConv1d", "SonicConv2d", "SonicConv3d", "SonicConvNd", "make_sonic"]
@@ -196,6 +198,9 @@ class SonicConvNd(ModeBank):
         dtype = x.dtype
         if self.standardise:
             x = self._standardised(x)
+        export = exporting()
+        if export is not None:
+            return convolve_portably(self, export, x, out_size, given, steps)
         mixing = (self.mix_in.to(dtype), self.mix_out.to(dtype))
         bias = None if self.bias is None else self.bias.to(dtype)
         if self._may_cache(given):

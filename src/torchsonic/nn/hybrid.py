@@ -16,8 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchsonic.functional.arguments import check_samples, choice, per_axis, positive
+from torchsonic.functional.exporting import exporting
 from torchsonic.functional.frequency import Spacing, as_spacing, spacing_values
 from torchsonic.functional.spectrum import PaddingMode
+from torchsonic.functional.symbols import number
 from torchsonic.nn.conv import SonicConvNd, make_sonic
 from torchsonic.nn.spaced import SpacedLayer, batch_spacing
 
@@ -95,7 +97,7 @@ class LocalConv(SpacedLayer):
                 continue
             radius = self.kernel_size // 2
             reach = math.ceil(radius * reference / step - 1e-9)
-            if reach > max(size[axis], SHORT):
+            if reach > SHORT and reach > size[axis]:
                 raise ValueError(
                     f"spacing {step:g} is too fine for a local kernel with taps {reference:g} apart: it would reach "
                     f"{reach} samples far, beyond an image of {size[axis]}"
@@ -112,10 +114,11 @@ class LocalConv(SpacedLayer):
         for axis, margin in enumerate(reach):
             dim, size = 2 + axis, x.shape[2 + axis]
             index = torch.arange(-margin, size + margin, device=x.device)
+            period = number(size, torch.int64, x.device)
             if self.padding_mode == "circular":
-                index = index % size
+                index = index % period
             elif self.padding_mode == "reflect" and size > 1:
-                index = (index + size - 1) % (2 * size - 2) - (size - 1)
+                index = (index + size - 1) % (2 * period - 2) - (size - 1)
                 index = index.abs()
             elif self.padding_mode == "reflect":
                 index = torch.zeros_like(index)
@@ -131,6 +134,12 @@ class LocalConv(SpacedLayer):
         given = self._spacing if spacing is None else batch_spacing(spacing)
         if not isinstance(given, Tensor):
             return self._convolve(x, spacing_values(given, self.num_axes))
+        if exporting() is not None:
+            raise ValueError(
+                "the number of taps of a local branch follows the spacing, which therefore cannot be an input of an "
+                "exported model, nor change with dynamic sizes behind a stride; export with a fixed spacing and "
+                "fixed sizes"
+            )
         rows = [tuple(row) for row in as_spacing(given, self.num_axes, batch=x.shape[0]).tolist()]
         if len(set(rows)) == 1:
             return self._convolve(x, rows[0])

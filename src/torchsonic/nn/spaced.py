@@ -9,7 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from torchsonic.functional.exporting import exporting
 from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing, spacing_values
+from torchsonic.functional.symbols import number
 
 __all__ = [
     "SpacedLayer",
@@ -66,7 +68,7 @@ class SpacedLayer(nn.Module):
 
     def output_size(self, size: Sequence[int]) -> tuple[int, ...]:
         """Samples of the output for an input of the given size: ``ceil(size / stride)``."""
-        return tuple(-(-n // s) for n, s in zip(size, self.stride, strict=True))
+        return tuple((n + s - 1) // s for n, s in zip(size, self.stride, strict=True))
 
     def output_spacing(self, size: Sequence[int], spacing: Spacing | None = None) -> Tensor:
         """Spacing of the output, ``(1, D)`` or ``(B, D)``."""
@@ -75,7 +77,8 @@ class SpacedLayer(nn.Module):
 
     def coarsening(self, size: Sequence[int]) -> tuple[float, ...]:
         """Output spacing over input spacing; input and output cover the same extent."""
-        return tuple(n / m for n, m in zip(size, self.output_size(size), strict=True))
+        pairs = zip(size, self.output_size(size), self.stride, strict=True)
+        return tuple(1.0 if stride == 1 else n / m for n, m, stride in pairs)
 
 
 def batch_spacing(spacing: Spacing) -> Spacing:
@@ -88,8 +91,15 @@ def scale_spacing(spacing: Spacing | None, factors: Sequence[float]) -> Spacing 
     if spacing is None:
         return None
     spacing = batch_spacing(spacing)
-    if isinstance(spacing, Tensor):
+    # Sizes that an exporter leaves open make factors that are symbols: numbers would fix them.
+    symbolic = exporting() is not None and any(isinstance(f, torch.SymFloat) for f in factors)
+    if symbolic or isinstance(spacing, Tensor):
         steps = as_spacing(spacing, len(factors), batch=ANY_BATCH)
+        if symbolic:
+            scaled = [
+                step * number(f, steps.dtype, steps.device) for step, f in zip(steps.unbind(1), factors, strict=True)
+            ]
+            return torch.stack(scaled, dim=1)
         return steps * torch.tensor(tuple(factors), dtype=steps.dtype, device=steps.device)
     return tuple(d * f for d, f in zip(spacing_values(spacing, len(factors)), factors, strict=True))
 

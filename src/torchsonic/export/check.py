@@ -1,0 +1,110 @@
+"""An exported file against the model it came from: the same numbers, and how fast."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import torch
+from torch import Tensor, nn
+
+from torchsonic.export.config import ExportConfig
+from torchsonic.export.program import call_model, example_inputs
+from torchsonic.export.run import load_exported
+
+__all__ = ["TOLERANCE", "CheckRow", "check_file"]
+
+TOLERANCE = 1e-4
+"""Largest difference from PyTorch, relative to the largest answer."""
+OTHER_SPACING = 0.8
+TIMED_SECONDS = 2.0
+MOST_REPEATS = 20
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """One input: its shape, how far the file is off, and the times of both in seconds if they were taken."""
+
+    shape: tuple[int, ...]
+    spacing: tuple[float, ...]
+    """Of the first sample, if it is an input."""
+    error: float
+    torch_seconds: float | None = None
+    file_seconds: float | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """Time of the file over that of PyTorch."""
+        if self.torch_seconds is None or self.file_seconds is None:
+            return None
+        return self.file_seconds / self.torch_seconds
+
+
+def check_file(
+    model: nn.Module, path: Path, config: ExportConfig, *, timed_seconds: float = TIMED_SECONDS
+) -> list[CheckRow]:
+    """Compare a file with its model, in evaluation mode, at the sizes of the configuration and at others it allows.
+
+    Parameters
+    ----------
+    timed_seconds
+        How long both are timed at the first size, in turns; 0 leaves the times out.
+    """
+    exported = load_exported(path, config.to)
+    training = model.training
+    model.eval()
+    rows = []
+    try:
+        for index, (batch, size) in enumerate(_cases(config)):
+            factor = OTHER_SPACING if index and config.spacing_input != "no" else 1.0
+            inputs = example_inputs(model, config, size=size, batch=batch, spacing_factor=factor)
+            with torch.no_grad():
+                expected = call_model(model, inputs, config)
+            error = _relative_error(exported(*inputs), expected)
+            seconds: tuple[float | None, float | None] = (None, None)
+            if index == 0 and timed_seconds > 0:
+                seconds = _time_in_turns(
+                    lambda given=inputs: call_model(model, given, config),
+                    lambda given=inputs: exported(*given),
+                    timed_seconds,
+                )
+            told = tuple(inputs[1].reshape(-1, len(size))[0].tolist()) if len(inputs) == 2 else ()
+            rows.append(CheckRow(tuple(inputs[0].shape), told, error, *seconds))
+    finally:
+        model.train(training)
+    return rows
+
+
+def _cases(config: ExportConfig) -> list[tuple[int, tuple[int, ...]]]:
+    """Batch and size: as configured, then other ones where they are free; odd, even, smaller and larger."""
+    cases = [(config.batch, config.size)]
+    if config.dynamic or config.spacing_input != "no":
+        free_batch, free_size = "batch" in config.dynamic, "size" in config.dynamic
+        smaller = tuple(max(4, 3 * n // 4 + 1 + d) for d, n in enumerate(config.size))
+        larger = tuple(n + 3 - d for d, n in enumerate(config.size))
+        for batch, size in ((1, smaller), (config.batch + 2, larger)):
+            cases.append((batch if free_batch else config.batch, size if free_size else config.size))
+    return cases
+
+
+def _relative_error(actual: Tensor, expected: Tensor) -> float:
+    if actual.shape != expected.shape:
+        raise ValueError(f"the file answers with shape {tuple(actual.shape)}, the model with {tuple(expected.shape)}")
+    difference = (actual.double() - expected.double()).abs().amax()
+    return float(difference / expected.double().abs().amax().clamp_min(1e-30))
+
+
+@torch.no_grad()
+def _time_in_turns(first: Callable[[], Tensor], second: Callable[[], Tensor], seconds: float) -> tuple[float, float]:
+    """Median times; in turns, so that other work on the machine meets both."""
+    times: tuple[list[float], list[float]] = ([], [])
+    start = time.perf_counter()
+    while len(times[0]) < 3 or (time.perf_counter() - start < seconds and len(times[0]) < MOST_REPEATS):
+        for function, taken in zip((first, second), times, strict=True):
+            before = time.perf_counter()
+            function()
+            taken.append(time.perf_counter() - before)
+    return median(times[0]), median(times[1])

@@ -1,0 +1,91 @@
+"""What is exported: format, sizes, and which of them stay open."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from torchsonic.functional.arguments import choice, positive
+from torchsonic.functional.exporting import Transforms
+
+__all__ = ["Dynamic", "ExportConfig", "ExportError", "Format", "SpacingInput"]
+
+Format = Literal["onnx", "pt2", "aoti"]
+Dynamic = Literal["batch", "size"]
+SpacingInput = Literal["no", "batch", "sample"]
+
+
+class ExportError(RuntimeError):
+    """A model that cannot be exported, or whose file does not do what the model does; the message says what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportConfig:
+    """How a model is exported.
+
+    Parameters
+    ----------
+    to
+        ``onnx``, ``pt2`` (a program of ``torch.export``) or ``aoti`` (compiled by AOTInductor for such a machine).
+    size
+        Samples of each axis. If sizes are dynamic, those with which the model is traced and checked first.
+    batch
+        Samples at once; with which it is checked first, if it is dynamic.
+    dynamic
+        What may differ from call to call: ``"batch"``, ``"size"`` or both.
+    spacing
+        Fixed physical step of each axis; empty leaves every layer its own, as a call without spacing does.
+    spacing_input
+        ``"no"``; ``"batch"`` adds an input ``spacing`` of D numbers, ``"sample"`` one of ``(batch, D)``.
+    transforms
+        Fourier transforms as products with matrices (``"matmul"``) or PyTorch's own (``"fft"``, not for ONNX); by
+        default what is faster in each format.
+    opset
+        Of ONNX; by default PyTorch's choice.
+    constant_megabytes
+        Most that responses may take in the file; those beyond are computed at each call.
+    """
+
+    to: Format
+    size: tuple[int, ...]
+    batch: int = 1
+    dynamic: tuple[Dynamic, ...] = ()
+    spacing: tuple[float, ...] = ()
+    spacing_input: SpacingInput = "no"
+    transforms: Transforms | None = None
+    opset: int | None = None
+    constant_megabytes: int = 512
+
+    def __post_init__(self) -> None:
+        choice(self.to, get_args(Format), "to")
+        positive(self.batch, "batch")
+        if not 1 <= len(self.size) <= 3 or any(n < 2 for n in self.size):
+            raise ValueError(f"size must be 1 to 3 numbers of at least 2, got {self.size}")
+        for part in self.dynamic:
+            choice(part, get_args(Dynamic), "dynamic")
+        choice(self.spacing_input, get_args(SpacingInput), "spacing_input")
+        if self.spacing and self.spacing_input != "no":
+            raise ValueError(
+                f"spacing={self.spacing} and spacing_input={self.spacing_input!r} exclude each other; leave one out"
+            )
+        if self.spacing and len(self.spacing) not in (1, len(self.size)):
+            raise ValueError(f"spacing must be 1 or {len(self.size)} numbers, got {self.spacing}")
+        if not all(math.isfinite(step) and step > 0 for step in self.spacing):
+            raise ValueError(f"spacing must be positive and finite, got {self.spacing}")
+        if self.to == "onnx" and self.transforms == "fft":
+            raise ValueError(
+                "transforms='fft' is not for to='onnx', whose runtimes are slow and inexact there; use matmul"
+            )
+        if self.opset is not None and self.to != "onnx":
+            raise ValueError(f"opset={self.opset} belongs to to='onnx', got to={self.to!r}")
+        if self.constant_megabytes < 0:
+            raise ValueError(f"constant_megabytes must be at least 0, got {self.constant_megabytes}")
+
+    @property
+    def chosen_transforms(self) -> Transforms:
+        return self.transforms or ("matmul" if self.to == "onnx" else "fft")
+
+    @property
+    def input_names(self) -> list[str]:
+        return ["x"] if self.spacing_input == "no" else ["x", "spacing"]

@@ -1,0 +1,105 @@
+"""From a model to a checked file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from torch import nn
+
+from torchsonic import __version__
+from torchsonic.export.check import TOLERANCE, CheckRow, check_file
+from torchsonic.export.config import ExportConfig, ExportError
+from torchsonic.export.program import reference_spacing, trace_model
+from torchsonic.export.run import require_packages
+from torchsonic.export.write import write_program
+from torchsonic.files import replacing
+
+__all__ = ["ExportedFile", "export_model"]
+
+
+@dataclass(frozen=True)
+class ExportedFile:
+    """What was written, and how it compares with the model."""
+
+    path: Path
+    num_bytes: int
+    rows: tuple[CheckRow, ...]
+
+    @property
+    def error(self) -> float | None:
+        """The largest one found; ``None`` if the file was not checked."""
+        return max((row.error for row in self.rows), default=None)
+
+
+def export_model(
+    model: nn.Module,
+    path: str | os.PathLike,
+    config: ExportConfig,
+    *,
+    classes: Sequence[str] = (),
+    check: bool = True,
+    timed_seconds: float = 2.0,
+) -> ExportedFile:
+    """Write a model for another runtime, and compare the file with it.
+
+    Parameters
+    ----------
+    model
+        Any module of one input, told ``spacing`` if it ``takes_spacing``; it is exported in evaluation mode.
+    path
+        Of the new file, which appears when it is whole and right: nothing is left of one that is not.
+    classes
+        Names of the model's answers, to be kept in the file.
+    check, timed_seconds
+        See :func:`check_file`.
+
+    Raises
+    ------
+    ValueError
+        If model and configuration do not fit.
+    ExportError
+        If the model cannot be exported, or its file differs from it by more than 1e-4 of the largest answer.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from torchsonic.export import ExportConfig, export_model
+    >>> layer = torchsonic.SonicConv2d(3, 4, num_modes=4)
+    >>> file = export_model(layer, tempfile.mkdtemp() + "/layer.pt2", ExportConfig(to="pt2", size=(12, 15)))
+    >>> file.error < 1e-4
+    True
+    """
+    path = Path(path)
+    require_packages(config.to)
+    if config.to == "aoti" and path.suffix != ".pt2":
+        raise ValueError(f"files of AOTInductor must end in .pt2, got {path.name}")
+    program = trace_model(model, config)
+    metadata = json.dumps(_describe(model, config, classes))
+    with replacing(path) as scratch:
+        write_program(program, scratch, config, metadata)
+        rows = tuple(check_file(model, scratch, config, timed_seconds=timed_seconds)) if check else ()
+        for row in rows:
+            if not row.error <= TOLERANCE:
+                raise ExportError(
+                    f"the exported file differs from the model by {row.error:.1e} of the largest answer for an input "
+                    f"{row.shape}, more than {TOLERANCE:.0e}; nothing was written"
+                )
+        num_bytes = scratch.stat().st_size
+    return ExportedFile(path, num_bytes, rows)
+
+
+def _describe(model: nn.Module, config: ExportConfig, classes: Sequence[str]) -> dict:
+    return {
+        "version": __version__,
+        "model": type(model).__name__,
+        "inputs": config.input_names,
+        "outputs": ["y"],
+        **{name: value for name, value in asdict(config).items() if name not in ("opset", "constant_megabytes")},
+        "transforms": config.chosen_transforms,
+        "reference_spacing": reference_spacing(model),
+        "classes": list(classes),
+    }

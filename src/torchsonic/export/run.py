@@ -1,0 +1,76 @@
+"""Exported files as functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchsonic.export.config import Format
+
+__all__ = ["METADATA", "Exported", "load_exported", "require_packages"]
+
+METADATA = "torchsonic"
+"""Under this key files hold JSON that describes them."""
+_PACKAGES = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "pt2": (), "aoti": ()}
+
+
+class Exported:
+    """A loaded file: call it with the tensors it was exported for; ``metadata`` says which."""
+
+    def __init__(self, run: Callable[..., Tensor], metadata: dict[str, Any]) -> None:
+        self._run, self.metadata = run, metadata
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        with torch.no_grad():
+            return self._run(*inputs)
+
+
+def require_packages(to: Format) -> None:
+    """Refuse to go on without what a format needs."""
+    import importlib.util
+
+    for package in _PACKAGES[to]:
+        if importlib.util.find_spec(package) is None:
+            raise ImportError(f'{package} is not installed; run: pip install "torchsonic[export]"')
+
+
+def load_exported(path: Path, to: Format) -> Exported:
+    """Load a file that :func:`export_model` wrote; ONNX runs on the CPU with as many threads as PyTorch.
+
+    ``pt2`` and ``aoti`` files are for machines that trust whoever wrote them: the latter hold compiled code.
+    """
+    require_packages(to)
+    return {"onnx": _load_onnx, "pt2": _load_pt2, "aoti": _load_aoti}[to](Path(path))
+
+
+def _load_onnx(path: Path) -> Exported:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    names = [node.name for node in session.get_inputs()]
+
+    def run(*inputs: Tensor) -> Tensor:
+        feed = {name: value.cpu().numpy() for name, value in zip(names, inputs, strict=True)}
+        return torch.from_numpy(session.run(None, feed)[0])
+
+    return Exported(run, json.loads(session.get_modelmeta().custom_metadata_map[METADATA]))
+
+
+def _load_pt2(path: Path) -> Exported:
+    extra = {f"{METADATA}.json": ""}
+    program = torch.export.load(str(path), extra_files=extra)
+    return Exported(program.module(), json.loads(extra[f"{METADATA}.json"]))
+
+
+def _load_aoti(path: Path) -> Exported:
+    from torch._inductor import aoti_load_package
+
+    compiled = aoti_load_package(str(path))
+    return Exported(compiled, json.loads(compiled.get_metadata()[METADATA]))

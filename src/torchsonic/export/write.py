@@ -1,0 +1,76 @@
+"""Programs as files, one function per format."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from pathlib import Path
+
+import torch
+from torch.export import ExportedProgram
+
+from torchsonic.export.config import ExportConfig, ExportError
+from torchsonic.export.program import axis_names
+from torchsonic.export.run import METADATA, require_packages
+
+__all__ = ["write_program"]
+
+# A protocol buffer holds no more; some room is left for the graph itself.
+ONNX_LIMIT = 1900 << 20
+COMPILERS = ("g++", "clang++", "c++")
+
+
+def write_program(program: ExportedProgram, path: Path, config: ExportConfig, metadata: str) -> None:
+    """Write a program in the format of the configuration, ``metadata`` (JSON) within."""
+    {"onnx": _write_onnx, "pt2": _write_pt2, "aoti": _write_aoti}[config.to](program, path, config, metadata)
+
+
+def _num_bytes(program: ExportedProgram) -> int:
+    tensors = [*program.state_dict.values(), *program.constants.values()]
+    return sum(t.numel() * t.element_size() for t in tensors if isinstance(t, torch.Tensor))
+
+
+def _write_onnx(program: ExportedProgram, path: Path, config: ExportConfig, metadata: str) -> None:
+    require_packages("onnx")
+    if _num_bytes(program) > ONNX_LIMIT:
+        raise ExportError(
+            f"weights and constants take {_num_bytes(program) / 1e9:.1f} GB, an ONNX file holds at most 2; "
+            "lower constant_megabytes or size"
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the exporter's own, about versions and names
+        try:
+            onnx_program = torch.onnx.export(
+                program,
+                (),
+                input_names=config.input_names,
+                output_names=["y"],
+                opset_version=config.opset,
+                dynamic_shapes=axis_names(config) if config.dynamic else None,
+                verbose=False,
+            )
+        except torch.onnx.OnnxExporterError as error:
+            raise ExportError(f"no ONNX for this model: {str(error).strip().splitlines()[0]}") from error
+    assert onnx_program is not None
+    model = onnx_program.model
+    for part in (model, model.graph, *model.graph.inputs, *model.graph.outputs, *model.graph.all_nodes()):
+        part.metadata_props.clear()  # lines of source, and where they lie on this machine
+    model.metadata_props[METADATA] = metadata
+    onnx_program.save(path, external_data=False)
+
+
+def _write_pt2(program: ExportedProgram, path: Path, config: ExportConfig, metadata: str) -> None:
+    torch.export.save(program, path, extra_files={f"{METADATA}.json": metadata})
+
+
+def _write_aoti(program: ExportedProgram, path: Path, config: ExportConfig, metadata: str) -> None:
+    compilers = (os.environ["CXX"],) if "CXX" in os.environ else COMPILERS
+    if not any(shutil.which(name) for name in compilers):
+        raise ExportError(
+            f"to='aoti' needs a C++ compiler, and there is none of {', '.join(compilers)}; install g++ or set CXX"
+        )
+    from torch._inductor import aoti_compile_and_package
+
+    options = {"aot_inductor.metadata": {METADATA: metadata}}
+    aoti_compile_and_package(program, package_path=str(path), inductor_configs=options)

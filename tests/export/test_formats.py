@@ -1,0 +1,262 @@
+"""Exported files answer as the model does."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import torchsonic
+from torchsonic.export import ExportConfig, ExportError, check_file, export_model, load_exported
+from torchsonic.models import SonicClassifier, SonicNet
+
+TOLERANCE = 1e-4
+
+
+def sonicnet(**options):
+    torch.manual_seed(0)
+    return SonicNet(2, 3, **{"width": 8, "depth": 2, "num_modes": 6, "field": 16, **options})
+
+
+def classifier(**options):
+    torch.manual_seed(0)
+    return SonicClassifier(num_classes=5, widths=(8, 16), depths=(1, 1), **options)
+
+
+MODELS = {
+    "power of two": (sonicnet, (64, 64)),
+    "224": (lambda: sonicnet(depth=1), (224, 224)),
+    "odd": (lambda: sonicnet(padding_mode="reflect"), (45, 51)),
+    "zeros": (lambda: sonicnet(depth=1, padding_mode="zeros"), (31, 20)),
+    "paper": (lambda: sonicnet(variant="paper"), (18, 21)),
+    "hybrid": (lambda: sonicnet(depth=1, local_kernel=3), (19, 24)),
+    "volume": (lambda: sonicnet(spatial_dims=3, stride=2, form="pre", norm="channel"), (7, 12, 9)),
+    "signal": (lambda: sonicnet(spatial_dims=1), (100,)),
+    "classifier": (classifier, (37, 48)),
+}
+
+
+def export(model, folder, config, **options):
+    ending = {"onnx": "onnx", "pt2": "pt2", "aoti": "pt2"}[config.to]
+    return export_model(model, folder / f"model.{ending}", config, timed_seconds=0, **options)
+
+
+def needs_onnx(to):
+    if to == "onnx":
+        for package in ("onnx", "onnxscript", "onnxruntime"):
+            pytest.importorskip(package)
+
+
+@pytest.mark.parametrize("to", ["onnx", "pt2"])
+@pytest.mark.parametrize("name", MODELS)
+def test_fixed_sizes(name, to, tmp_path):
+    needs_onnx(to)
+    make, size = MODELS[name]
+    model = make()
+    config = ExportConfig(to=to, size=size, spacing=(0.8,) if name == "hybrid" else ())
+    file = export(model, tmp_path, config)
+    assert len(file.rows) == 1
+    assert file.error < TOLERANCE
+    # Not only noise as it was checked with.
+    x = torch.rand(1, model.in_channels, *size) + 3
+    with torch.no_grad():
+        expected = model.eval()(x, **({"spacing": 0.8} if name == "hybrid" else {}))
+    actual = load_exported(file.path, to)(x)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("to", ["onnx", "pt2"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        sonicnet,
+        lambda: sonicnet(stride=2, padding_mode="reflect"),
+        lambda: sonicnet(variant="paper", depth=1),
+        classifier,
+        lambda: sonicnet(spatial_dims=3, depth=1),
+    ],
+)
+def test_dynamic_batch_and_size(make, to, tmp_path):
+    needs_onnx(to)
+    model = make()
+    size = (8, 9, 7) if getattr(model, "num_axes", 2) == 3 else (24, 24)
+    file = export(model, tmp_path, ExportConfig(to=to, size=size, dynamic=("batch", "size")))
+    assert len({row.shape for row in file.rows}) == 3
+    exported = load_exported(file.path, to)
+    for shape in ((1, *[16] * len(size)), (3, *[17] * len(size)), (2, *[n + 5 for n in size])):
+        x = torch.randn(shape[0], model.in_channels, *shape[1:])
+        with torch.no_grad():
+            expected = model.eval()(x)
+        torch.testing.assert_close(exported(x), expected, rtol=0, atol=TOLERANCE * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("to", ["onnx", "pt2"])
+@pytest.mark.parametrize(("kind", "dynamic"), [("batch", ()), ("sample", ("batch",)), ("batch", ("size",))])
+def test_spacing_as_an_input(kind, dynamic, to, tmp_path):
+    needs_onnx(to)
+    model = sonicnet(stride=2, spacing=(2.0, 0.5))
+    config = ExportConfig(to=to, size=(15, 22), batch=2, spacing_input=kind, dynamic=dynamic)
+    file = export(model, tmp_path, config)
+    exported = load_exported(file.path, to)
+    x = torch.randn(2, 2, 15, 22)
+    spacings = torch.tensor([[1.0, 0.7], [3.0, 0.4]])
+    answers = []
+    for spacing in (spacings,) if kind == "sample" else spacings:
+        with torch.no_grad():
+            expected = model.eval()(x, spacing=spacing)
+        answers.append(exported(x, spacing))
+        torch.testing.assert_close(answers[-1], expected, rtol=0, atol=TOLERANCE * float(expected.abs().max()))
+    if kind == "batch":
+        assert (answers[0] - answers[1]).abs().max() > 0.01 * answers[0].abs().max(), "the spacing changes nothing"
+
+
+def test_a_program_runs_where_torchsonic_is_not(tmp_path):
+    model = sonicnet()
+    file = export(model, tmp_path, ExportConfig(to="pt2", size=(12, 13), dynamic=("batch",)))
+    x = torch.randn(3, 2, 12, 13)
+    torch.save(x, tmp_path / "x.pt")
+    code = (
+        "import sys, torch\n"
+        "class Forbidden:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        assert not name.startswith('torchsonic'), name\n"
+        "sys.meta_path.insert(0, Forbidden())\n"
+        "program = torch.export.load('model.pt2').module()\n"
+        "torch.save(program(torch.load('x.pt', weights_only=True)), 'y.pt')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    with torch.no_grad():
+        expected = model.eval()(x)
+    actual = torch.load(tmp_path / "y.pt", weights_only=True)
+    assert not actual.requires_grad
+    torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE * float(expected.abs().max()))
+    assert file.num_bytes == file.path.stat().st_size
+
+
+@pytest.mark.slow
+def test_compiled_ahead_of_time(tmp_path):
+    model = sonicnet(depth=1)
+    config = ExportConfig(to="aoti", size=(16, 18), dynamic=("batch", "size"), spacing_input="batch")
+    file = export(model, tmp_path, config)
+    assert file.error < TOLERANCE
+    exported = load_exported(file.path, "aoti")
+    assert exported.metadata["inputs"] == ["x", "spacing"]
+    x, spacing = torch.randn(3, 2, 25, 16), torch.tensor([0.7, 1.3])
+    with torch.no_grad():
+        expected = model.eval()(x, spacing=spacing)
+    torch.testing.assert_close(exported(x, spacing), expected, rtol=0, atol=TOLERANCE * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("to", ["onnx", "pt2"])
+def test_files_describe_themselves(to, tmp_path):
+    needs_onnx(to)
+    file = export(
+        sonicnet(depth=1), tmp_path, ExportConfig(to=to, size=(8, 8), spacing=(0.5, 2.0)), classes=["a", "b", "c"]
+    )
+    metadata = load_exported(file.path, to).metadata
+    assert metadata["version"] == torchsonic.__version__
+    assert metadata["classes"] == ["a", "b", "c"]
+    assert metadata["spacing"] == [0.5, 2.0]
+    assert metadata["model"] == "SonicNet"
+    assert json.dumps(metadata)
+
+
+def test_onnx_names_its_axes(tmp_path):
+    needs_onnx("onnx")
+    import onnxruntime
+
+    config = ExportConfig(to="onnx", size=(12, 13), dynamic=("batch", "size"), spacing_input="sample")
+    file = export(sonicnet(depth=1), tmp_path, config)
+    session = onnxruntime.InferenceSession(str(file.path), providers=["CPUExecutionProvider"])
+    assert [node.name for node in session.get_inputs()] == ["x", "spacing"]
+    assert session.get_inputs()[0].shape == ["batch", 2, "size_0", "size_1"]
+    assert [node.name for node in session.get_outputs()] == ["y"]
+
+
+def test_a_model_keeps_its_mode_and_its_weights(tmp_path):
+    model = sonicnet(depth=1).train()
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    export(model, tmp_path, ExportConfig(to="pt2", size=(8, 8)))
+    assert model.training
+    assert all(p.requires_grad for p in model.parameters())
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+class Drifting(nn.Module):
+    """A model whose trace cannot be right: it answers differently each time."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.calls = nn.Conv2d(2, 2, 1), 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.conv(x) * self.calls
+
+
+def test_a_file_that_differs_is_not_left_behind(tmp_path):
+    with pytest.raises(ExportError, match="differs from the model by"):
+        export(Drifting(), tmp_path, ExportConfig(to="pt2", size=(8, 8)))
+    assert not list(tmp_path.iterdir())
+
+
+def test_times_are_measured_when_asked(tmp_path):
+    model, config = sonicnet(depth=1), ExportConfig(to="pt2", size=(8, 8))
+    file = export(model, tmp_path, config)
+    assert file.rows[0].ratio is None
+    (row,) = check_file(model, file.path, config, timed_seconds=0.05)
+    assert row.ratio is not None
+    assert row.ratio > 0
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "words"),
+    [
+        (nn.Conv2d(2, 2, 3), {"spacing": (1.0,)}, "takes no spacing"),
+        (nn.Conv2d(2, 2, 3), {"spacing_input": "batch"}, "takes no spacing"),
+        (sonicnet(padding_mode="zeros"), {"dynamic": ("size",)}, "padding_mode='zeros'"),
+        (classifier(), {"spacing_input": "batch"}, "grid='input'"),
+        (classifier(), {"spacing": (0.5,), "dynamic": ("size",)}, "grid='input'"),
+        (sonicnet(local_kernel=3), {"spacing_input": "batch"}, "local branch"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_a_remedy(model, options, words, tmp_path):
+    with pytest.raises(ValueError, match=words):
+        export(model, tmp_path, ExportConfig(to="pt2", size=(16, 18), **options))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"to": "tflite"}, "to must be one of"),
+        ({"size": (1, 4)}, "size must be"),
+        ({"size": ()}, "size must be"),
+        ({"batch": 0}, "batch must be at least 1"),
+        ({"dynamic": ("channels",)}, "dynamic must be one of"),
+        ({"spacing": (1.0, -2.0)}, "spacing must be positive"),
+        ({"spacing": (1.0, 2.0, 3.0)}, "spacing must be 1 or 2 numbers"),
+        ({"spacing": (1.0,), "spacing_input": "batch"}, "exclude each other"),
+        ({"spacing_input": "both"}, "spacing_input must be one of"),
+        ({"to": "onnx", "transforms": "fft"}, "transforms='fft'"),
+        ({"opset": 20}, "opset=20 belongs to"),
+        ({"constant_megabytes": -1}, "constant_megabytes must be"),
+    ],
+)
+def test_configurations_without_meaning_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        ExportConfig(**{"to": "pt2", "size": (8, 8), **options})
+
+
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"torchsonic\[export\]"):
+        export(sonicnet(), tmp_path, ExportConfig(to="onnx", size=(8, 8)))
+
+
+def test_a_missing_compiler_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(ExportError, match="no-such-compiler"):
+        export(sonicnet(depth=1), tmp_path, ExportConfig(to="aoti", size=(8, 8)))

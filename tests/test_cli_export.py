@@ -1,0 +1,80 @@
+"""``torchsonic export`` as a user meets it."""
+
+import json
+
+import pytest
+import torch
+
+from torchsonic.cli import main
+from torchsonic.export import load_exported
+from torchsonic.models import SonicClassifier, SonicNet
+
+pytest.importorskip("tyro")
+
+
+@pytest.fixture
+def saved(tmp_path):
+    model = SonicNet(1, 2, width=8, depth=1, num_modes=4, field=16)
+    return model.save_pretrained(tmp_path / "saved")
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    """What a training run leaves, as far as an export looks at it."""
+    folder = tmp_path / "run"
+    SonicClassifier(num_classes=3, widths=(8, 8), depths=(1, 1)).save_pretrained(folder / "model")
+    (folder / "config.json").write_text(json.dumps({"image_size": 32}))
+    (folder / "classes.json").write_text(json.dumps({"classes": ["cat", "dog", "owl"]}))
+    return folder
+
+
+def test_a_saved_model_is_exported_and_checked(saved, tmp_path, capsys):
+    out = tmp_path / "new" / "net.pt2"
+    assert main(["export", str(saved), "--to", "pt2", "--size", "12", "14", "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "checked: 1 x 1 x 12 x 14: error" in shown
+    assert "ratio" in shown
+    assert f"written: {out}" in shown
+    assert load_exported(out, "pt2")(torch.randn(1, 1, 12, 14)).shape == (1, 2, 12, 14)
+
+
+def test_a_run_knows_its_size_and_classes(run_folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", str(run_folder), "--to", "pt2", "--dynamic", "batch", "size"]) == 0
+    assert capsys.readouterr().out.count("checked:") == 3
+    exported = load_exported(tmp_path / "run.pt2", "pt2")
+    assert exported.metadata["classes"] == ["cat", "dog", "owl"]
+    assert exported.metadata["size"] == [32, 32]
+    assert exported(torch.randn(2, 3, 40, 33)).shape == (2, 3)
+
+
+def test_onnx_without_a_check(saved, tmp_path, capsys):
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(package)
+    out = tmp_path / "net.onnx"
+    arguments = ["--size", "12", "--spacing-input", "batch", "--no-check", "--out", str(out)]
+    assert main(["export", str(saved), *arguments]) == 0
+    assert "checked" not in capsys.readouterr().out
+    assert load_exported(out, "onnx")(torch.randn(1, 1, 12, 12), torch.ones(2)).shape == (1, 2, 12, 12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "--size is needed"),
+        (["--size", "8", "--to", "pt2", "--spacing", "0"], "spacing must be positive"),
+        (["--size", "8", "8", "8", "--to", "pt2"], "axes"),
+        (["--size", "8", "--to", "pt2", "--opset", "20"], "opset=20 belongs to"),
+        (["--size", "8", "--to", "aoti", "--out", "net.so"], "must end in .pt2"),
+    ],
+)
+def test_mistakes_end_in_one_line(arguments, words, saved, capsys):
+    assert main(["export", str(saved), *arguments]) == 1
+    complaint = capsys.readouterr().err
+    assert words in complaint
+    assert complaint.count("\n") == 1
+
+
+def test_an_unknown_model_is_refused(capsys):
+    assert main(["export", "no_such_model"]) == 1
+    assert "no_such_model is no folder and no model" in capsys.readouterr().err
