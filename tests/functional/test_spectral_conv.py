@@ -118,6 +118,7 @@ def test_custom_operator_passes_opcheck(limits):
                 "real",
                 *layer.limits,
                 keep,
+                False,
             )
             torch.library.opcheck(torch.ops.torchsonic.spectral_conv.default, arguments)
 
