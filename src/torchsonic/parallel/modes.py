@@ -163,7 +163,8 @@ class _SharedModes:
 
     def extra_repr(self) -> str:
         assert isinstance(self, SonicConvNd)
-        return f"{super().extra_repr()}, own_modes={self.own_modes.start}:{self.own_modes.stop}"
+        text = super().extra_repr()  # type: ignore[misc]
+        return f"{text}, own_modes={self.own_modes.start}:{self.own_modes.stop}"
 
 
 def _own_parameters(layer: SonicConvNd, group: dist.ProcessGroup) -> Iterator[tuple[str, Tensor | None]]:

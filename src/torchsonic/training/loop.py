@@ -146,7 +146,7 @@ class _Run:
         self.checkpoints = Checkpoints(folder / "checkpoints")
         torch.manual_seed(config.seed + fabric.global_rank)  # dropout differs between processes
         self.model = fabric.setup_module(self.raw)
-        self.optimiser = fabric.setup_optimizers(make_optimiser(self.raw, config))
+        self.optimiser: Any = fabric.setup_optimizers(make_optimiser(self.raw, config))
         self.average = MovingAverage(self.raw, config.ema) if config.ema else None
         self.step, self.seconds, self.waiting, self.rate = 0, 0.0, 0.0, 0.0
         self.best_score, self.best_metrics, self.is_new_best = -float("inf"), {}, False
