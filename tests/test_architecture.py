@@ -16,10 +16,11 @@ ALLOWED = {
     "demo": {"functional", "nn"},
     "models": {"functional", "nn", "__version__"},
     "baselines": {"functional", "nn", "models"},
+    "parallel": {"nn"},
     "files": set(),
     "data": {"files"},
     "evaluation": {"functional", "data", "__version__"},
-    "training": {"files", "functional", "nn", "data", "evaluation"},
+    "training": {"files", "functional", "nn", "data", "evaluation", "parallel"},
     "viz": {"functional", "nn"},
     "experiments": {
         "files",
@@ -125,10 +126,12 @@ def test_files_stay_small():
 def test_public_names_exist():
     import torchsonic
     import torchsonic.evaluation
+    import torchsonic.parallel
     import torchsonic.testing
     import torchsonic.viz
 
     core = (torchsonic.functional, torchsonic.nn, torchsonic.models, torchsonic.baselines)
-    for module in (torchsonic, *core, torchsonic.evaluation, torchsonic.testing, torchsonic.viz):
+    others = (torchsonic.evaluation, torchsonic.parallel, torchsonic.testing, torchsonic.viz)
+    for module in (torchsonic, *core, *others):
         for name in module.__all__:
             assert hasattr(module, name), f"{module.__name__}.{name}"

@@ -72,7 +72,7 @@ def test_a_failed_save_leaves_the_old_model(model, folder, monkeypatch):
     def full(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("torchsonic.models.pretrained.save_file", full)
+    monkeypatch.setattr("torchsonic.models.model_folder.save_file", full)
     with pytest.raises(OSError, match="No space left"):
         model.save_pretrained(folder)
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == before

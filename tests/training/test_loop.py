@@ -307,7 +307,7 @@ def test_modes_learn_slowly(tmp_path):
     [
         *({"steps": 0}, {"ema": 1.0}, {"warmup": -0.1}, {"learning_rate": 0.0}, {"clip": -1.0}, {"accumulate": 0}),
         *({"momentum": 1.0}, {"momentum": 0.8}, {"nesterov": False}, {"stair": 0.0}, {"stair": 0.5}),
-        {"momentum": 0.0, "optimiser": "sgd"},
+        *({"momentum": 0.0, "optimiser": "sgd"}, {"timeout": 0.0}),
     ],
 )
 def test_bad_settings_name_themselves(bad):

@@ -26,7 +26,7 @@ from torchsonic.experiments.resume import origins, refuse_changes
 from torchsonic.experiments.saved_config import plain_config
 from torchsonic.files import write_json
 from torchsonic.models import PretrainedModel, create_model, from_pretrained
-from torchsonic.training import Fit, SegmentationTask, TrainingConfig, fit, make_fabric
+from torchsonic.training import Fit, SegmentationTask, TrainingConfig, fit, make_fabric, wait_for_first
 
 __all__ = ["MODELS", "PRESETS", "SyntheticConfig", "evaluate_run", "run_experiment"]
 
@@ -210,7 +210,7 @@ def run_experiment(config: SyntheticConfig, folder: Path, *, show: bool = True) 
         results = {**_describe(config, model, result), **evaluate_run(model, config, show=show)}
         results |= origins(folder, run)
         write_json(folder / "results.json", results)
-    fabric.barrier()
+    wait_for_first(fabric)
     return results
 
 

@@ -7,7 +7,6 @@ and only then copies: a bad file changes nothing. Nothing read from a file is ex
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
 import os
@@ -20,15 +19,14 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from torchsonic.models.hub import download, import_hub, is_repository
+from torchsonic.models.model_folder import CONFIG_NAME, WEIGHTS_NAME, file_digest, write_model
+from torchsonic.models.shared_out import first_process_writes, own_class, whole_state
 
 __all__ = ["CONFIG_NAME", "WEIGHTS_NAME", "PretrainedError", "PretrainedModel", "from_pretrained"]
 
-CONFIG_NAME = "config.json"
-WEIGHTS_NAME = "model.safetensors"
 FORMAT = 1
 MAX_CONFIG_BYTES = 1 << 20
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -71,6 +69,8 @@ class PretrainedModel(nn.Module):
     def save_pretrained(self, folder: str | os.PathLike) -> Path:
         """Write ``model.safetensors`` and ``config.json``; each file appears whole or not at all.
 
+        All processes among which a model is shared out have to call this; the first one writes it, whole.
+
         Returns
         -------
         Path
@@ -89,22 +89,15 @@ class PretrainedModel(nn.Module):
         folder = Path(folder)
         if folder.exists() and not folder.is_dir():
             raise NotADirectoryError(f"{folder} is a file; give a folder for {CONFIG_NAME} and {WEIGHTS_NAME}")
-        config = {"format": FORMAT, "torchsonic": __version__, "class": type(self).__name__}
+        config = {"format": FORMAT, "torchsonic": __version__, "class": own_class(self).__name__}
         config["arguments"] = {name: _plain(name, value) for name, value in self.arguments.items()}
         # One tensor under two names would be refused; a loaded copy of each is the same model.
-        state = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in self.state_dict().items()}
-        _check_rebuilds(self, config["arguments"], state)
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as scratch:
-            weights = Path(scratch) / WEIGHTS_NAME
-            save_file(state, weights, metadata={"format": "pt"})
-            config["sha256"] = _digest(weights)
-            text = Path(scratch) / CONFIG_NAME
-            text.write_text(json.dumps(config, indent=2) + "\n")
-            for path in (weights, text):
-                with open(path, "rb") as file:
-                    os.fsync(file.fileno())
-                os.replace(path, folder / path.name)
+        fresh = _expected_state(own_class(self), config["arguments"])
+        state = whole_state(self, fresh)
+        _check_rebuilds(self, fresh, state)
+        with first_process_writes(self) as first:
+            if first:
+                write_model(folder, config, state)
         return folder
 
     @classmethod
@@ -191,21 +184,15 @@ def _expected_state(build: type[PretrainedModel], arguments: Mapping[str, Any]) 
         return build(**arguments).state_dict()
 
 
-def _check_rebuilds(model: PretrainedModel, arguments: Mapping[str, Any], state: Mapping[str, Tensor]) -> None:
+def _check_rebuilds(model: PretrainedModel, fresh: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
     """Refuse a model that its arguments no longer describe: loading would fail when it is too late."""
-    fresh = _expected_state(type(model), arguments)
     changed = [name for name in {**fresh, **state} if name not in fresh or name not in state]
     changed += [name for name in fresh if name in state and fresh[name].shape != state[name].shape]
     if changed:
         raise ValueError(
-            f"this {type(model).__name__} is not what its arguments build (pruned, merged or edited since): "
+            f"this {own_class(model).__name__} is not what its arguments build (pruned, merged or edited since): "
             f"{len(changed)} tensors differ, {changed[0]} first; save it before such changes"
         )
-
-
-def _digest(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _locate(source: str | os.PathLike, revision: str | None, token: str | None) -> Path:
@@ -260,7 +247,7 @@ def _read_weights(path: Path, digest: str | None) -> dict[str, Tensor]:
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
         raise PretrainedError(f"{path} is no whole safetensors file ({error}); copy or download it again") from error
-    if digest is not None and _digest(path) != digest:
+    if digest is not None and file_digest(path) != digest:
         raise PretrainedError(
             f"{path} is not the file that {CONFIG_NAME} was saved with: damaged or replaced; "
             "copy both again, or pass verify=False if you replaced it on purpose"

@@ -23,6 +23,7 @@ from torchsonic.nn.block import ResidualBlock
 from torchsonic.nn.chain import walk
 from torchsonic.nn.conv import SonicConvNd
 from torchsonic.nn.norm import ChannelNorm
+from torchsonic.nn.parameters import is_sharded
 from torchsonic.nn.spaced import apply
 
 __all__ = ["Projected", "is_pointwise", "run_in_window"]
@@ -124,7 +125,8 @@ def _(part: nn.Conv2d, x: Projected, window: Window, spacing: Spacing | None = N
 @run_in_window.register
 def _(part: ResidualBlock, x: Projected, window: Window, spacing: Spacing | None = None) -> Tensor:
     plain = part.form == "post" and is_pointwise(part.norm) and max(part.stride) == 1
-    if not plain or not isinstance(part.operator, SonicConvNd):
+    # A block whose parameters are shared out has them whole only while it is called.
+    if not plain or not isinstance(part.operator, SonicConvNd) or is_sharded(part):
         return crop(part(x.whole(), spacing), window)
     y = run_in_window(part.operator, x, window, spacing)
     return part.activation(part.drop_path(part.norm(y)) + part.shortcut(x.crop(window)))
@@ -137,7 +139,7 @@ def _(part: SonicConvNd, x: Projected, window: Window, spacing: Spacing | None =
     linear = x.bias is None and part.variant == "exact" and not part.standardise and part.mode_dropout == 0
     circular = part.padding_mode == "circular" and max(part.stride) == 1 and len(steps) == 1
     products = x.image.shape[1] * math.prod(window_size(window, size))
-    if not (linear and circular) or products > MOST_PRODUCTS:
+    if not (linear and circular) or products > MOST_PRODUCTS or is_sharded(part):
         return crop(part(x.whole(), spacing), window)
     with without_autocast(x.image.device):
         kernels = part.mode_kernels(size, spacing).flatten(0, 1).flatten(1)

@@ -36,6 +36,7 @@ class SonicConvNd(ModeBank):
     """Common part of the three layers; see :class:`SonicConv2d`."""
 
     keeps_extent: ClassVar[bool] = True
+    own_modes: slice = slice(None)  # those of this process; see torchsonic.parallel
 
     def __init__(
         self,
@@ -238,7 +239,7 @@ class SonicConvNd(ModeBank):
         """Leave out modes at random, in training."""
         if not (self.training and self.mode_dropout > 0):
             return shape, mix_out
-        kept = torch.rand(self.num_modes, device=shape.gain.device) >= self.mode_dropout
+        kept = (torch.rand(self.num_modes, device=shape.gain.device) >= self.mode_dropout)[self.own_modes]
         if self.magnitude_limit is not None:  # a larger gain would meet the limit
             return shape, mix_out * (kept / (1 - self.mode_dropout)).to(mix_out.dtype)[:, None]
         return shape._replace(gain=shape.gain * kept / (1 - self.mode_dropout)), mix_out

@@ -1,4 +1,4 @@
-"""Parameter groups for optimisers."""
+"""Questions about the parameters of a model, and their groups for optimisers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["mode_parameters", "parameter_groups"]
+__all__ = ["is_sharded", "mode_parameters", "parameter_groups"]
+
+
+def is_sharded(module: nn.Module) -> bool:
+    """Whether parameters of a module are DTensors, of which a process holds a part; see :mod:`torchsonic.parallel`."""
+    return any(hasattr(parameter, "placements") for parameter in module.parameters())
 
 
 def mode_parameters(model: nn.Module) -> list[nn.Parameter]:
@@ -33,7 +38,8 @@ def parameter_groups(
     Returns
     -------
     list of dict
-        For any ``torch.optim`` optimiser; each group has a ``name``.
+        For any ``torch.optim`` optimiser; each group has a ``name``, which several have if some parameters are shared
+        out over processes.
 
     Examples
     --------
@@ -42,15 +48,21 @@ def parameter_groups(
     ['weights', 'vectors', 'modes']
     """
     modes = {id(p) for p in mode_parameters(model)}
-    groups: dict[str, list[nn.Parameter]] = {"weights": [], "vectors": [], "modes": []}
+    # Parameters that are shared out over processes can be updated together only with those shared out alike.
+    groups: dict[tuple[str, Any], list[nn.Parameter]] = {}
     for parameter in model.parameters():
         if not parameter.requires_grad:
             continue
         kind = "modes" if id(parameter) in modes else "weights" if parameter.dim() > 1 else "vectors"
-        groups[kind].append(parameter)
+        groups.setdefault((kind, getattr(parameter, "device_mesh", None)), []).append(parameter)
     settings = {
         "weights": {"lr": lr, "weight_decay": weight_decay},
         "vectors": {"lr": lr, "weight_decay": 0.0},
         "modes": {"lr": lr * mode_lr_scale, "weight_decay": 0.0},
     }
-    return [{"name": name, "params": params, **settings[name]} for name, params in groups.items() if params]
+    return [
+        {"name": name, "params": params, **settings[name]}
+        for name in settings
+        for (kind, _), params in groups.items()
+        if kind == name
+    ]

@@ -30,10 +30,14 @@ class MovingAverage:
         """Let the model have the averaged weights for a while."""
         own = {name: p.detach().clone() for name, p in model.named_parameters()}
         try:
-            _copy(model, self.weights)
+            self.copy_to(model)
             yield
         finally:
             _copy(model, own)
+
+    def copy_to(self, model: nn.Module) -> None:
+        """Give a model the averaged weights."""
+        _copy(model, self.weights)
 
     def state_dict(self) -> dict[str, Tensor]:
         return self.weights

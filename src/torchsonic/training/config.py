@@ -52,6 +52,10 @@ class TrainingConfig:
     """Processes on this machine; under torchrun, its own number is used."""
     nodes: int = 1
     """Machines."""
+    strategy: Literal["ddp", "fsdp"] = "ddp"
+    """What several processes have: copies of the model, or parts of it (FSDP2), which saves memory."""
+    timeout: float = 30.0
+    """Minutes that a process waits for the others before it takes them for lost and ends with an error."""
     log_every: int = 10
     """Steps between lines of the log."""
     evaluate_every: int = 0
@@ -73,8 +77,9 @@ class TrainingConfig:
         for name in ("ema", "warmup", "momentum"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        if not self.learning_rate > 0:
-            raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
+        for name in ("learning_rate", "timeout"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         if not 0.0 < self.stair <= 1.0:
             raise ValueError(f"stair must be in (0, 1], got {self.stair}")
         if self.optimiser != "sgd" and (self.momentum != 0.9 or not self.nesterov):

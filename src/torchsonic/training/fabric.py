@@ -4,38 +4,77 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 
 from torchsonic.training.config import TrainingConfig
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-__all__ = ["make_fabric"]
+__all__ = ["make_fabric", "prepare_to_wait", "wait_for_first"]
 
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
-PATIENCE = timedelta(days=1)
+PATIENCE = timedelta(days=7)
 
 
 def make_fabric(config: TrainingConfig) -> Fabric:
     """Lightning Fabric for the configured devices, or for the processes that torchrun started."""
     try:
         from lightning_fabric import Fabric
-        from lightning_fabric.strategies import DDPStrategy
     except ImportError as error:
         raise ImportError('training needs lightning-fabric; run: pip install "torchsonic[train]"') from error
     has_accelerator = torch.cuda.is_available() or torch.backends.mps.is_available()
     if config.precision == "fp16" and (config.accelerator == "cpu" or not has_accelerator):
         raise ValueError("precision fp16 needs an accelerator; on a CPU use bf16 or fp32")
+    if config.precision == "fp16" and config.strategy == "fsdp":
+        raise ValueError("precision fp16 scales gradients, which strategy fsdp does not allow; use bf16 or fp32")
     devices = int(os.environ.get("LOCAL_WORLD_SIZE", config.devices))
     nodes = int(os.environ["WORLD_SIZE"]) // devices if "LOCAL_WORLD_SIZE" in os.environ else config.nodes
     return Fabric(
         accelerator=config.accelerator,
         devices=devices,
         num_nodes=nodes,
-        # The others wait while the first process tests, which may take longer than the usual half hour.
-        strategy=DDPStrategy(timeout=PATIENCE) if devices * nodes > 1 else "auto",
+        strategy=_make_strategy(config, devices * nodes) if devices * nodes > 1 else "auto",
         precision=PRECISIONS[config.precision],  # type: ignore[arg-type]
     )
+
+
+def _make_strategy(config: TrainingConfig, processes: int) -> Any:
+    from lightning_fabric.strategies import DDPStrategy, ModelParallelStrategy
+
+    timeout = timedelta(minutes=config.timeout)
+    if config.strategy == "ddp":
+        return DDPStrategy(timeout=timeout)
+    from torchsonic.parallel import shard_parameters
+
+    return ModelParallelStrategy(
+        lambda model, mesh: shard_parameters(model, mesh["data_parallel"]),
+        data_parallel_size=processes,
+        tensor_parallel_size=1,
+        timeout=timeout,
+    )
+
+
+def prepare_to_wait(fabric: Fabric) -> None:
+    """Connect the processes for :func:`wait_for_first`, while all of them are known to be there."""
+    if fabric.world_size > 1:
+        _patient_group(dist.group.WORLD)
+
+
+def wait_for_first(fabric: Fabric) -> None:
+    """Let the others wait while the first process works alone, such as in a test, however long that takes.
+
+    Elsewhere waiting for longer than the configured time means that a process is lost. A lost one is noticed here, too,
+    by its closed connections, though not one that is merely stuck.
+    """
+    if fabric.world_size > 1:
+        dist.barrier(group=_patient_group(dist.group.WORLD))
+
+
+@lru_cache(maxsize=1)
+def _patient_group(world: Any) -> Any:
+    return dist.new_group(backend="gloo", timeout=PATIENCE)

@@ -6,6 +6,7 @@ everything else that changes is in the checkpoint. So a run that was killed and 
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from torchsonic.nn import parameter_groups
+from torchsonic.nn.parameters import is_sharded
 from torchsonic.training.average import MovingAverage
 from torchsonic.training.checkpoint import (
     CheckpointError,
@@ -26,10 +27,11 @@ from torchsonic.training.checkpoint import (
     restore_random_state,
 )
 from torchsonic.training.config import TrainingConfig
-from torchsonic.training.fabric import make_fabric
+from torchsonic.training.fabric import make_fabric, prepare_to_wait, wait_for_first
 from torchsonic.training.loggers import make_loggers
+from torchsonic.training.optimiser import make_optimiser, set_rate
 from torchsonic.training.progress import training_progress
-from torchsonic.training.schedule import one_cycle, staircase
+from torchsonic.training.states import load_optimiser, load_weights, share_weights, whole_optimiser, whole_weights
 from torchsonic.training.task import Task, make_batches
 
 if TYPE_CHECKING:
@@ -38,7 +40,10 @@ if TYPE_CHECKING:
 __all__ = ["Fit", "fit"]
 
 # What may differ when a run resumes: none of it changes the result beyond rounding.
-MAY_CHANGE = {"workers", "accelerator", "devices", "nodes", "log_every", "checkpoint_every", "keep_every", "loggers"}
+MAY_CHANGE = {
+    *("workers", "accelerator", "devices", "nodes", "strategy", "timeout"),
+    *("log_every", "checkpoint_every", "keep_every", "loggers"),
+}
 
 
 @dataclass
@@ -56,18 +61,6 @@ class Fit:
     """Logged losses of this process's part of the run."""
 
 
-def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """The optimiser with modes in a group of their own; ``peak`` remembers each group's highest rate."""
-    groups = parameter_groups(
-        model, config.learning_rate, weight_decay=config.weight_decay, mode_lr_scale=config.mode_lr_scale
-    )
-    for group in groups:
-        group["peak"] = group["lr"]
-    if config.optimiser == "sgd":
-        return torch.optim.SGD(groups, lr=config.learning_rate, momentum=config.momentum, nesterov=config.nesterov)
-    return torch.optim.AdamW(groups, lr=config.learning_rate)
-
-
 def fit(
     model: nn.Module,
     task: Task,
@@ -82,8 +75,8 @@ def fit(
     Parameters
     ----------
     model
-        Trained in place; at the end it holds the final weights (averaged with ``ema``), or the best ones if there
-        were evaluations in between.
+        Trained in place, or a copy of it with ``strategy="fsdp"``; at the end it holds the final weights (averaged
+        with ``ema``), or the best ones if there were evaluations in between.
     task
         Data, loss and evaluation.
     folder
@@ -97,6 +90,7 @@ def fit(
         fabric = make_fabric(config)
         fabric.launch()
     folder.mkdir(parents=True, exist_ok=True)
+    prepare_to_wait(fabric)
     run = _Run(model, task, config, folder, fabric)
     run.resume()
     if run.step == 0:
@@ -145,11 +139,15 @@ class _Run:
     """Everything that changes during training."""
 
     def __init__(self, model: nn.Module, task: Task, config: TrainingConfig, folder: Path, fabric: Fabric) -> None:
-        self.raw, self.task, self.config, self.fabric = model, task, config, fabric
+        self.given, self.task, self.config, self.fabric = model, task, config, fabric
+        # FSDP cannot be undone, and what is given back is an ordinary model.
+        self.raw = copy.deepcopy(model) if config.strategy == "fsdp" and fabric.world_size > 1 else model
+        self.shapes = {name: value.shape for name, value in model.state_dict().items() if isinstance(value, Tensor)}
         self.checkpoints = Checkpoints(folder / "checkpoints")
         torch.manual_seed(config.seed + fabric.global_rank)  # dropout differs between processes
-        self.model, self.optimiser = fabric.setup(model, make_optimiser(model, config))
-        self.average = MovingAverage(model, config.ema) if config.ema else None
+        self.model = fabric.setup_module(self.raw)
+        self.optimiser: Any = fabric.setup_optimizers(make_optimiser(self.raw, config))
+        self.average = MovingAverage(self.raw, config.ema) if config.ema else None
         self.step, self.seconds, self.waiting, self.rate = 0, 0.0, 0.0, 0.0
         self.best_score, self.best_metrics, self.is_new_best = -float("inf"), {}, False
         self.is_finite = True
@@ -158,10 +156,7 @@ class _Run:
         """One step of the optimiser; returns this process's mean loss."""
         start = time.perf_counter()
         self.model.train()
-        factor = _rate(self.step, self.config)
-        for group in self.optimiser.param_groups:
-            group["lr"] = group["peak"] * factor
-        self.rate = self.config.learning_rate * factor
+        self.rate = set_rate(self.optimiser, self.step, self.config)
         total = torch.zeros((), device=self.fabric.device)
         for turn in range(self.config.accumulate):
             asked = time.perf_counter()
@@ -188,8 +183,10 @@ class _Run:
         self.model.eval()
         metrics: dict[str, float] = {}
         with torch.no_grad(), self._averaged():
-            if self.fabric.is_global_zero:
+            # A model that is shared out runs on all processes or on none.
+            if self.fabric.is_global_zero or is_sharded(self.raw):
                 metrics = self.task.evaluate(self.raw)
+        wait_for_first(self.fabric)
         metrics = self.fabric.broadcast(metrics)
         self.is_new_best = metrics["score"] > self.best_score
         if self.is_new_best:
@@ -201,18 +198,20 @@ class _Run:
 
     def save(self) -> None:
         """Write a checkpoint, on the first process; all wait for it."""
-        states = self._gather(random_state())
+        state = self._state(self._gather(random_state()))
         if self.fabric.is_global_zero:
-            self.checkpoints.save(self._state(states), best=self.is_new_best)
+            self.checkpoints.save(state, best=self.is_new_best)
         self.is_new_best = False
         self.fabric.barrier()
 
     def keep(self) -> None:
         """Copy the weights as they would be saved, if this step is one of those to be kept."""
-        every = self.config.keep_every
-        if self.fabric.is_global_zero and every and self.step % every == 0:
+        every, first = self.config.keep_every, self.fabric.is_global_zero
+        if every and self.step % every == 0 and (first or is_sharded(self.raw)):
             with self._averaged():
-                self.checkpoints.keep(self.step, self.raw.state_dict())
+                weights = whole_weights(self.raw.state_dict(), self.shapes, keep=first)
+                if first:
+                    self.checkpoints.keep(self.step, weights)
 
     def _gather(self, state: dict[str, Any]) -> list[dict[str, Any]]:
         if self.fabric.world_size == 1:
@@ -222,14 +221,17 @@ class _Run:
         return states
 
     def _state(self, random_states: list[dict[str, Any]]) -> dict[str, Any]:
+        """What a checkpoint holds, on the first process; all help to put it together."""
+        keep = self.fabric.is_global_zero
+        average = self.average.state_dict() if self.average is not None else {}
         return {
             "step": self.step,
             "seconds": self.seconds,
             "waiting": self.waiting,
             "config": asdict(self.config),
-            "model": self.raw.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
-            "average": self.average.state_dict() if self.average is not None else {},
+            "model": whole_weights(self.raw.state_dict(), self.shapes, keep=keep),
+            "optimiser": whole_optimiser(self.optimiser, self.raw, self.shapes, keep=keep),
+            "average": whole_weights(average, self.shapes, keep=keep),
             "scaler": self._scaler().state_dict() if self._scaler() is not None else {},
             "random": random_states,
             "best_score": self.best_score,
@@ -247,7 +249,7 @@ class _Run:
             return
         _refuse_changes(state["config"], self.config)
         self._load_weights(state)
-        self.optimiser.load_state_dict(state["optimiser"])
+        load_optimiser(self.optimiser, state["optimiser"])
         if self._scaler() is not None and state["scaler"]:
             self._scaler().load_state_dict(state["scaler"])
         self.step, self.seconds, self.waiting = state["step"], state["seconds"], state.get("waiting", 0.0)
@@ -257,27 +259,22 @@ class _Run:
 
     def _load_weights(self, state: dict[str, Any]) -> None:
         try:
-            self.raw.load_state_dict(state["model"])
+            load_weights(self.raw, state["model"])
         except RuntimeError as error:
             raise CheckpointError(f"the run in {self.checkpoints.folder} has another model: {error}") from error
         if self.average is not None:
-            self.average.load_state_dict(state["average"])
+            self.average.load_state_dict(share_weights(state["average"], self.average.weights))
 
     def finish(self) -> None:
         """Leave the best weights in the model if several were scored, else the final ones."""
         if self.config.evaluate_every and self.checkpoints.best.exists():
             self._load_weights(read_checkpoint(self.checkpoints.best))
         if self.average is not None:
-            for name, parameter in self.raw.named_parameters():
-                parameter.data.copy_(self.average.weights[name])
-        self.raw.eval()
-
-
-def _rate(step: int, config: TrainingConfig) -> float:
-    """Learning rate at a step over its highest value."""
-    if config.schedule == "staircase":
-        return staircase(step, config.steps, config.warmup, config.stair)
-    return one_cycle(step, config.steps, config.warmup)
+            self.average.copy_to(self.raw)
+        if self.raw is not self.given:
+            self.given.to(self.fabric.device)
+            self.given.load_state_dict(whole_weights(self.raw.state_dict(), self.shapes, keep=True))
+        self.given.eval()
 
 
 def _refuse_changes(old: dict[str, Any], config: TrainingConfig) -> None:

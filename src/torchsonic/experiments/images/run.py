@@ -21,7 +21,7 @@ from torchsonic.experiments.resume import origins, refuse_changes
 from torchsonic.experiments.saved_config import plain_config
 from torchsonic.files import write_json
 from torchsonic.models import Classifier, from_pretrained
-from torchsonic.training import CheckpointError, Fit, fit, make_fabric
+from torchsonic.training import CheckpointError, Fit, fit, make_fabric, wait_for_first
 from torchsonic.training.batch_statistics import share_batch_statistics
 from torchsonic.training.classification import ClassificationTask
 from torchsonic.training.progress import counting_progress
@@ -88,7 +88,7 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
             **origins(folder, run),
         }
         write_json(folder / "results.json", results)
-    fabric.barrier()
+    wait_for_first(fabric)
     return results
 
 

@@ -25,7 +25,7 @@ from torchsonic.experiments.volumes.predict import score_cases
 from torchsonic.experiments.volumes.split import Split, choose_split
 from torchsonic.files import write_json
 from torchsonic.models import PretrainedModel, from_pretrained
-from torchsonic.training import CheckpointError, Fit, fit, make_fabric
+from torchsonic.training import CheckpointError, Fit, fit, make_fabric, wait_for_first
 from torchsonic.training.progress import counting_progress
 from torchsonic.training.volumes import VolumeTask
 
@@ -73,7 +73,7 @@ def run_experiment(config: VolumesConfig, folder: Path, *, show: bool = True) ->
             rows = score_cases(model, tested, config, advance=advance)
         results = {**_describe(config, model, result), **_summarise(rows), "left_out": left_out, **origins(folder, run)}
         write_json(folder / "results.json", results)
-    fabric.barrier()
+    wait_for_first(fabric)
     return results
 
 
