@@ -45,6 +45,7 @@ def sonic_conv(
     recompute: bool = False,
     cutoff: Tensor | None = None,
     limits: ResponseLimits = UNLIMITED,
+    symmetry: Symmetry = "real",
 ) -> Tensor:
     r"""Convolve with the global kernel that a few oriented modes define.
 
@@ -71,6 +72,8 @@ def sonic_conv(
     cutoff, limits
         Limits of the responses, for example ``layer.cutoff()`` and ``layer.limits``; see
         :mod:`torchsonic.functional.limits`. ``cutoff`` is ``(M,)``, radians per unit of length.
+    symmetry
+        ``"real"`` is the exact operator, ``"half"`` the paper's use of the half spectrum.
 
     Returns
     -------
@@ -105,6 +108,7 @@ def sonic_conv(
         order=order,
         mode_chunk=mode_chunk,
         recompute=recompute,
+        symmetry=symmetry,
         limits=limits,
     )
 
