@@ -66,6 +66,13 @@ def parse(arguments):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_stand_in_blocks_for_the_shell(page):
+    """Else nobody would notice that one of them does not exist."""
+    for language, block in FENCE.findall(page.read_text()):
+        assert language in ("sh", "bash") or not COMMAND.search(block), f"write ```sh before: {block}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_commands_on_pages_are_understood(page, capsys):
     pytest.importorskip("tyro")
     for arguments in command_lines(page.read_text()):

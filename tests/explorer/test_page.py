@@ -252,6 +252,43 @@ def test_a_narrow_screen_needs_no_sideways_scrolling(browser, address, width):
         assert 0 <= browser.run("document.querySelector('#kernel').getBoundingClientRect().top") < 740
 
 
+@pytest.mark.parametrize("width", [320, 620])
+def test_focus_is_never_hidden_behind_the_pictures(browser, address, width):
+    """Going back by Shift+Tab, a browser scrolls just as far as it must."""
+    browser.resize(width, 740)
+    browser.open(address)
+    focus(browser, "#resolution")
+    rectangle = "document.{}.getBoundingClientRect()"
+    seen = []
+    for _ in range(12):
+        browser.press("Tab", shift=True)
+        seen.append(browser.run("document.activeElement.id || document.activeElement.name"))
+        if browser.run("document.activeElement.closest('#knobs') !== null"):
+            top = browser.run(rectangle.format("activeElement") + ".top")
+            assert top >= browser.run(rectangle.format("querySelector('.figures')") + ".bottom"), seen[-1]
+    assert {"transverse", "oscillation", "damping"} <= set(seen)
+
+
+def test_a_layer_of_the_paper_s_variant_is_no_filter(browser, tmp_path):
+    arguments = {"in_channels": 2, "out_channels": 2, "num_modes": 4, "spatial_dims": 2}
+    layers = {"exact": arguments, "paper": {**arguments, "variant": "paper"}}
+    folder = torchsonic.models.SonicLayers(layers).save_pretrained(tmp_path)
+    browser.resize(1280, 900)
+    with serving(open_checkpoint(folder)) as server:
+        browser.open(server.address)
+        assert browser.hidden("#layer-note")
+        after(browser, lambda: browser.click("input[value=layer]"))
+        choose = "(e => {e.value = 1; e.dispatchEvent(new Event('change'))})(document.querySelector('#layer'))"
+        after(browser, lambda: browser.run(choose))
+        assert "paper's notes" in browser.text("#layer-note")
+        assert not browser.hidden("#layer-note")
+        assert browser.run("document.querySelector('input[value=layer]').disabled")
+        assert browser.run("document.querySelector('input[value=mode]').checked")
+        assert not browser.run("document.querySelector('#scale').matches(':disabled')")
+        assert message(browser) == ""
+        assert browser.complaints == []
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_stands_out_from_its_ground(browser, address, dark):
     browser.resize(1280, 900, dark=dark)

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from torchsonic.explorer.filters import bank_of, kernel_of, mode_of, response_magnitude
+from torchsonic.explorer.filters import bank_of, kernel_of, mode_magnitude, mode_of
 from torchsonic.explorer.images import DETAIL, REFERENCE, SAMPLES, as_field, sample_field
 from torchsonic.explorer.knobs import ModeValues
 from torchsonic.explorer.sampling import Subject, compare_operators, relative_difference
@@ -36,7 +36,7 @@ def test_all_three_repeat_themselves_on_the_reference_grid():
 def test_gfnet_equals_sonic_on_the_reference_grid():
     subject = Subject(sample_field("shapes"))
     result = compare_operators(subject, mode_of(VALUES), REFERENCE)
-    direct = sonic_conv(subject.centred[None, None], mode_of(VALUES), spacing=1.0)[0, 0]
+    direct = sonic_conv(subject.centred[None, None], mode_of(VALUES).modes, spacing=1.0)[0, 0]
     assert relative_difference(result.gfnet.sampled, direct) < 1e-5
     assert relative_difference(result.sonic.reference, direct) < 1e-5
 
@@ -49,7 +49,7 @@ def test_the_coarsest_grid_loses_detail_and_says_how_much():
 
 def test_nine_taps_are_the_least_squares_fit():
     subject = Subject(sample_field("rings"))
-    target = sonic_conv(subject.centred[None, None], mode_of(VALUES), spacing=1.0)[0, 0]
+    target = sonic_conv(subject.centred[None, None], mode_of(VALUES).modes, spacing=1.0)[0, 0]
     taps, output = subject.fit_taps(target)
     padded = F.pad(subject.centred[None, None], (1, 1, 1, 1), mode="circular")
     columns = F.unfold(padded, 3)[0].double()
@@ -80,7 +80,7 @@ def test_a_mode_points_where_its_angle_says():
     strongest = np.unravel_index(int(kernel[:124, 132:].argmax()), (124, 124))
     assert kernel[128 - 12, 128 + 12] > 10 * kernel[128 + 12, 128 - 12].abs()
     assert strongest[0] > strongest[1]  # near the origin, above it and to the right
-    response = response_magnitude(mode_of(ModeValues(orientation=90, oscillation=4)), 1.0, 65)
+    response = mode_magnitude(mode_of(ModeValues(orientation=90, oscillation=4)), 1.0, 65)
     row, column = divmod(int(response.argmax()), 65)
     assert row < 32  # a mode that looks up resonates at upward frequencies
     assert abs(column - 32) <= 1
@@ -89,7 +89,7 @@ def test_a_mode_points_where_its_angle_says():
 
 def test_the_peak_of_a_mode_is_the_inverse_of_its_decay():
     values = ModeValues(orientation=0, damping=0.25, oscillation=0)
-    assert float(response_magnitude(mode_of(values), 1.0, 101).max()) == pytest.approx(4.0, rel=1e-3)
+    assert float(mode_magnitude(mode_of(values), 1.0, 101).max()) == pytest.approx(4.0, rel=1e-3)
 
 
 def test_words_about_a_mode_are_those_of_its_kernel():

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -14,6 +15,7 @@ from tests.explorer.images import encoded, huge_png, photograph
 from tests.explorer.serving import SETTING, ask, serving
 from torchsonic.cli import main
 from torchsonic.explorer import Session, make_server
+from torchsonic.explorer.server import MOST_POSTS
 from torchsonic.explorer.uploads import MAX_BYTES
 
 
@@ -104,6 +106,8 @@ def test_posts_of_the_page_are_answered(server):
         ({**SETTING, "image": "upload-none"}, "no longer in memory"),
         ({**SETTING, "image": ["shapes"]}, "image must be a name"),
         ({**SETTING, "highest": 100}, "Frequency range"),
+        ({**SETTING, "rows": 10**400}, "Rows must be a finite number, got 1000"),
+        ('{"rows": 1%s}' % ("0" * 5000), "no valid JSON"),
         ({**SETTING, "padding": "x" * 20_000}, "larger than 16 kB"),
     ],
 )
@@ -151,6 +155,39 @@ def test_length_is_checked_before_reading(server):
         with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
             client.sendall(f"{head}{length}\r\n".encode())
             assert client.recv(100).startswith(b"HTTP/1.1 411"), length
+
+
+def test_too_many_at_once_are_told_to_come_back(server):
+    head = f"POST /api/view HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nX-Torchsonic: 1\r\nContent-Length: 9\r\n\r\n"
+    for _ in range(MOST_POSTS - 1):
+        assert server.posts.acquire(blocking=False)
+    try:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
+            slow.sendall(head.encode())  # promises a body, and keeps the last place until it comes
+            end = time.monotonic() + 20
+            while server.posts.acquire(blocking=False):
+                server.posts.release()
+                assert time.monotonic() < end
+                time.sleep(0.01)
+            status, _, answer = ask(server, "/api/view", SETTING)
+            assert status == 503
+            assert "too many requests" in answer["error"]
+            assert ask(server, "/api/start")[0] == 200
+            slow.sendall(b"{}       ")
+            assert slow.recv(100).startswith(b"HTTP/1.1 400")
+        assert ask(server, "/api/view", SETTING)[0] == 200
+    finally:
+        server.posts.release(MOST_POSTS - 1)
+
+
+def test_connections_are_counted(server, monkeypatch):
+    monkeypatch.setattr("torchsonic.explorer.server.MOST_CONNECTIONS", 0)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        with suppress(ConnectionResetError):
+            assert client.recv(100) == b""
+    monkeypatch.undo()
+    assert ask(server, "/api/start")[0] == 200
 
 
 def test_many_threads_get_the_answers_of_one(server):

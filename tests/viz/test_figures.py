@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -67,6 +68,31 @@ def test_sweeps_show_the_knob_that_is_turned():
     assert "\N{MINUS SIGN}0.5" in texts(figure)
 
 
+@pytest.mark.parametrize("num_axes", [1, 2, 3])
+def test_a_layer_that_lets_nothing_through_is_drawn_without_holes(num_axes):
+    layer = make_layer(num_axes)
+    with torch.no_grad():
+        layer.mix_out.zero_()
+    snapshot = viz.draw_snapshot(take_snapshot(layer, 0, samples=SAMPLES[num_axes]), longest=64.0, fastest=2.0)
+    stages = viz.draw_stages(layer, samples=SAMPLES[num_axes])
+    modes = viz.draw_modes(layer, samples=SAMPLES[num_axes])
+    for figure in (snapshot, stages, modes):
+        figure.canvas.draw()
+        assert not any("nan" in word for word in texts(figure))
+    for figure in (snapshot, stages):
+        for image in (image for panel in figure.axes for image in panel.images):
+            assert not np.ma.getmaskarray(image.get_array()).any()
+            assert np.isfinite(image.get_array()).all()
+
+
+def test_a_layer_without_numbers_is_refused_by_its_name():
+    model = torch.nn.Sequential(make_layer(2, (3, 3)), make_layer(2, (3, 3)))
+    with torch.no_grad():
+        model[1].mix_in[0] = torch.nan
+    with pytest.raises(ValueError, match="layer 1 has modes that are not finite"):
+        viz.draw_stages(model)
+
+
 def test_no_window_and_no_state_of_pyplot():
     code = (
         "import sys, torchsonic, torchsonic.viz as viz; assert 'matplotlib' not in sys.modules; "
@@ -89,6 +115,10 @@ def test_no_window_and_no_state_of_pyplot():
         (lambda: viz.draw_modes(torchsonic.SonicConv2d(1, 1), count=0), "count"),
         (lambda: viz.draw_stages(torch.nn.Conv2d(1, 1, 3)), "no Sonic layer"),
         (lambda: viz.draw_rose(torch.nn.Conv2d(1, 1, 3)), "no Sonic layer"),
+        (lambda: viz.draw_rose(torchsonic.SonicConv2d(1, 1), weight="loudness"), "weight"),
+        (lambda: viz.draw_rose(torchsonic.SonicConv1d(1, 1), weight="loudness"), "weight"),
+        (lambda: viz.draw_rose(torchsonic.SonicConv1d(1, 1), bins=12), "bins"),
+        (lambda: viz.draw_rose(torchsonic.SonicConv2d(1, 1), bins=3), "bins"),
         (lambda: viz.draw_receptive_fields({}), "at least one"),
     ],
 )

@@ -74,6 +74,27 @@ def test_a_classifier_is_measured_before_its_mean():
     assert twin.values.shape == (32, 32)
 
 
+def test_a_classifier_that_knows_no_spacing_is_measured_all_the_same():
+    model = torchsonic.create_model("resnet50", num_classes=3, width=8).eval()
+    x = torch.randn(1, 3, 64, 64)
+    told = viz.receptive_field(model, x, spacing=0.5)
+    assert torch.equal(told.values, viz.receptive_field(model, x).values)
+    assert told.spacing == (0.5, 0.5)
+    tokens = torchsonic.create_model("vit_s16", num_classes=3)
+    with pytest.raises(ValueError, match="needs an output with places"):
+        viz.receptive_field(tokens, torch.randn(1, 3, 32, 32), spacing=0.5)
+
+
+def test_a_spacing_that_would_not_be_heard_is_refused():
+    chain = nn.Sequential(torchsonic.SonicConv2d(1, 2, 4))
+    with pytest.raises(ValueError, match="set_spacing"):
+        viz.receptive_field(chain, torch.randn(1, 1, 16, 16), spacing=0.5)
+    told = viz.receptive_field(torchsonic.set_spacing(chain, 0.5), torch.randn(1, 1, 16, 16))
+    torch.testing.assert_close(
+        told.values, viz.receptive_field(chain[0], torch.randn(1, 1, 16, 16), spacing=0.5).values
+    )
+
+
 def test_a_network_without_places_is_refused():
     with pytest.raises(ValueError, match="before its mean"):
         viz.receptive_field(nn.Sequential(nn.Flatten(), nn.Linear(8, 2)), torch.randn(1, 1, 8))

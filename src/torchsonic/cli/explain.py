@@ -40,8 +40,10 @@ class Explain:
             subject = load_subject(self.checkpoint, against=self.against, unit=self.unit)
             written = write_explanation(subject, self.out, most_layers=self.layers, say=_say)
         except (CheckpointError, ValueError) as error:
-            raise UserError(str(error)) from error
+            raise UserError(" ".join(str(error).split())) from error
         except OSError as error:
+            if error.filename is None or Path(error.filename) != self.out:
+                raise UserError(f"cannot read or write {error.filename}: {error.strerror}") from error
             raise UserError(f"--out: cannot write {error.filename}: {error.strerror}") from error
         print("written:", written)
 

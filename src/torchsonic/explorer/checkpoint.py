@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchsonic.explorer.filters import kernel_of
 from torchsonic.explorer.knobs import ModeValues
-from torchsonic.functional import Modes, reference_gain
+from torchsonic.functional import ModeOperator, Modes
 from torchsonic.models import from_pretrained
 from torchsonic.nn.conv import SonicConvNd
 
@@ -25,12 +25,36 @@ class Layer:
     """One layer: its modes, strongest first."""
 
     name: str
-    modes: Modes
+    operator: ModeOperator
     order: tuple[int, ...]
     strength: Tensor
-    """``(M,)``: ``|C_m| |B_m|`` times the root of the mode's mean power, which is one unless the gain is another."""
+    """``(M,)``: ``|C_m| |B_m|`` times the root of the mode's mean power, limits included."""
     unit: float
     """The layer's own reference spacing."""
+
+    @property
+    def modes(self) -> Modes:
+        return self.operator.modes
+
+    @property
+    def exact(self) -> bool:
+        """Whether the layer is the same operator on every grid, so that it can be compared between grids."""
+        return self.operator.symmetry == "real"
+
+    @property
+    def note(self) -> str:
+        """What the page must say of the layer, if anything."""
+        if not self.exact:
+            return (
+                "This layer follows the paper's notes: it uses half the spectrum as it is, with a gain that belongs to "
+                "one grid. Its modes are drawn so, on its reference grid. The sliders turn exact modes, and the layer "
+                "is no filter here."
+            )
+        if self.operator.limits.active:
+            return (
+                "This layer limits its responses. Its modes are drawn so and it filters so; the sliders set no limits."
+            )
+        return ""
 
     @property
     def num_modes(self) -> int:
@@ -58,12 +82,12 @@ class Layer:
 
     def thumbnails(self, indices: list[int]) -> Tensor:
         """Kernels of some modes, real part, ``(len(indices), 48, 48)``, a pixel being the layer's reference spacing."""
-        chosen = torch.tensor(indices)
+        chosen = self.operator.select(indices)
         dtype = self.modes.pole.dtype
-        each = Modes(
-            *[value[chosen] for value in self.modes[:5]],
-            mix_in=torch.ones(len(indices), 1, dtype=dtype),
-            mix_out=torch.eye(len(indices), dtype=dtype),
+        each = chosen._replace(
+            modes=chosen.modes._replace(
+                mix_in=torch.ones(len(indices), 1, dtype=dtype), mix_out=torch.eye(len(indices), dtype=dtype)
+            )
         )
         # A larger period than the picture: beams do not come back on the other side.
         around = 4 * THUMBNAIL
@@ -103,11 +127,11 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
 @torch.no_grad()
 def _layer(name: str, layer: SonicConvNd) -> Layer:
-    modes = Modes(*[value.detach().cpu() for value in layer.modes()])
-    strength = modes.mix_in.abs().square().sum(1).sqrt() * modes.mix_out.abs().square().sum(0).sqrt()
-    if layer.gain != "power":
-        unit_power = reference_gain(*modes[:4], layer.reference_spacing)
-        strength = strength * (modes.gain / unit_power)
+    name = name or "layer"
+    operator = layer.reference_operator().to(torch.float32).check_finite(name)
+    modes = operator.modes
+    mixing = modes.mix_in.abs().square().sum(1) * modes.mix_out.abs().square().sum(0)
+    strength = (mixing * operator.mean_powers(layer.reference_spacing)).sqrt()
     order = tuple(strength.argsort(descending=True).tolist())
     unit = math.prod(layer.reference_spacing) ** (1 / 2)
-    return Layer(name or "layer", modes, order, strength, unit)
+    return Layer(name, operator, order, strength, unit)

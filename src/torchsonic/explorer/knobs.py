@@ -38,11 +38,15 @@ KNOBS = (
 
 def read_number(value: Any, name: str, low: float, high: float) -> float:
     """A finite number within limits, or a refusal that names it."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise RefusedError(f"{name} must be a finite number, got {value!r}")
-    if not low <= value <= high:
-        raise RefusedError(f"{name} must be from {low:g} to {high:g}, got {value:g}")
-    return float(value)
+    try:
+        number = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+    except OverflowError:  # JSON's integers have as many digits as one likes
+        number = math.inf
+    if not math.isfinite(number):
+        raise RefusedError(f"{name} must be a finite number, got {repr(value)[:40]}")
+    if not low <= number <= high:
+        raise RefusedError(f"{name} must be from {low:g} to {high:g}, got {number:g}")
+    return number
 
 
 @dataclass(frozen=True)

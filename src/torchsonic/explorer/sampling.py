@@ -17,7 +17,7 @@ from torch import Tensor
 from torchsonic.baselines import GFNet
 from torchsonic.explorer.filters import apply_filter, kernel_of
 from torchsonic.explorer.images import DETAIL, FIELD_MM, REFERENCE
-from torchsonic.functional import Modes, resample
+from torchsonic.functional import ModeOperator, resample
 
 __all__ = ["Comparison", "Outcome", "Subject", "compare_operators", "reference_kernel", "relative_difference"]
 
@@ -84,20 +84,20 @@ def relative_difference(values: Tensor, reference: Tensor) -> float:
     return float((values - reference).norm() / reference.norm().clamp_min(1e-20))
 
 
-def reference_kernel(modes: Modes) -> Tensor:
+def reference_kernel(operator: ModeOperator) -> Tensor:
     """SONIC's kernel on the reference grid, ``(256, 256)``, its origin in the middle."""
-    return kernel_of(modes, REFERENCE, _UNIT)[0]
+    return kernel_of(operator, REFERENCE, _UNIT)[0]
 
 
 @torch.no_grad()
 def compare_operators(
-    subject: Subject, modes: Modes, size: tuple[int, int], kernel: Tensor | None = None
+    subject: Subject, operator: ModeOperator, size: tuple[int, int], kernel: Tensor | None = None
 ) -> Comparison:
     """Filter an image, less its mean, and its sampling on ``size`` with SONIC, GFNet and 3x3 taps.
 
-    ``kernel`` is :func:`reference_kernel` of the modes, if it is known already.
+    ``kernel`` is :func:`reference_kernel` of the operator, if it is known already.
     """
-    kernel = reference_kernel(modes) if kernel is None else kernel
+    kernel = reference_kernel(operator) if kernel is None else kernel
     mask = torch.fft.rfft2(torch.fft.ifftshift(kernel))
     target = torch.fft.irfft2(subject.spectrum * mask, s=REFERENCE)  # SONIC and GFNet are one on this grid
     taps, fitted = subject.fit_taps(target)
@@ -105,7 +105,7 @@ def compare_operators(
     sampled = resample(subject.centred[None, None], size)
     spacing = (FIELD_MM / size[0], FIELD_MM / size[1])
     return Comparison(
-        sonic=_outcome(target, apply_filter(sampled, modes, spacing)),
+        sonic=_outcome(target, apply_filter(sampled, operator, spacing)),
         conv=_outcome(fitted, F.conv2d(F.pad(sampled, (1, 1, 1, 1), mode="circular"), taps[None, None])),
         gfnet=_outcome(target, _mask_layer(mask)(sampled)),
         fit=relative_difference(fitted, target),

@@ -52,6 +52,9 @@ OWN_HEADER = "X-Torchsonic"
 MAX_JSON = 16 << 10
 SILENCE_SECONDS = 30
 POLL_SECONDS = 0.2
+MOST_CONNECTIONS = 64
+MOST_POSTS = 16
+"""Bodies that are read or worked on at once, each up to 20 MB."""
 
 
 class ExplorerServer(ThreadingHTTPServer):
@@ -67,6 +70,7 @@ class ExplorerServer(ThreadingHTTPServer):
             raise ValueError(f"--host {host}: there is no such address here ({error.strerror})") from error
         self.address_family = found[0][0]
         self.session, self.host = session, host
+        self.posts = threading.BoundedSemaphore(MOST_POSTS)
         self._connections: set[socket.socket] = set()
         super().__init__((str(found[0][4][0]), port), _Handler)
         self.port = self.server_address[1]
@@ -103,6 +107,10 @@ class ExplorerServer(ThreadingHTTPServer):
         connection, client = super().get_request()
         self._connections.add(connection)
         return connection, client
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Each connection has a thread: one beyond the most is closed unheard."""
+        return len(self._connections) <= MOST_CONNECTIONS
 
     def shutdown_request(self, request: Any) -> None:
         self._connections.discard(request)
@@ -180,14 +188,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _post(self) -> tuple[bytes, str]:
         self._check_sender()
-        session = self.server.session
-        if self.path == "/api/upload":
-            return _as_json(session.upload(self._body(MAX_BYTES)))
-        if self.path == "/api/view":
-            return _as_json(session.view(self._json()))
-        if self.path == "/api/sheet":
-            return _as_json(session.sheet(self._json()))
-        raise RefusedError("there is no such page", 404)
+        session, posts = self.server.session, self.server.posts
+        if not posts.acquire(blocking=False):
+            raise RefusedError("too many requests at once; try again in a moment", 503)
+        try:
+            if self.path == "/api/upload":
+                return _as_json(session.upload(self._body(MAX_BYTES)))
+            if self.path == "/api/view":
+                return _as_json(session.view(self._json()))
+            if self.path == "/api/sheet":
+                return _as_json(session.sheet(self._json()))
+            raise RefusedError("there is no such page", 404)
+        finally:
+            posts.release()
 
     def _check_sender(self) -> None:
         """Refuse what another site makes the user's browser send."""
@@ -211,9 +224,10 @@ class _Handler(BaseHTTPRequestHandler):
         return body
 
     def _json(self) -> dict[str, Any]:
+        body = self._body(MAX_JSON)
         try:
-            value = json.loads(self._body(MAX_JSON))
-        except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+            value = json.loads(body)
+        except (ValueError, RecursionError) as error:  # of bytes, of syntax, or of thousands of digits
             raise RefusedError(f"the request is no valid JSON: {error}") from error
         if not isinstance(value, dict):
             raise RefusedError("the request must be a JSON object")
@@ -229,7 +243,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _as_json(value: Any) -> tuple[bytes, str]:
-    return json.dumps(value).encode(), "application/json"
+    return json.dumps(value, allow_nan=False).encode(), "application/json"  # browsers read no NaN
 
 
 def make_server(session: Session, *, host: str = "127.0.0.1", port: int = 0) -> ExplorerServer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -13,13 +12,13 @@ import torch
 
 from torchsonic.explorer.checkpoint import Checkpoint, Layer
 from torchsonic.explorer.errors import RefusedError
-from torchsonic.explorer.filters import BANK_SIZE, bank_of, entry_of, mode_of, response_magnitude
+from torchsonic.explorer.filters import bank_of, mode_magnitude, mode_of, symbol_magnitude
 from torchsonic.explorer.images import DETAIL, FIELD_MM, REFERENCE, SAMPLES, sample_field
 from torchsonic.explorer.knobs import KNOBS, ModeValues, read_number
 from torchsonic.explorer.pictures import brightness_picture, magnitude_picture, robust_bound, signed_picture
 from torchsonic.explorer.sampling import Subject, compare_operators, reference_kernel
 from torchsonic.explorer.uploads import MAX_BYTES, MAX_MEGAPIXELS, Uploads
-from torchsonic.functional import Modes, resample
+from torchsonic.functional import ModeOperator, resample
 
 __all__ = ["Session"]
 
@@ -43,7 +42,7 @@ class Session:
         self.uploads = Uploads()
         self._computing = threading.Lock()
         self._last_subject: Subject | None = None
-        self._last_filter: tuple[Any, Any, Any] = (None, None, None)  # key, modes, kernel on the reference grid
+        self._last_filter: tuple[Any, Any, Any] = (None, None, None)  # key, operator, its kernel on the reference grid
 
     def start(self) -> dict[str, Any]:
         """What the page is built from."""
@@ -53,22 +52,26 @@ class Session:
             "samples": [{"name": name, "label": label} for name, (label, _) in SAMPLES.items()],
             "checkpoint": None if self.checkpoint is None else self.checkpoint.title,
             "layers": [
-                {"name": layer.name, "modes": layer.num_modes, "inputs": layer.inputs, "outputs": layer.outputs}
+                {
+                    "name": layer.name,
+                    "modes": layer.num_modes,
+                    "inputs": layer.inputs,
+                    "outputs": layer.outputs,
+                    "exact": layer.exact,
+                    "note": layer.note,
+                }
                 for layer in layers
             ],
-            "bank": BANK_SIZE,
             "field": FIELD_MM,
             "reference": REFERENCE,
             "detail": DETAIL,
             "sides": [FEWEST, MOST],
-            "sheet": SHEET_PAGE,
             "uploads": {"bytes": MAX_BYTES, "megapixels": MAX_MEGAPIXELS},
         }
 
     @torch.no_grad()
     def view(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """All pictures for one setting of the page."""
-        start = time.perf_counter()
         values = ModeValues.read(request.get("values"))
         key, make = self._filter(request, values)
         subject = self._subject(request.get("image"))
@@ -77,8 +80,8 @@ class Session:
         reach = round(read_number(request.get("reach"), "Kernel range", 8, FIELD_MM / 2))
         with self._computing:
             if key != self._last_filter[0]:  # another grid or image needs no new kernel
-                modes = make()
-                self._last_filter = key, modes, reference_kernel(modes)
+                operator = make()
+                self._last_filter = key, operator, reference_kernel(operator)
             answer = self._draw(subject, size, highest, reach)
             if request.get("show_input", True):  # a page that has it already saves the time
                 sampled = resample(subject.field[None, None], size)[0, 0]
@@ -87,15 +90,15 @@ class Session:
                     "sampled": brightness_picture(sampled),
                 }
         answer["meaning"] = values.describe()
-        answer["milliseconds"] = 1000 * (time.perf_counter() - start)
         return answer
 
     def _draw(self, subject: Subject, size: tuple[int, int], highest: float, reach: int) -> dict[str, Any]:
-        _, modes, kernel = self._last_filter
-        count = 192 if modes.scale.numel() <= MANY_MODES else 96
+        (kind, *_), operator, kernel = self._last_filter
+        count = 192 if operator.modes.scale.numel() <= MANY_MODES else 96
+        magnitude = mode_magnitude if kind == "mode" else symbol_magnitude
         middle = REFERENCE[0] // 2
         window = slice(middle - reach, middle + reach)
-        result = compare_operators(subject, modes, size, kernel)
+        result = compare_operators(subject, operator, size, kernel)
         # The fit of nine taps to long modes has little power; each operator's pair has a colour scale of its own.
         pairs = {}
         for name in ("sonic", "conv", "gfnet"):
@@ -105,12 +108,11 @@ class Session:
             if name != "gfnet":  # SONIC's mask makes it SONIC on the reference grid: one picture serves both
                 pairs[name]["reference"] = signed_picture(outcome.reference, bound)
         return {
-            "response": magnitude_picture(response_magnitude(modes, highest, count)),
+            "response": magnitude_picture(magnitude(operator, highest, count)),
             "kernel": signed_picture(kernel[window, window], root=True),
             **pairs,
             "fit": result.fit,
             "lost": result.lost,
-            "spacing": [FIELD_MM / size[0], FIELD_MM / size[1]],
         }
 
     def upload(self, data: bytes) -> dict[str, Any]:
@@ -137,7 +139,7 @@ class Session:
             )
         return {"layer": layer.name, "page": page, "pages": pages, "modes": modes}
 
-    def _filter(self, request: Mapping[str, Any], values: ModeValues) -> tuple[Any, Callable[[], Modes]]:
+    def _filter(self, request: Mapping[str, Any], values: ModeValues) -> tuple[Any, Callable[[], ModeOperator]]:
         """What identifies the chosen filter, and how to make it."""
         kind = request.get("filter", "mode")
         if kind == "mode":
@@ -146,9 +148,13 @@ class Session:
             return (kind, values), lambda: bank_of(values)
         if kind == "layer":
             layer = self._layer(request.get("layer"))
+            if not layer.exact:
+                raise RefusedError(f"{layer.name} is no filter here: {layer.note}")
             channel_in = int(read_number(request.get("input"), "Input channel", 0, layer.inputs - 1))
             channel_out = int(read_number(request.get("output"), "Output channel", 0, layer.outputs - 1))
-            return (kind, layer.name, channel_in, channel_out), lambda: entry_of(layer.modes, channel_in, channel_out)
+            return (kind, layer.name, channel_in, channel_out), lambda: layer.operator.between(
+                [channel_in], [channel_out]
+            )
         raise RefusedError(f"filter must be mode, bank or layer, got {kind!r}")
 
     def _layer(self, index: Any) -> Layer:

@@ -7,6 +7,7 @@ from torchsonic.functional.fft import fft_backend, set_fft_backend, use_fft_back
 from torchsonic.functional.footprint import estimated_bytes
 from torchsonic.functional.frequency import Band, as_spacing, frequency_axes, frequency_grid
 from torchsonic.functional.limits import ResponseLimits
+from torchsonic.functional.mode_operator import ModeOperator
 from torchsonic.functional.pair import ModeShape
 from torchsonic.functional.plan import ORDERS, Plan, make_plan, order_costs
 from torchsonic.functional.resample import resample
@@ -16,6 +17,7 @@ from torchsonic.functional.transfer import Modes, grid_gain, mode_response, refe
 __all__ = [
     "ORDERS",
     "Band",
+    "ModeOperator",
     "ModeShape",
     "Modes",
     "Plan",

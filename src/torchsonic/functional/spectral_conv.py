@@ -46,6 +46,7 @@ def sonic_conv(
     recompute: bool | None = None,
     cutoff: Tensor | None = None,
     limits: ResponseLimits = UNLIMITED,
+    symmetry: Symmetry = "real",
 ) -> Tensor:
     r"""Convolve with the global kernel that a few oriented modes define.
 
@@ -73,6 +74,8 @@ def sonic_conv(
     cutoff, limits
         Limits of the responses, for example ``layer.cutoff()`` and ``layer.limits``; see
         :mod:`torchsonic.functional.limits`. ``cutoff`` is ``(M,)``, radians per unit of length.
+    symmetry
+        ``"real"`` is the exact operator, ``"half"`` the paper's use of the half spectrum.
 
     Returns
     -------
@@ -107,6 +110,7 @@ def sonic_conv(
         order=order,
         mode_chunk=mode_chunk,
         recompute=recompute,
+        symmetry=symmetry,
         limits=limits,
     )
 

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torchsonic.functional.arguments import choice, per_axis, positive
 from torchsonic.functional.frequency import Spacing, as_spacing, constant, frequency_grid, widest_float
 from torchsonic.functional.limits import ResponseLimits
-from torchsonic.functional.pair import ModeShape
+from torchsonic.functional.mode_operator import ModeOperator
+from torchsonic.functional.pair import ModeShape, Symmetry
 from torchsonic.functional.transfer import Modes, grid_gain, reference_gain, response_matrix, spacing_frame
 from torchsonic.nn.init import (
     BANK_OPTIONS,
@@ -279,6 +280,17 @@ class ModeBank(SpacedLayer):
             mix_in=torch.complex(self.mix_in[:, 0].to(dtype), self.mix_in[:, 1].to(dtype)),
             mix_out=torch.complex(self.mix_out[..., 0].to(dtype), -self.mix_out[..., 1].to(dtype)),
         )
+
+    @property
+    def _symmetry(self) -> Symmetry:
+        return "real" if self.variant == "exact" else "half"
+
+    def reference_operator(self) -> ModeOperator:
+        """All that the layer does at its reference spacing, but bias and standardisation: modes, limits and symmetry.
+
+        The gain of ``variant="paper"`` is that of the reference field; other grids change it.
+        """
+        return ModeOperator(self.modes(without_limits=True), self.cutoff(), self.limits, self._symmetry)
 
     def response(self, omega: Tensor) -> Tensor:
         """The symbol of the operator at any frequencies: ``(..., D)`` to ``(..., K, C)``, complex.

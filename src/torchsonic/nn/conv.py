@@ -155,10 +155,6 @@ class SonicConvNd(ModeBank):
             limits=self.limits,
         )
 
-    @property
-    def _symmetry(self) -> Literal["real", "half"]:
-        return "real" if self.variant == "exact" else "half"
-
     def forward(
         self, x: Tensor, spacing: Spacing | None = None, output_size: int | Sequence[int] | None = None
     ) -> Tensor:

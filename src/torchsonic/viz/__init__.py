@@ -13,7 +13,14 @@ from torchsonic.viz.energy import (
     wavelengths,
 )
 from torchsonic.viz.field import draw_receptive_fields
-from torchsonic.viz.lattice import Lattice, mode_beams, mode_spectra, physical_modes, reference_lattice, select_modes
+from torchsonic.viz.lattice import (
+    Lattice,
+    mode_beams,
+    mode_spectra,
+    physical_modes,
+    physical_operator,
+    reference_lattice,
+)
 from torchsonic.viz.mixed import draw_mixed, mixed_responses
 from torchsonic.viz.orientation import layer_orientation, orientation_histogram
 from torchsonic.viz.progress import Snapshot, draw_snapshot, take_snapshots, write_animation
@@ -50,11 +57,11 @@ __all__ = [
     "pair_energies",
     "peak_gains",
     "physical_modes",
+    "physical_operator",
     "plane_mode_pictures",
     "radial_profile",
     "receptive_field",
     "reference_lattice",
-    "select_modes",
     "spectral_energy",
     "strongest_modes",
     "take_snapshots",

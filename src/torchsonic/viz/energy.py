@@ -3,7 +3,8 @@ r"""How much each mode and each layer lets through, and where in frequency.
 .. math:: E_m = g_m^2\,\langle |T_m|^2\rangle\,\|B_m\|^2\,\|C_m\|^2, \qquad
    E(\omega) = \sum_{kc} |\hat H_{kc}(\omega)|^2
 
-The mean runs over the Nyquist cell of the reference spacing, in closed form: samples would miss sharp resonances.
+The mean runs over the Nyquist cell of the reference spacing, in closed form where there is one: samples would miss
+sharp resonances. Limits of the responses and the half spectrum of the paper's variant count as the layer applies them.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import math
 import torch
 from torch import Tensor
 
-from torchsonic.functional.transfer import reference_gain
+from torchsonic.functional.mode_operator import frequency_parts
+from torchsonic.functional.transfer import Modes
 from torchsonic.nn import SonicConvNd
-from torchsonic.viz.lattice import Lattice, mode_spectra, physical_modes
+from torchsonic.viz.lattice import Lattice, physical_modes, physical_operator, reference_lattice
 
 __all__ = [
+    "SMALLEST",
     "decay_lengths",
     "mode_energies",
     "pair_energies",
@@ -26,6 +29,9 @@ __all__ = [
     "spectral_energy",
     "wavelengths",
 ]
+
+SMALLEST = torch.finfo(torch.float64).tiny
+"""In place of zero where a layer that lets nothing through is divided by its energy."""
 
 
 def mode_energies(layer: SonicConvNd) -> Tensor:
@@ -37,19 +43,28 @@ def mode_energies(layer: SonicConvNd) -> Tensor:
     >>> torchsonic.viz.mode_energies(layer).shape
     torch.Size([5])
     """
-    modes = physical_modes(layer)
-    unit = reference_gain(modes.direction, modes.scale, modes.pole, modes.transverse, layer.reference_spacing)
-    return (modes.gain / unit).square() * _norms(modes.mix_in, modes.mix_out).square()
+    operator = physical_operator(layer)
+    return operator.mean_powers(layer.reference_spacing) * _norms(operator.modes).square()
 
 
 def peak_gains(layer: SonicConvNd) -> Tensor:
-    r"""The most that each mode amplifies any wave, :math:`g_m \|B_m\| \|C_m\| / |\mathrm{Re}\,a_m|`, ``(M,)``."""
-    modes = physical_modes(layer)
-    return modes.gain / modes.pole.real.abs() * _norms(modes.mix_in, modes.mix_out)
+    r"""The most that each mode amplifies any wave, :math:`g_m \|B_m\| \|C_m\| / |\mathrm{Re}\,a_m|`, ``(M,)``.
+
+    That is at its resonance, :math:`\omega = v_m\,\mathrm{Im}\,a_m / s_m`. Where limits or the half spectrum of the
+    paper's variant may have cut it off, the highest of :func:`reference_lattice` counts if that is more.
+    """
+    operator = physical_operator(layer)
+    modes = operator.modes
+    resonance = modes.direction * (modes.pole.imag / modes.scale)[:, None]
+    highest = torch.stack([operator.select([m]).responses(w)[0].abs() for m, w in enumerate(resonance)])
+    if not operator.plain:
+        for part in frequency_parts(reference_lattice(layer).omega.flatten(0, -2), len(highest)):
+            highest = torch.maximum(highest, operator.responses(part).abs().amax(1))
+    return highest * _norms(modes)
 
 
-def _norms(mix_in: Tensor, mix_out: Tensor) -> Tensor:
-    return mix_in.abs().square().sum(1).sqrt() * mix_out.abs().square().sum(0).sqrt()
+def _norms(modes: Modes) -> Tensor:
+    return modes.mix_in.abs().square().sum(1).sqrt() * modes.mix_out.abs().square().sum(0).sqrt()
 
 
 def decay_lengths(layer: SonicConvNd) -> Tensor:
@@ -69,16 +84,17 @@ def spectral_energy(layer: SonicConvNd, lattice: Lattice) -> Tensor:
 
     It needs two M x M matrices, not the K x C matrix of each frequency.
     """
-    modes = physical_modes(layer)
-    b, c = modes.mix_in, modes.mix_out
+    operator = physical_operator(layer)
+    b, c = operator.modes.mix_in, operator.modes.mix_out
     same = (c.mH @ c) * (b @ b.mH).mT
-    forth = mode_spectra(modes, lattice).flatten(1)
-    energy = _form(forth, same, forth)
-    if layer.variant == "exact":  # the Hermitian part: half the symbol and half its mirror image, conjugated
-        mirrored = (c.mH @ c.conj()) * (b.conj() @ b.mH).mT
-        back = forth.flip(1)
-        energy = 0.25 * (energy + energy.flip(0) + 2 * _form(forth, mirrored, back.conj()))
-    return energy.clamp_min(0).reshape(lattice.size)
+    mirrored = (c.mH @ c.conj()) * (b.conj() @ b.mH).mT
+    parts = []
+    for omega in frequency_parts(lattice.omega.flatten(0, -2), layer.num_modes):
+        # The Hermitian part: half the responses and half their mirror image, conjugated.
+        forth, back = operator.responses(omega), operator.responses(-omega)
+        both = _form(forth, same, forth) + _form(back, same, back) + 2 * _form(forth, mirrored, back.conj())
+        parts.append(0.25 * both)
+    return torch.cat(parts).clamp_min(0).reshape(lattice.size)
 
 
 def _form(left: Tensor, matrix: Tensor, right: Tensor) -> Tensor:
@@ -106,10 +122,9 @@ def radial_profile(values: Tensor, lattice: Lattice, bins: int = 24) -> tuple[Te
 
 def pair_energies(layer: SonicConvNd, lattice: Lattice) -> Tensor:
     """Mean energy of each pair of output and input channel, ``(K, C)``."""
-    with torch.no_grad():
-        omega = lattice.omega.flatten(0, -2)
-        total = torch.zeros(layer.out_channels, layer.in_channels, dtype=torch.float64)
-        most = max(1, 2**22 // (layer.out_channels * layer.in_channels))
-        for part in omega.split(most):
-            total += layer.response(part.to(layer.mix_in.device)).abs().square().sum(0).cpu().double()
+    operator = physical_operator(layer)
+    omega = lattice.omega.flatten(0, -2)
+    total = torch.zeros(layer.out_channels, layer.in_channels, dtype=torch.float64)
+    for part in frequency_parts(omega, layer.out_channels * max(layer.in_channels, layer.num_modes)):
+        total += operator.symbol(part).abs().square().sum(0)
     return total / len(omega)

@@ -7,18 +7,16 @@ opposite. Numbers are float64 on the CPU, whatever the layer's.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from torchsonic.functional.transfer import Modes, mode_response
+from torchsonic.functional.mode_operator import SAMPLES, ModeOperator
+from torchsonic.functional.transfer import Modes
 from torchsonic.nn import SonicConvNd
 
-__all__ = ["Lattice", "mode_beams", "mode_spectra", "physical_modes", "reference_lattice", "select_modes"]
-
-SAMPLES = {1: 257, 2: 65, 3: 33}
+__all__ = ["Lattice", "mode_beams", "mode_spectra", "physical_modes", "physical_operator", "reference_lattice"]
 
 
 @dataclass(frozen=True)
@@ -75,28 +73,28 @@ def reference_lattice(layer: SonicConvNd, samples: int | None = None) -> Lattice
     return Lattice(tuple(max(3, 2 * round((extent / step - 1) / 2) + 1) for step in steps), steps)
 
 
-def physical_modes(layer: SonicConvNd) -> Modes:
-    """The layer's physical parameters without gradient, in float64."""
+def physical_operator(layer: SonicConvNd) -> ModeOperator:
+    """What the layer does at its reference spacing, without gradient, in float64; numbers that are none are refused."""
     with torch.no_grad():
-        modes = layer.modes()
-    return Modes(*[t.detach().cpu().to(torch.complex128 if t.is_complex() else torch.float64) for t in modes])
+        return layer.reference_operator().to(torch.float64).check_finite(type(layer).__name__)
 
 
-def select_modes(modes: Modes, index: Tensor | Sequence[int]) -> Modes:
-    """Some of the modes, in the given order."""
-    places = torch.as_tensor(index)
-    first = {name: getattr(modes, name)[places] for name in Modes._fields if name != "mix_out"}
-    return Modes(**first, mix_out=modes.mix_out[:, places])
+def physical_modes(layer: SonicConvNd) -> Modes:
+    """The layer's physical parameters without gradient, in float64; limits of the responses are not among them."""
+    return physical_operator(layer).modes
 
 
-def mode_spectra(modes: Modes, lattice: Lattice) -> Tensor:
-    """Responses with their gains, ``g_m T_m(w)``: ``(M, *size)``, complex."""
-    response = mode_response(lattice.omega, modes.direction, modes.scale, modes.pole, modes.transverse)
-    return response * modes.gain.reshape(-1, *[1] * len(lattice.size))
+def mode_spectra(operator: ModeOperator, lattice: Lattice) -> Tensor:
+    """Responses of the modes with gain and limits, ``(M, *size)``, complex: the spectra of :func:`mode_beams`.
+
+    Those of the paper's variant are zero in the half of negative frequencies of the last axis, which it never reads,
+    and twice as large in the other; see :mod:`torchsonic.functional.mode_operator`.
+    """
+    return operator.responses(lattice.omega)
 
 
-def mode_beams(modes: Modes, lattice: Lattice) -> Tensor:
+def mode_beams(operator: ModeOperator, lattice: Lattice) -> Tensor:
     """The modes in space: complex kernels ``k_1 + i k_2`` for a unit impulse at the origin, ``(M, *size)``."""
     axes = tuple(range(1, 1 + len(lattice.size)))
-    spectra = torch.fft.ifftshift(mode_spectra(modes, lattice), dim=axes)
+    spectra = torch.fft.ifftshift(mode_spectra(operator, lattice), dim=axes)
     return torch.fft.fftshift(torch.fft.ifftn(spectra, dim=axes), dim=axes)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
-from torchsonic.functional.transfer import response_matrix
+from torchsonic.functional.mode_operator import frequency_parts
 from torchsonic.nn import SonicConvNd
 from torchsonic.viz.energy import pair_energies
-from torchsonic.viz.lattice import Lattice, physical_modes, reference_lattice
+from torchsonic.viz.lattice import Lattice, physical_operator, reference_lattice
 from torchsonic.viz.slices import PLANES, central_slice
 from torchsonic.viz.style import (
     AXIS_NAMES,
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["draw_mixed", "mixed_responses", "strongest_channels"]
 
 COARSE = 9
-BRIGHTEST = 0.995
 """Samples on an axis from which the strongest channels are chosen."""
+BRIGHTEST = 0.995
+"""Part of the samples that colours tell apart; the rest are as bright as they can be."""
 
 
 def strongest_channels(layer: SonicConvNd, lattice: Lattice, count: int = 4) -> tuple[list[int], list[int]]:
@@ -45,10 +47,10 @@ def mixed_responses(layer: SonicConvNd, outputs: Sequence[int], inputs: Sequence
     for name, chosen, count in (("outputs", outputs, layer.out_channels), ("inputs", inputs, layer.in_channels)):
         if not chosen or not all(0 <= channel < count for channel in chosen):
             raise ValueError(f"{name} must be channels from 0 to {count - 1}, got {list(chosen)}")
-    modes = physical_modes(layer)
-    modes = modes._replace(mix_in=modes.mix_in[:, list(inputs)], mix_out=modes.mix_out[list(outputs)])
-    symbol = response_matrix(lattice.omega, modes, hermitian=layer.variant == "exact")
-    return symbol.abs().movedim((-2, -1), (0, 1))
+    operator = physical_operator(layer).between(inputs, outputs)
+    parts = frequency_parts(lattice.omega.flatten(0, -2), layer.num_modes * len(outputs))
+    magnitudes = torch.cat([operator.symbol(omega).abs() for omega in parts])
+    return magnitudes.movedim(0, -1).unflatten(-1, lattice.size)
 
 
 @styled
@@ -81,6 +83,9 @@ def draw_mixed(
     outputs = strongest[0] if outputs is None else outputs
     inputs = strongest[1] if inputs is None else inputs
     responses = mixed_responses(layer, outputs, inputs, lattice)
+    plane = PLANES[0]
+    if layer.num_axes == 3:  # what is shown, and few enough numbers for a quantile
+        responses = torch.stack([torch.stack([central_slice(volume, plane) for volume in row]) for row in responses])
     flat = layer.num_axes == 1
     figure = new_figure(
         max((2.2 if flat else 1.75) * len(inputs) + 1.2, 4.0), (1.3 if flat else 1.75) * len(outputs) + 0.9
@@ -90,7 +95,6 @@ def draw_mixed(
     # A resonance is a single bright sample, beside which the rest would be dark.
     highest = float(responses.max() if flat else responses.flatten().quantile(BRIGHTEST))
     image = None
-    plane = PLANES[0]
     for row, output in enumerate(outputs):
         for column, source in enumerate(inputs):
             panel, values = panels[row, column], responses[row, column]
@@ -102,9 +106,8 @@ def draw_mixed(
                 if row == len(outputs) - 1:
                     panel.set_xlabel(frequency_label("x", unit))
             else:
-                shown = values if layer.num_axes == 2 else central_slice(values, plane)
                 axes = lattice.frequencies[-2:]
-                image = show_spectrum(panel, shown, axes, highest=highest)
+                image = show_spectrum(panel, values, axes, highest=highest)
                 if corner:
                     frame_axes(panel, axes, AXIS_NAMES[2], unit, frequency=True)
                 else:

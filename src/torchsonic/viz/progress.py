@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from torchsonic.nn import SonicConvNd
-from torchsonic.viz.energy import decay_lengths, mode_energies, spectral_energy
+from torchsonic.viz.energy import SMALLEST, decay_lengths, mode_energies, spectral_energy
 from torchsonic.viz.lattice import Lattice, physical_modes, reference_lattice
 from torchsonic.viz.slices import PLANES, central_slice
-from torchsonic.viz.stages import named_sonic_layers
+from torchsonic.viz.stages import named_sonic_layers, shares_of_highest
 from torchsonic.viz.style import (
     AXIS_NAMES,
     MAGNITUDE,
@@ -68,7 +68,8 @@ def take_snapshot(layer: SonicConvNd, step: int, *, samples: int | None = None) 
     lattice = reference_lattice(layer, samples)
     frequency = modes.pole.imag / modes.scale
     energy = spectral_energy(layer, lattice)
-    return Snapshot(step, modes.direction, decay_lengths(layer), frequency, share / share.sum(), energy, lattice)
+    share = share / share.sum().clamp_min(SMALLEST)
+    return Snapshot(step, modes.direction, decay_lengths(layer), frequency, share, energy, lattice)
 
 
 def take_snapshots(
@@ -95,7 +96,10 @@ def take_snapshots(
     if name not in layers:
         raise ValueError(f"layer must be one of {', '.join(layers)}, got {layer!r}")
     for step, state in weights:
-        model.load_state_dict(state)
+        try:
+            model.load_state_dict(state)
+        except RuntimeError as error:
+            raise ValueError(f"the weights of step {step} belong to another architecture: {error}") from error
         yield take_snapshot(layers[name], step, samples=samples)
 
 
@@ -103,7 +107,8 @@ def take_snapshots(
 def draw_snapshot(snapshot: Snapshot, *, longest: float, fastest: float, unit: str = "px", title: str = "") -> Figure:
     """One frame: each mode as a dot by direction and decay length, and the layer's energy over frequency.
 
-    Dots grow with the mode's energy and are coloured by its frequency. Volumes show directions in the y-x plane.
+    Dots grow with the mode's energy and are coloured by its frequency. Volumes show directions and lengths as they
+    appear in the y-x plane.
 
     Parameters
     ----------
@@ -115,10 +120,11 @@ def draw_snapshot(snapshot: Snapshot, *, longest: float, fastest: float, unit: s
     figure.suptitle(f"{title}{', ' if title else ''}step {snapshot.step}")
     # Logarithmic lengths from the centre outwards; nothing shorter than half a pixel is resolved.
     shortest = 0.5 * min(snapshot.lattice.spacing)
-    radius = (snapshot.length / shortest).log2().clamp_min(0)
+    flat = snapshot.direction[:, -2:]
+    radius = (snapshot.length * flat.norm(dim=-1) / shortest).log2().clamp_min(0)
     outer = math.log2(max(longest / shortest, 2))
     dots: dict[str, Any] = {
-        "s": LARGEST * (snapshot.share / snapshot.share.max()),
+        "s": LARGEST * shares_of_highest(snapshot.share),
         "c": snapshot.frequency.abs(),
         "cmap": MAGNITUDE,
         "vmin": 0,
@@ -132,14 +138,14 @@ def draw_snapshot(snapshot: Snapshot, *, longest: float, fastest: float, unit: s
     if axes == 1:
         left: Any = figure.add_subplot(1, 2, 1)
         drawn = left.scatter(snapshot.direction[:, 0] * radius, snapshot.frequency, **dots)
-        left.set_xticks([*[-t for t in ticks], 0, *ticks], [*[f"{MINUS}{n}" for n in names], "0", *names])
+        middle = f"±{short(shortest)}"
+        left.set_xticks([*[-t for t in ticks], 0, *ticks], [*[f"{MINUS}{n}" for n in names], middle, *names])
         left.set(xlim=(-1.08 * outer, 1.08 * outer), ylim=(-1.1 * fastest, 1.1 * fastest))
         left.set(xlabel=f"decay length along the mode ({unit})", ylabel=f"frequency (rad/{unit})")
         thin_axes(left)
     else:
         left = figure.add_subplot(1, 2, 1, projection="polar")
-        y, x = snapshot.direction[:, -2], snapshot.direction[:, -1]
-        drawn = left.scatter(torch.atan2(y, x), radius * (x.square() + y.square()).sqrt(), **dots)
+        drawn = left.scatter(torch.atan2(flat[:, 0], flat[:, 1]), radius, **dots)
         left.set_theta_direction(-1)
         left.set_thetagrids([0, 90, 180, 270], ["+x", "+y", f"{MINUS}x", f"{MINUS}y"])
         left.set_rgrids(ticks, [*names[:-1], f"{names[-1]} {unit}"], angle=315, fontsize=7)
@@ -149,7 +155,7 @@ def draw_snapshot(snapshot: Snapshot, *, longest: float, fastest: float, unit: s
     bar.set_label(f"frequency of the mode (rad/{unit})", fontsize=8)
     right = figure.add_subplot(1, 2, 2)
     right.set_title("energy over frequency" + ("" if axes == 1 else r", $\log_{10}$"), pad=4)
-    relative = snapshot.energy / snapshot.energy.max()
+    relative = shares_of_highest(snapshot.energy)
     if axes == 1:
         right.semilogy(snapshot.lattice.frequencies[0], relative, color=PALETTE[0])
         right.set(ylim=(10**-DECADES, 1.5), xlabel=frequency_label("x", unit))

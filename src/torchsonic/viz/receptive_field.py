@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from torchsonic.functional.frequency import spacing_values
-from torchsonic.nn.spaced import apply
+from torchsonic.nn.spaced import knows_spacing
 
 __all__ = ["ReceptiveField", "receptive_field"]
 
@@ -79,7 +79,7 @@ def receptive_field(
     images
         ``(B, C, *size)``, such as the model sees; noise shows what it can see at all.
     spacing
-        Of the pixels; told to models that take one.
+        Of the pixels; told to models that take one. A model that does not, though its layers know one, is refused.
     place
         Output pixel, by default the middle one.
     seed
@@ -112,7 +112,14 @@ def receptive_field(
 
 def _features(model: nn.Module, x: Tensor, spacing: float | Sequence[float] | None) -> Tensor:
     features = getattr(model, "forward_features", None)
-    y = apply(model, x, spacing) if features is None else features(x, spacing)
+    takes_spacing = getattr(model, "takes_spacing", False)
+    if spacing is not None and not takes_spacing and knows_spacing(model):
+        raise ValueError(
+            f"spacing={spacing} given, but {type(model).__name__} does not pass one on to its layers, which know one; "
+            "call torchsonic.set_spacing(model, spacing) first and give none here, which leaves pixels as the unit"
+        )
+    told = () if spacing is None or not takes_spacing else (spacing,)
+    y = (model if features is None else features)(x, *told)
     if y.dim() != x.dim():
         raise ValueError(
             f"{type(model).__name__} gives {tuple(y.shape)} for images {tuple(x.shape)}: a receptive field needs an "

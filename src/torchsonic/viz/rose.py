@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
+from torchsonic.functional.arguments import choice
 from torchsonic.nn import SonicConvNd
 from torchsonic.viz.energy import mode_energies, peak_gains
 from torchsonic.viz.lattice import physical_modes
@@ -23,10 +24,11 @@ __all__ = ["draw_rose"]
 
 WORDS = {"gain": "highest gain", "energy": "energy"}
 MOST_NAMES = 8
+BINS = 24
 
 
 @styled
-def draw_rose(model: nn.Module, *, weight: Weight = "gain", bins: int = 24) -> Figure:
+def draw_rose(model: nn.Module, *, weight: Weight = "gain", bins: int | None = None) -> Figure:
     """Directions of all modes of a network, layers stacked; a mode looks along its direction only.
 
     Images have y downwards, as the rose has. In volumes there is a rose for each plane; a mode counts by the square of
@@ -37,16 +39,20 @@ def draw_rose(model: nn.Module, *, weight: Weight = "gain", bins: int = 24) -> F
     weight
         ``gain``: the most that a mode amplifies any wave. ``energy``: the power of white noise it lets through.
     bins
-        Sectors of the circle.
+        Sectors of the circle, 24 by default; signals have none.
 
     Examples
     --------
     >>> figure = torchsonic.viz.draw_rose(torchsonic.create_model("synthshape_sonicnet"), weight="energy")
     """
+    choice(weight, tuple(WORDS), "weight")
     layers = named_sonic_layers(model)
     axes = next(iter(layers.values())).num_axes
     if axes == 1:
+        if bins is not None:
+            raise ValueError(f"bins are sectors of a circle, which signals do not have; leave them out, got {bins}")
         return _draw_signs(layers, weight)
+    bins = BINS if bins is None else bins
     planes = ((0, 1),) if axes == 2 else PLANES
     figure = new_figure(3.7 * len(planes) + 0.9, 4.6)
     figure.suptitle(f"Directions of the modes, by {WORDS[weight]}")

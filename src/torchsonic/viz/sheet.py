@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from torchsonic.functional.transfer import Modes
+from torchsonic.functional.mode_operator import ModeOperator
 from torchsonic.nn import SonicConvNd
-from torchsonic.viz.lattice import Lattice, mode_beams, mode_spectra, physical_modes, reference_lattice, select_modes
+from torchsonic.viz.lattice import Lattice, mode_beams, mode_spectra, physical_operator, reference_lattice
 from torchsonic.viz.slices import draw_slices
 from torchsonic.viz.strongest import MOST, mode_words, strongest_modes
 from torchsonic.viz.style import (
@@ -56,17 +56,17 @@ def draw_modes(
         return draw_slices(layer, count=count, samples=samples, unit=unit, title=title)
     index, shares = strongest_modes(layer, MOST[layer.num_axes] if count is None else count)
     lattice = reference_lattice(layer, samples)
-    modes = select_modes(physical_modes(layer), index)
+    operator = physical_operator(layer).select(index)
     heads = [f"{place}: {share:.1%}" for place, share in zip(index.tolist(), shares.tolist(), strict=True)]
     words = mode_words(layer, index, unit)
     draw = _draw_lines if layer.num_axes == 1 else _draw_images
-    figure = draw(modes, lattice, heads, words, unit)
+    figure = draw(operator, lattice, heads, words, unit)
     figure.suptitle((title + ": " if title else "") + f"strongest {len(index)} of {layer.num_modes} modes")
     return figure
 
 
-def _draw_images(modes: Modes, lattice: Lattice, heads: list[str], words: list[str], unit: str) -> Figure:
-    spectra, beams = mode_spectra(modes, lattice).abs().log1p(), mode_beams(modes, lattice).real
+def _draw_images(operator: ModeOperator, lattice: Lattice, heads: list[str], words: list[str], unit: str) -> Figure:
+    spectra, beams = mode_spectra(operator, lattice).abs().log1p(), mode_beams(operator, lattice).real
     columns = min(COLUMNS, len(heads))
     rows = math.ceil(len(heads) / columns)
     figure = new_figure(max(1.42 * columns + 0.5, 4.2), 2.75 * rows + 0.95)
@@ -92,8 +92,8 @@ def _draw_images(modes: Modes, lattice: Lattice, heads: list[str], words: list[s
     return figure
 
 
-def _draw_lines(modes: Modes, lattice: Lattice, heads: list[str], words: list[str], unit: str) -> Figure:
-    spectra, beams = mode_spectra(modes, lattice).abs(), mode_beams(modes, lattice)
+def _draw_lines(operator: ModeOperator, lattice: Lattice, heads: list[str], words: list[str], unit: str) -> Figure:
+    spectra, beams = mode_spectra(operator, lattice).abs(), mode_beams(operator, lattice)
     pairs = 2 if len(heads) > 1 else 1
     rows = math.ceil(len(heads) / pairs)
     figure = new_figure(5.4 * pairs, 1.15 * rows + 1.0)

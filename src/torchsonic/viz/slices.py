@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from torchsonic.nn import SonicConvNd
-from torchsonic.viz.lattice import mode_beams, mode_spectra, physical_modes, reference_lattice, select_modes
+from torchsonic.viz.lattice import mode_beams, mode_spectra, physical_operator, reference_lattice
 from torchsonic.viz.strongest import MOST, mode_words, strongest_modes
 from torchsonic.viz.style import AXIS_NAMES, bare, frame_axes, new_figure, short, show_kernel, show_spectrum, styled
 
@@ -47,12 +47,12 @@ def draw_slices(
         raise ValueError(f"slices need a layer of three dimensions, got {type(layer).__name__}; use draw_modes")
     index, shares = strongest_modes(layer, MOST[3] if count is None else count)
     lattice = reference_lattice(layer, samples)
-    modes = select_modes(physical_modes(layer), index)
-    spectra, beams = mode_spectra(modes, lattice).abs().log1p(), mode_beams(modes, lattice).real
+    operator = physical_operator(layer).select(index)
+    spectra, beams = mode_spectra(operator, lattice).abs().log1p(), mode_beams(operator, lattice).real
     figure = new_figure(10.4, 1.52 * len(index) + 0.9)
     figure.suptitle((title + ": " if title else "") + f"strongest {len(index)} of {layer.num_modes} modes")
     panels = figure.subplots(len(index), 6, squeeze=False)
-    directions = modes.direction.tolist()
+    directions = operator.modes.direction.tolist()
     words = mode_words(layer, index, unit)
     for row, (number, share) in enumerate(zip(index.tolist(), shares.tolist(), strict=True)):
         # One scale for the slices of a mode: a slice that misses the beam is pale.

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from torchsonic.nn import SonicConvNd, sonic_layers
-from torchsonic.viz.energy import radial_profile, spectral_energy
+from torchsonic.viz.energy import SMALLEST, radial_profile, spectral_energy
 from torchsonic.viz.lattice import reference_lattice
 from torchsonic.viz.slices import PLANES, central_slice
 from torchsonic.viz.style import (
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_stages", "named_sonic_layers"]
+__all__ = ["draw_stages", "named_sonic_layers", "shares_of_highest"]
 
 DECADES = 4.0
 COLUMNS = 4
@@ -35,10 +36,13 @@ MOST = 16
 
 
 def named_sonic_layers(model: nn.Module) -> dict[str, SonicConvNd]:
-    """The Sonic layers of a model by name; a model without one is refused."""
+    """The Sonic layers of a model by name; a model without one is refused, and one whose numbers are none."""
     layers = {name or type(layer).__name__: layer for name, layer in sonic_layers(model)}
     if not layers:
         raise ValueError(f"{type(model).__name__} has no Sonic layer, so there are no modes to show")
+    with torch.no_grad():
+        for name, layer in layers.items():
+            layer.reference_operator().check_finite(name)
     return layers
 
 
@@ -71,11 +75,12 @@ def draw_stages(model: nn.Module, *, samples: int | None = None, unit: str = "px
         lattice = reference_lattice(layer, samples)
         energy = spectral_energy(layer, lattice)
         middles, means = radial_profile(energy, lattice)
-        profile.plot(middles, means / means.max(), color=colour, label=name, marker="o", markersize=2.5)
+        profile.plot(middles, shares_of_highest(means), color=colour, label=name, marker="o", markersize=2.5)
         if not flat:
             shown = energy if layer.num_axes == 2 else central_slice(energy, PLANES[0])
             panel, axes = panels[place], lattice.frequencies[-2:]
-            image = show_spectrum(panel, (shown / energy.max()).log10(), axes, lowest=-DECADES, highest=0.0)
+            decades = shares_of_highest(shown, energy).log10()
+            image = show_spectrum(panel, decades, axes, lowest=-DECADES, highest=0.0)
             panel.set_title(name, fontsize=7.5 if len(name) > 22 else 8.5, pad=3)
             frame_axes(panel, axes, AXIS_NAMES[2], unit, frequency=True)
             if place % columns:
@@ -88,6 +93,12 @@ def draw_stages(model: nn.Module, *, samples: int | None = None, unit: str = "px
         left.colorbar(image, ax=panels, fraction=0.03, pad=0.02, shrink=0.62 if rows == 1 else 0.9)
     _finish_profile(profile, len(layers), unit)
     return figure
+
+
+def shares_of_highest(values: Tensor, of: Tensor | None = None) -> Tensor:
+    """Values over the highest (of others, if given), far below all that is shown where they are zero."""
+    highest = (values if of is None else of).max()
+    return (values / highest.clamp_min(SMALLEST)).clamp_min(10.0 ** (-3 * DECADES))
 
 
 def _finish_profile(panel: Axes, count: int, unit: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from torchsonic.nn import SonicConvNd
-from torchsonic.viz.energy import decay_lengths, mode_energies, wavelengths
+from torchsonic.viz.energy import SMALLEST, decay_lengths, mode_energies, wavelengths
 from torchsonic.viz.style import short
 
 __all__ = ["MOST", "mode_words", "strongest_modes"]
@@ -21,7 +21,7 @@ def strongest_modes(layer: SonicConvNd, count: int | None = None) -> tuple[Tenso
         raise ValueError(f"count must be at least 1, got {count}")
     energy = mode_energies(layer)
     order = energy.argsort(descending=True)[:count]
-    return order, energy[order] / energy.sum()
+    return order, energy[order] / energy.sum().clamp_min(SMALLEST)
 
 
 def mode_words(layer: SonicConvNd, index: Tensor, unit: str) -> list[str]:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from torchsonic.functional.arguments import choice
+from torchsonic.functional.mode_operator import ModeOperator
 from torchsonic.functional.transfer import Modes
 from torchsonic.viz.lattice import Lattice, mode_beams, mode_spectra
 from torchsonic.viz.style import MAGNITUDE, bare, frame_axes, new_figure, short, show_kernel, show_spectrum, styled
@@ -79,8 +80,8 @@ VALUES: Mapping[str, Sequence[float]] = {
 
 def plane_mode_pictures(mode: PlaneMode, lattice: Lattice) -> tuple[Tensor, Tensor]:
     """``log(1 + |T|)`` and the real part of the kernel of a mode, each ``(*size)``."""
-    modes = mode.as_modes()
-    return mode_spectra(modes, lattice)[0].abs().log1p(), mode_beams(modes, lattice)[0].real
+    operator = ModeOperator(mode.as_modes())
+    return mode_spectra(operator, lattice)[0].abs().log1p(), mode_beams(operator, lattice)[0].real
 
 
 @styled

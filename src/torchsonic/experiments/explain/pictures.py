@@ -53,18 +53,19 @@ def draw_pictures(subject: Subject, *, most_layers: int = 6) -> Iterator[Picture
         Layers with a sheet of their own; of more, so many are chosen evenly.
     """
     unit, model = subject.unit, subject.model
-    fields = {
-        type(model).__name__: receptive_field(model, subject.images, spacing=subject.spacing),
-        subject.rival_name: receptive_field(subject.rival, subject.images, spacing=subject.spacing),
-    }
-    yield _picture(
-        "field",
-        "Receptive field",
-        "Root mean square of the derivatives of the middle output pixel by each input pixel, over "
-        f"{subject.images_words}; compared with {subject.rival_words}. Norms over the image let any "
-        "network see a little of everything.",
-        draw_receptive_fields(fields, unit=unit),
-    )
+    if subject.images is not None and subject.rival is not None:
+        fields = {
+            subject.name: receptive_field(model, subject.images, spacing=subject.spacing),
+            subject.rival_name: receptive_field(subject.rival, subject.images, spacing=subject.spacing),
+        }
+        yield _picture(
+            "field",
+            "Receptive field",
+            "Root mean square of the derivatives of the middle output pixel by each input pixel, over "
+            f"{subject.images_words}; compared with {subject.rival_words}. Norms over the image let any "
+            "network see a little of everything.",
+            draw_receptive_fields(fields, unit=unit),
+        )
     yield _picture(
         "stages",
         "Spectral energy of the stages",

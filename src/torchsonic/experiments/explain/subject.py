@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from torchsonic.experiments.synthetic import make_data
-from torchsonic.models import PretrainedError, PretrainedModel, from_pretrained
+from torchsonic.models import PretrainedError, PretrainedModel, SonicLayers, from_pretrained
 from torchsonic.models.pretrained import CONFIG_NAME, WEIGHTS_NAME
 from torchsonic.nn import SonicConvNd, sonic_layers
 from torchsonic.viz import convolution_twin
@@ -32,14 +32,16 @@ class Subject:
 
     folder: Path
     model: PretrainedModel
+    name: str
+    """Of the model, for people."""
     layers: Mapping[str, SonicConvNd]
-    images: Tensor
-    """``(B, C, *size)``."""
+    images: Tensor | None
+    """``(B, C, *size)``; none for layers without a network, which have no receptive field."""
     images_words: str
     spacing: tuple[float, ...]
     """Of the images, which is the reference."""
     unit: str
-    rival: nn.Module
+    rival: nn.Module | None
     rival_name: str
     rival_words: str
     run: Path | None
@@ -62,24 +64,33 @@ def load_subject(folder: Path, *, against: Path | None = None, unit: str | None 
         If there is no model, or none with Sonic layers.
     """
     model, run = _load(folder)
-    layers = dict(sonic_layers(model))
+    layers = _layers(model)
     if not layers:
         raise ValueError(f"{folder}: {type(model).__name__} has no Sonic layer, so there are no modes to explain")
     first = next(iter(layers.values()))
     spacing = tuple(d / s for d, s in zip(first.reference_spacing, first.input_stride, strict=True))
     settings = _settings(run)
     images, words = _images(model, layers, spacing, settings)
-    if against is None:
+    if images is None:
+        if against is not None:
+            raise ValueError(f"{folder} holds layers without a network, which has no receptive field to compare")
+        rival, name, rival_words = None, "", ""
+    elif against is None:
         rival, name = convolution_twin(model), "convolutions"
         kernel = " x ".join(["3"] * first.num_axes)
         rival_words = f"the same network with untrained {kernel} convolutions in place of the Sonic layers"
     else:
-        rival, name = _load(against)[0], against.name if against.name != "model" else against.parent.name
+        rival, rival_run = _load(against)
+        name = _name(rival, _settings(rival_run))
         rival_words = f"the model in {against.as_posix()}"
         _check_rival(rival, images, against)
+    own = _name(model, settings)
+    if against is not None and name == own:
+        name = f"{name} in {against}"
     return Subject(
         folder,
         model,
+        own,
         layers,
         images,
         words,
@@ -105,7 +116,16 @@ def _load(folder: Path) -> tuple[PretrainedModel, Path | None]:
     except PretrainedError as error:
         raise ValueError(str(error)) from error
     run = folder if is_run else folder.parent if folder.name == "model" else None
-    return model, run
+    return model.float(), run  # pictures need no more, and images come in float32
+
+
+def _layers(model: PretrainedModel) -> dict[str, SonicConvNd]:
+    """The Sonic layers by name; one whose numbers are none is refused."""
+    layers = dict(sonic_layers(model))
+    with torch.no_grad():
+        for name, layer in layers.items():
+            layer.reference_operator().check_finite(name)
+    return layers
 
 
 def _settings(run: Path | None) -> dict[str, Any]:
@@ -120,8 +140,14 @@ def _settings(run: Path | None) -> dict[str, Any]:
     return settings if isinstance(settings, dict) else {}
 
 
+def _name(model: nn.Module, settings: Mapping[str, Any]) -> str:
+    """What the run calls its model, else its class."""
+    given = settings.get("model")
+    return given if isinstance(given, str) and given else type(model).__name__
+
+
 def _guess_unit(spacing: tuple[float, ...], settings: Mapping[str, Any]) -> str:
-    if "data" in settings:  # NIfTI says its spacing in millimetres
+    if "data" in settings and len(spacing) == 3:  # a run on volumes: NIfTI says its spacing in millimetres
         return "mm"
     return "px" if set(spacing) == {1.0} else "unit"
 
@@ -131,8 +157,10 @@ def _images(
     layers: Mapping[str, SonicConvNd],
     spacing: tuple[float, ...],
     settings: Mapping[str, Any],
-) -> tuple[Tensor, str]:
-    """Images of the run's task where it has one that can be drawn, else white noise."""
+) -> tuple[Tensor | None, str]:
+    """Images of the run's task where it has one that can be drawn, else white noise; none without a network."""
+    if isinstance(model, SonicLayers):
+        return None, ""
     if settings.get("task") in ("synthshape", "halligalli"):
         task = settings["task"]
         return make_data(task).samples(range(NUM_IMAGES))[0], f"{NUM_IMAGES} samples of {task}"
@@ -151,6 +179,8 @@ def _images(
 
 
 def _check_rival(rival: nn.Module, images: Tensor, folder: Path) -> None:
+    if isinstance(rival, SonicLayers):
+        raise ValueError(f"{folder} holds layers without a network, which has no receptive field to compare")
     channels = getattr(rival, "in_channels", images.shape[1])
     if channels != images.shape[1]:
         raise ValueError(f"{folder} takes {channels} channels, the model to explain {images.shape[1]}")

@@ -274,8 +274,17 @@ function chooseLayer(index) {
     find(id).max = count - 1;
     find(id).value = Math.min(Number(find(id).value), count - 1);
   }
+  find("#layer-note").textContent = layer.note;
+  find("#layer-note").hidden = layer.note === "";
+  const ofLayer = find("input[name=filter][value=layer]");
+  ofLayer.disabled = !layer.exact;
+  if (ofLayer.checked && ofLayer.disabled) {
+    find("input[name=filter][value=mode]").checked = true;
+    showFilter();
+    renew();
+  }
   showSheet();
-  if (find("input[name=filter]:checked").value === "layer") renew();
+  if (ofLayer.checked) renew();
 }
 
 function openCheckpoint() {
