@@ -125,6 +125,25 @@ def test_the_best_weights_are_left_in_the_model(tmp_path):
     assert scores == [0.1, 0.9, 0.5]
 
 
+@pytest.mark.parametrize("every", [0, 2])
+def test_a_failing_last_evaluation_costs_no_training(tmp_path, every):
+    config = small(checkpoint_every=100, evaluate_every=every)
+    task = Quadratic()
+    task.scores = iter([0.1, 0.9][: every])
+    with pytest.raises(StopIteration):
+        fit(Number(), task, config, tmp_path / "failed", show=False)
+    task = Quadratic()
+    task.scores = iter([0.95])
+    task.loss = None  # nothing is trained any more
+    model = Number()
+    result = fit(model, task, config, tmp_path / "failed", show=False)
+    whole = Number()
+    expected = fit(whole, Quadratic(), small(checkpoint_every=100), tmp_path / "whole", show=False)
+    assert (result.step, result.metrics["score"]) == (6, 0.95)
+    assert torch.equal(model.weight, whole.weight)
+    assert expected.metrics["weight"] == result.metrics["weight"]
+
+
 def test_the_moving_average_is_what_is_scored_and_left(tmp_path):
     plain, averaged = Number(), Number()
     fit(plain, Quadratic(), small(), tmp_path / "plain", show=False)

@@ -7,7 +7,7 @@ everything else that changes is in the checkpoint. So a run that was killed and 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -27,7 +27,7 @@ from torchsonic.training.checkpoint import (
 )
 from torchsonic.training.config import TrainingConfig
 from torchsonic.training.fabric import make_fabric
-from torchsonic.training.loggers import make_loggers
+from torchsonic.training.loggers import Logger, make_loggers
 from torchsonic.training.progress import training_progress
 from torchsonic.training.schedule import one_cycle, staircase
 from torchsonic.training.task import Task, make_batches
@@ -127,18 +127,26 @@ def fit(
                         f"the loss became {loss.item()} at step {run.step}; lower learning_rate or use fp32"
                     )
                 last = run.step == config.steps
-                if last or (config.evaluate_every and run.step % config.evaluate_every == 0):
-                    metrics = run.evaluate()
-                    for logger in loggers:
-                        logger.log(run.step, metrics)
+                if not last and config.evaluate_every and run.step % config.evaluate_every == 0:
+                    _evaluate(run, loggers)
                 run.keep()
+                # The last weights are safe before they are scored: what goes wrong there must not cost a training.
                 if last or run.step % config.checkpoint_every == 0 or run.is_new_best:
                     run.save()
+            if run.evaluated < config.steps:
+                _evaluate(run, loggers)
+                run.save()
     finally:
         for logger in loggers:
             logger.close()
     run.finish()
     return Fit(run.step, run.best_metrics, run.seconds, run.waiting, losses)
+
+
+def _evaluate(run: _Run, loggers: Sequence[Logger]) -> None:
+    metrics = run.evaluate()
+    for logger in loggers:
+        logger.log(run.step, metrics)
 
 
 class _Run:
@@ -151,6 +159,7 @@ class _Run:
         self.model, self.optimiser = fabric.setup(model, make_optimiser(model, config))
         self.average = MovingAverage(model, config.ema) if config.ema else None
         self.step, self.seconds, self.waiting, self.rate = 0, 0.0, 0.0, 0.0
+        self.evaluated = 0
         self.best_score, self.best_metrics, self.is_new_best = -float("inf"), {}, False
         self.is_finite = True
 
@@ -191,6 +200,7 @@ class _Run:
             if self.fabric.is_global_zero:
                 metrics = self.task.evaluate(self.raw)
         metrics = self.fabric.broadcast(metrics)
+        self.evaluated = self.step
         self.is_new_best = metrics["score"] > self.best_score
         if self.is_new_best:
             self.best_score, self.best_metrics = metrics["score"], metrics
@@ -224,6 +234,7 @@ class _Run:
     def _state(self, random_states: list[dict[str, Any]]) -> dict[str, Any]:
         return {
             "step": self.step,
+            "evaluated": self.evaluated,
             "seconds": self.seconds,
             "waiting": self.waiting,
             "config": asdict(self.config),
@@ -252,6 +263,7 @@ class _Run:
             self._scaler().load_state_dict(state["scaler"])
         self.step, self.seconds, self.waiting = state["step"], state["seconds"], state.get("waiting", 0.0)
         self.best_score, self.best_metrics = state["best_score"], state["best_metrics"]
+        self.evaluated = state.get("evaluated", self.step)  # older runs scored before they saved
         if len(state["random"]) == self.fabric.world_size:
             restore_random_state(state["random"][self.fabric.global_rank])
 
