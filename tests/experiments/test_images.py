@@ -33,6 +33,7 @@ from torchsonic.experiments.images import (
     score_sizes,
 )
 from torchsonic.experiments.images.options import read_options
+from torchsonic.experiments.images.run import on_first
 from torchsonic.models import model_entry
 from torchsonic.training import CheckpointError, TrainingConfig
 
@@ -122,6 +123,40 @@ def test_many_training_images_are_looked_at_briefly_and_few_test_images_are_deco
     assert results["images"] == {"train": 18, "test": 8}
     assert results["config"]["check"] == "header"
     assert {str(warning.message).split(":")[0] for warning in caught} == {"left out", "skipped"}
+    assert results["replaced"] == [str(root / "train" / "red" / "001.png")]
+    (root / "val" / "red" / "001.png").unlink()
+    with pytest.raises(ValueError, match=r"train/red/001\.png: cannot be read"):
+        run_experiment(replace(config, strict=True), tmp_path / "strict", show=False)
+
+
+def test_test_images_are_decoded_however_training_images_are_checked(tmp_path):
+    root = write_pictures(tmp_path / "data")
+    path = root / "val" / "red" / "001.png"
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.warns(UserWarning, match=r"left out: .*val/red/001\.png"):
+        results = run_experiment(small(root, check="header"), tmp_path / "run", show=False)
+    assert results["images"] == {"train": 18, "test": 8}
+    assert results["config"]["check"] == "header"
+
+
+class Processes:
+    """A fabric of one process, first or not, that others have told something."""
+
+    def __init__(self, first, told=None):
+        self.is_global_zero, self.told = first, told
+
+    def broadcast(self, value):
+        return value if self.is_global_zero else self.told
+
+
+def test_what_the_first_process_finds_holds_for_all():
+    def fail():
+        raise OSError("asked on a process that should not look")
+
+    assert on_first(Processes(True), lambda: 3) == 3
+    assert on_first(Processes(False, told=3), fail) == 3
+    with pytest.raises(ValueError, match="bad folder"):
+        on_first(Processes(False, told=ValueError("bad folder")), fail)
 
 
 def test_parts_of_a_batch_and_half_precision_train(pictures, tmp_path):

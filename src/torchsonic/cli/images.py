@@ -66,6 +66,8 @@ def _print_results(results: dict[str, Any]) -> None:
     print(f"top-1 {results['top1']:.1%}, top-5 {results['top5']:.1%} of {results['images']['test']} images")
     if results["left_out"]:
         print(f"{len(results['left_out'])} unreadable images were left out: {', '.join(list(results['left_out'])[:5])}")
+    if results["replaced"]:
+        print(f"{len(results['replaced'])} training images could not be read and were replaced by the next")
     print(
         f"{results['parameters']:,} parameters, {results['seconds']:.0f} s of training, "
         f"{results['samples_per_second']:.1f} images/s, {results['data_wait']:.1%} of the time waiting for data"

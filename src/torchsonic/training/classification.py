@@ -88,6 +88,13 @@ class ClassificationTask:
         self.images, self.train, self.test = images, train, test
         self.size, self.number, self.seed = size, batch, seed
         self.changes, self.smoothing, self.test_crop = changes or ImageChanges(), smoothing, test_crop
+        # Written by whichever process meets them: a flag, unlike a count, can be set twice.
+        self._replaced = torch.zeros(len(train), dtype=torch.uint8).share_memory_()
+
+    @property
+    def replaced(self) -> Tensor:
+        """Which training images could not be read any more and were replaced by the next, ``(N,)`` booleans."""
+        return self._replaced.bool()
 
     def batch(self, step: int, samples: range) -> ImageBatch:
         """Images of some samples of a step."""
@@ -119,6 +126,8 @@ class ClassificationTask:
     def _sample(self, number: int) -> tuple[NDArray[np.uint8], int]:
         chosen = place_in_epoch(len(self.train), self.seed, number)
         place, image = self.images.first_good(self.train.files, chosen)
+        for turn in range((place - chosen) % len(self.train)):
+            self._replaced[(chosen + turn) % len(self.train)] = 1
         generator = number_generator(self.seed, number, purpose=CHANGE)
         view = self.changes.draw(image.shape[1], image.shape[0], generator)
         return view_image(image, self.size, view), self.train.labels[place]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 
+from torchsonic.data.image_files import ImageError
 from torchsonic.data.image_folder import Check, ImageFolder, find_images, leave_out_bad
 from torchsonic.data.image_store import ImageStore
 from torchsonic.evaluation import count_flops, count_parameters
@@ -26,10 +31,14 @@ from torchsonic.training.batch_statistics import share_batch_statistics
 from torchsonic.training.classification import ClassificationTask
 from torchsonic.training.progress import counting_progress
 
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
 __all__ = ["find_test_images", "load_run", "run_experiment"]
 
+T = TypeVar("T")
 DECODED = 50_000
-"""Most images, to learn from or to test on, that are decoded before training begins."""
+"""Most images to learn from that are decoded before training begins; those to test on always are."""
 # What may differ when a run resumes: none of it changes the weights. The loop looks after its own settings.
 MAY_CHANGE = {"training", "data", "strict", "cache_gb", "test_images"}
 
@@ -49,7 +58,12 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
     fabric.launch()
     show = show and fabric.is_global_zero
     run = describe_run(seed=config.training.seed, device=fabric.device)
-    config, store, train, test, left_out = _look_at_data(config, show=show)
+    config = _complete(config)
+    store = ImageStore(side=config.stored_side, limit=config.cache_gb * 1e9, strict=config.strict)
+    check, train, test, left_out = on_first(fabric, lambda: _look_at_data(config, store, show=show))
+    config = replace(config, check=check)
+    if check == "decode" and not fabric.is_global_zero:
+        _fill(store, train)
     facts = _facts(train, test, left_out)
     _refuse_changes(folder, config, facts)
     folder.mkdir(parents=True, exist_ok=True)
@@ -73,6 +87,8 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
         test_crop=config.test_crop,
     )
     result = fit(model, task, config.training, folder, fabric=fabric, show=show)
+    replaced = fabric.all_reduce(task.replaced.int().to(fabric.device), reduce_op="sum")
+    assert isinstance(replaced, torch.Tensor)
     results: dict[str, Any] = {}
     if fabric.is_global_zero:
         model.save_pretrained(folder / "model")
@@ -85,6 +101,7 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
             "top5": float(np.mean(hits[5])),
             "images": {"train": len(train), "test": len(test)},
             "left_out": left_out,
+            "replaced": [str(train.files[place]) for place in replaced.nonzero().flatten().tolist()],
             **origins(folder, run),
         }
         write_json(folder / "results.json", results)
@@ -92,21 +109,51 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
     return results
 
 
+def _complete(config: ImagesConfig) -> ImagesConfig:
+    """The configuration with what it leaves open and the images do not decide."""
+    side = config.stored_side or round(STORED * config.image_size)
+    model = config.model or (DEFAULT_MODEL if config.init is None else model_of_run(Path(config.init)))
+    return replace(config, stored_side=side, model=model)
+
+
+def on_first(fabric: Fabric, act: Callable[[], T]) -> T:
+    """Do something on the first process and tell the others what came out, be it an error.
+
+    Were each process to look at the files by itself, a passing trouble of one would give it other data, unseen.
+    """
+    outcome: T | Exception | None = None
+    if fabric.is_global_zero:
+        try:
+            outcome = act()
+        except Exception as error:  # the others would wait for ever
+            outcome = error
+    outcome = fabric.broadcast(outcome)
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome  # type: ignore[return-value]
+
+
+def _fill(store: ImageStore, images: ImageFolder) -> None:
+    """Decode images that the first process found to be good."""
+
+    def keep(path: Path) -> None:
+        with contextlib.suppress(ImageError):  # it is read again when it is needed
+            store.keep(path)
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+        list(threads.map(keep, images.files))
+
+
 def _look_at_data(
-    config: ImagesConfig, *, show: bool
-) -> tuple[ImagesConfig, ImageStore, ImageFolder, ImageFolder, dict[str, str]]:
-    """The configuration completed, decoded images, those to learn from and to test on, and what was left out."""
+    config: ImagesConfig, store: ImageStore, *, show: bool
+) -> tuple[Check, ImageFolder, ImageFolder, dict[str, str]]:
+    """How training images were checked, those to learn from and to test on, and what was left out."""
     train = find_images(config.data / "train")
     if len(train.classes) < 2:
         raise ValueError(f"{config.data / 'train'} holds one class only; there is nothing to tell apart")
     test = spread(find_images(config.data / "val", train.classes), config.test_images)
     check: Check = config.check or ("decode" if len(train) <= DECODED else "header")
-    # A bad test image must not be found after days of training.
-    checks: tuple[Check, Check] = (check, config.check or ("decode" if len(test) <= DECODED else "header"))
-    side = config.stored_side or round(STORED * config.image_size)
-    model = config.model or (DEFAULT_MODEL if config.init is None else model_of_run(Path(config.init)))
-    config = replace(config, check=check, stored_side=side, model=model)
-    store = ImageStore(side=side, limit=config.cache_gb * 1e9)
+    checks: tuple[Check, Check] = (check, "decode")  # a bad test image must not be found after days of training
     left_out: dict[str, str] = {}
     with counting_progress("reading", len(train) + len(test), show=show) as advance:
         parts = []
@@ -116,7 +163,7 @@ def _look_at_data(
             )
             parts.append(good)
             left_out |= bad
-    return config, store, parts[0], parts[1], left_out
+    return check, parts[0], parts[1], left_out
 
 
 def spread(images: ImageFolder, most: int | None) -> ImageFolder:
