@@ -24,6 +24,7 @@ from torchsonic.evaluation.classification import (
 from torchsonic.experiments.images import (
     MODELS,
     ImagesConfig,
+    apply_init,
     apply_preset,
     load_run,
     make_model,
@@ -32,9 +33,11 @@ from torchsonic.experiments.images import (
     run_experiment,
     score_sizes,
 )
+from torchsonic.experiments.images.network import told_spacing, width_of_pixels
 from torchsonic.experiments.images.options import read_options
 from torchsonic.experiments.images.run import on_first
-from torchsonic.models import model_entry
+from torchsonic.functional import resample
+from torchsonic.models import SonicClassifier, model_entry
 from torchsonic.training import CheckpointError, TrainingConfig
 
 TINY = ("widths=8,16", "depths=1,1")
@@ -185,6 +188,56 @@ def test_a_saved_model_is_taken_up_with_a_new_head_for_new_classes(finished, tmp
         small(folder, init=str(folder), model_options=("width=8",))
 
 
+def test_a_network_taken_up_at_another_size_keeps_its_physical_kernels(finished, pictures, tmp_path, monkeypatch):
+    folder, _ = finished
+    config = small(pictures, init=str(folder), image_size=64)
+    heard = []
+    forward = SonicClassifier.forward
+
+    def listen(self, x, spacing=None):
+        heard.append(spacing)
+        return forward(self, x, spacing)
+
+    monkeypatch.setattr(SonicClassifier, "forward", listen)
+    results = run_experiment(config, tmp_path / "fine", show=False)
+    assert results["config"]["pixel_width"] == 0.5
+    assert heard.count(0.5) >= 4, "two steps, two tests"
+    assert set(heard) <= {0.5, None}, "only the count of FLOPs says nothing"
+    assert heard.count(None) <= 1
+    model, saved, classes = load_run(tmp_path / "fine")
+    assert saved.pixel_width == 0.5
+    heard.clear()
+    predict_files(model, saved, classes, [pictures / "val" / "red" / "000.png"])
+    score_sizes(model, find_images(pictures / "val", classes), (32,), train_size=64, pixel_width=0.5)
+    assert heard == [0.5, 0.5, None, 0.5], "predicted; at 32 px not told and told, which says what it assumes; at 64 px"
+    # Taken up once more, at the size of the first run, pixels are as wide as they were there.
+    assert width_of_pixels(small(pictures, init=str(tmp_path / "fine"))) == 1.0
+    assert width_of_pixels(small(pictures)) == 1.0
+    with pytest.raises(ValueError, match="takes no spacing"):
+        options = ("width=8", "depths=1,1,1,1")
+        run_experiment(
+            small(pictures, model="resnet50", model_options=options, pixel_width=0.5), tmp_path / "deaf", show=False
+        )
+
+
+def test_a_run_that_is_taken_up_gives_image_size_and_tested_square(finished, pictures, tmp_path):
+    folder, _ = finished
+    config = apply_init(apply_preset(ImagesConfig(), "quick"), folder)
+    assert (config.image_size, config.test_crop) == (32, 1.0)
+    quick = apply_preset(ImagesConfig(), "quick")
+    assert apply_init(quick, folder / "model") == quick, "a saved model says nothing about images"
+
+
+def test_spacings_told_are_relative_to_the_networks_own():
+    model = torchsonic.create_model("sonic_tiny", widths=(8,), depths=(1,), spacing=(2.0, 1.0), num_classes=3).eval()
+    assert told_spacing(model, 0.5) == (1.0, 0.5)
+    assert told_spacing(model, 1.0) is None
+    x = resample(torch.randn(1, 3, 32, 32), 64)
+    with torch.no_grad():
+        torch.testing.assert_close(model(x, told_spacing(model, 0.5)), model(x[..., ::2, ::2]), rtol=1e-3, atol=1e-4)
+    assert told_spacing(torchsonic.create_model("resnet50", width=8, depths=(1, 1, 1, 1)), 0.5) is None
+
+
 def test_a_fine_tuned_run_can_be_saved_and_resumed(finished, pictures, tmp_path):
     folder, _ = finished
     config = small(pictures, init=str(folder))
@@ -252,6 +305,22 @@ def test_presets_hold_what_the_paper_says():
         0.9,
         False,
     )
+    assert (training.weight_decay, training.warmup, training.clip) == (1e-4, 0.0, 0.0)
+    assert (training.schedule, training.stair) == ("staircase", 0.75)
+    assert (config.test_crop, config.label_smoothing) == (0.875, 0.0)
+    changes = config.changes
+    assert (changes.crop, changes.ratio, changes.flip) == ((0.08, 1.0), (0.75, 4 / 3), 0.5)
+    assert (changes.brightness, changes.contrast, changes.saturation, changes.hue) == (0.0, 0.0, 0.0, 0.0)
+    assert (changes.mixup, changes.cutmix) == (0.0, 0.0)
+
+
+def test_the_quick_preset_shows_objects_as_large_in_tests_as_in_training():
+    config = apply_preset(ImagesConfig(), "quick")
+    sides = np.sqrt(np.random.default_rng(0).uniform(*config.changes.crop, 10_000))
+    assert sides.mean() == pytest.approx(config.test_crop, abs=0.02)
+
+
+def test_unknown_presets_are_refused():
     with pytest.raises(ValueError, match="preset must be one of smoke, quick, imagenet-50m"):
         apply_preset(ImagesConfig(), "slow")
 

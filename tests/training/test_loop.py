@@ -129,7 +129,7 @@ def test_the_best_weights_are_left_in_the_model(tmp_path):
 def test_a_failing_last_evaluation_costs_no_training(tmp_path, every):
     config = small(checkpoint_every=100, evaluate_every=every)
     task = Quadratic()
-    task.scores = iter([0.1, 0.9][: every])
+    task.scores = iter([0.1, 0.9][:every])
     with pytest.raises(StopIteration):
         fit(Number(), task, config, tmp_path / "failed", show=False)
     task = Quadratic()

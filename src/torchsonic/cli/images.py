@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from torchsonic.cli.surroundings import UserError, make_folder, option_value, require, warnings_in_one_line
-from torchsonic.experiments.images import PRESETS, ImagesConfig, apply_preset
+from torchsonic.experiments.images import PRESETS, ImagesConfig, apply_init, apply_preset
 
 if TYPE_CHECKING:
     from torchsonic.experiments.image_report import SizeReport
@@ -34,11 +34,13 @@ class TrainImages(ImagesConfig):
 
     @classmethod
     def with_preset(cls, arguments: Sequence[str]) -> Any:
-        """The defaults of the preset that the arguments name, over which further options then win."""
+        """The defaults of the preset and of the run that the arguments name, over which further options then win."""
         chosen = option_value(arguments, "--preset") or cls.preset
         if chosen not in PRESETS:  # to be refused by the parser, in its words
             return cls()
-        return replace(apply_preset(cls(), chosen), preset=chosen)
+        config = replace(apply_preset(cls(), chosen), preset=chosen)
+        init = option_value(arguments, "--init")
+        return config if init is None else apply_init(config, Path(init))
 
     def run(self) -> None:
         require("PIL", "images")

@@ -41,7 +41,7 @@ def classify(
     model: nn.Module,
     batches: Iterable[tuple[Tensor, Tensor]],
     *,
-    spacing: float | None = None,
+    spacing: float | tuple[float, ...] | None = None,
     top: Sequence[int] = (1, 5),
     advance: Callable[[], None] = lambda: None,
 ) -> Hits:

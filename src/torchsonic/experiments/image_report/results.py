@@ -137,6 +137,7 @@ def score_runs(
                 sizes,
                 train_size=config.image_size,
                 crop=config.test_crop,
+                pixel_width=config.pixel_width or 1.0,
                 store=store,
                 advance=advance,
             )

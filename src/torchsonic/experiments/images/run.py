@@ -20,7 +20,14 @@ from torchsonic.data.image_store import ImageStore
 from torchsonic.evaluation import count_flops, count_parameters
 from torchsonic.evaluation.provenance import describe_run
 from torchsonic.experiments.images.config import DEFAULT_MODEL, STORED, ImagesConfig, read_config
-from torchsonic.experiments.images.network import CLASSES_NAME, make_model, model_of_run, read_classes
+from torchsonic.experiments.images.network import (
+    CLASSES_NAME,
+    make_model,
+    model_of_run,
+    read_classes,
+    told_spacing,
+    width_of_pixels,
+)
 from torchsonic.experiments.images.sizes import score_size
 from torchsonic.experiments.resume import origins, refuse_changes
 from torchsonic.experiments.saved_config import plain_config
@@ -58,7 +65,7 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
     fabric.launch()
     show = show and fabric.is_global_zero
     run = describe_run(seed=config.training.seed, device=fabric.device)
-    config = _complete(config)
+    asked, config = config, _complete(config)
     store = ImageStore(side=config.stored_side, limit=config.cache_gb * 1e9, strict=config.strict)
     check, train, test, left_out = on_first(fabric, lambda: _look_at_data(config, store, show=show))
     config = replace(config, check=check)
@@ -68,6 +75,9 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
     _refuse_changes(folder, config, facts)
     folder.mkdir(parents=True, exist_ok=True)
     model, loaded = make_model(config, train.classes)
+    if asked.pixel_width not in (None, 1.0) and not model.takes_spacing:
+        raise ValueError(f"pixel_width={asked.pixel_width} given, but {config.label} takes no spacing; leave it out")
+    told = told_spacing(model, width_of_pixels(config))
     share_batch_statistics(model)
     fabric.barrier()  # no process may find what the first one is about to write
     if fabric.is_global_zero:
@@ -85,6 +95,7 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
         changes=config.changes,
         smoothing=config.label_smoothing,
         test_crop=config.test_crop,
+        spacing=told,
     )
     result = fit(model, task, config.training, folder, fabric=fabric, show=show)
     replaced = fabric.all_reduce(task.replaced.int().to(fabric.device), reduce_op="sum")
@@ -93,7 +104,7 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
     if fabric.is_global_zero:
         model.save_pretrained(folder / "model")
         with counting_progress("testing", len(test), show=show) as advance:
-            hits = score_size(model, test, config.image_size, crop=config.test_crop, advance=advance)
+            hits = score_size(model, test, config.image_size, crop=config.test_crop, spacing=told, advance=advance)
         results = {
             **_describe(config, model, result),
             "weights": loaded,
@@ -113,7 +124,7 @@ def _complete(config: ImagesConfig) -> ImagesConfig:
     """The configuration with what it leaves open and the images do not decide."""
     side = config.stored_side or round(STORED * config.image_size)
     model = config.model or (DEFAULT_MODEL if config.init is None else model_of_run(Path(config.init)))
-    return replace(config, stored_side=side, model=model)
+    return replace(config, stored_side=side, model=model, pixel_width=width_of_pixels(config))
 
 
 def on_first(fabric: Fabric, act: Callable[[], T]) -> T:
