@@ -213,11 +213,9 @@ def test_a_network_taken_up_at_another_size_keeps_its_physical_kernels(finished,
     # Taken up once more, at the size of the first run, pixels are as wide as they were there.
     assert width_of_pixels(small(pictures, init=str(tmp_path / "fine"))) == 1.0
     assert width_of_pixels(small(pictures)) == 1.0
+    deaf = small(pictures, model="resnet50", model_options=("width=8", "depths=1,1,1,1"), pixel_width=0.5)
     with pytest.raises(ValueError, match="takes no spacing"):
-        options = ("width=8", "depths=1,1,1,1")
-        run_experiment(
-            small(pictures, model="resnet50", model_options=options, pixel_width=0.5), tmp_path / "deaf", show=False
-        )
+        run_experiment(deaf, tmp_path / "deaf", show=False)
 
 
 def test_a_run_that_is_taken_up_gives_image_size_and_tested_square(finished, pictures, tmp_path):

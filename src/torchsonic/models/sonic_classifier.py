@@ -86,8 +86,8 @@ class MixerBlock(nn.Module):
 class SonicClassifier(Classifier):
     """Patchify stem, four stages of Sonic and MLP blocks, mean, linear head; ``(B, C, H, W)`` to ``(B, num_classes)``.
 
-    The stem has a spectral stride of 4 in all, onto the reference grid, so that an image told its spacing gives the same
-    logits at every sampling that holds its frequencies.
+    The stem has a spectral stride of 4 in all, onto the reference grid, so that an image told its spacing gives the
+    same logits at every sampling that holds its frequencies.
 
     Parameters
     ----------

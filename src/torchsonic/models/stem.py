@@ -104,9 +104,9 @@ class SonicStem(nn.Module):
 class DeepStem(SonicStem):
     """Two Sonic layers of stride 2 with a norm and a nonlinearity between them; ``(B, C, *size)`` to ``(B, K, *grid)``.
 
-    One linear layer of stride 4 passes nothing finer than eight pixels of the reference grid, whatever it learns. Here the
-    first layer keeps what is coarser than four, and the nonlinearity folds it into what the second keeps: where edges
-    and textures are, in place of their waves. It acts on the grid that the first layer chose, so that with
+    One linear layer of stride 4 passes nothing finer than eight pixels of the reference grid, whatever it learns. Here
+    the first layer keeps what is coarser than four, and the nonlinearity folds it into what the second keeps: where
+    edges and textures are, in place of their waves. It acts on the grid that the first layer chose, so that with
     ``grid="reference"`` two samplings of one band-limited field still give the same features.
 
     Examples

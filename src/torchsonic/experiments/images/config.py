@@ -62,7 +62,7 @@ class ImagesConfig:
     image_size: int = 224
     """Pixels on a side of training images; those of --init if that is a run and nothing is said."""
     pixel_width: float | None = None
-    """Width of a training pixel in those the network was made for; 1, or with --init the old image size over the new."""
+    """Width of a training pixel in those the network was made for: 1, or with --init the old image size by the new."""
     test_crop: float = 1.0
     """Side of the tested square in the middle of an image, over the image's shorter side."""
     test_images: int | None = None

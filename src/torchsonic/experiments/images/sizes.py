@@ -1,7 +1,7 @@
 """Accuracy at other image sizes than that of training.
 
 A test at ``size`` pixels shows the square that the test at the training size shows, resized without aliasing from the
-file itself. A model that is told the spacing hears ``training size / size`` times its own: the scene is as wide as ever.
+file itself. A model that is told the spacing hears ``training size / size`` times its own: the scene stays as wide.
 """
 
 from __future__ import annotations
