@@ -133,7 +133,7 @@ def test_rivals_that_learnt_nothing_or_elsewhere_are_not_counted():
         "too little or trained at another size)."
     )
     assert "96 px 10.0 against 30.0" in lines[-1]
-    assert any("vit_s16 at 128 px has learnt little" in line for line in find_warnings(make_report(SONIC, guessing)))
+    assert any("vit_s16 has learnt little" in line for line in find_warnings(make_report(SONIC, guessing)))
     beginner = make_run("sonic_tiny", {96: 0.1, 128: 0.1, 160: 0.1}, told={96: 0.1, 128: 0.1, 160: 0.1})
     assert verdict_lines(make_report(PLAIN, beginner)) == [
         "sonic_tiny, told the spacing: has learnt too little to be compared."
