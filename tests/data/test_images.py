@@ -37,6 +37,10 @@ def test_every_kind_of_file_becomes_its_colours(tmp_path):
         np.testing.assert_array_equal(read_image(save(tmp_path / name, saved)), expected, err_msg=name)
     deep = np.asarray(picture.convert("L")).astype(np.uint16) * 257
     np.testing.assert_array_equal(read_image(save(tmp_path / "deep.png", Image.fromarray(deep))), grey)
+    dark = read_image(save(tmp_path / "dark.png", Image.fromarray(np.full((8, 8), 200, np.uint16))))
+    assert (dark == 0).all(), "200 of 65,535 is black"
+    (tmp_path / "deep.pgm").write_bytes(b"P5 8 8 65535\n" + deep[:8, :8].astype(">u2").tobytes())
+    np.testing.assert_array_equal(read_image(tmp_path / "deep.pgm"), grey[:8, :8])
     cmyk = read_image(save(tmp_path / "cmyk.jpg", picture.convert("CMYK"), quality=95)).astype(int)
     assert np.abs(cmyk - COLOURS).mean() < 25  # lossy twice, but neither inverted nor turned
 
@@ -47,6 +51,11 @@ def test_transparent_pixels_show_white(tmp_path):
     read = read_image(save(tmp_path / "clear.png", Image.fromarray(layer)))
     assert (read[:10] == 255).all()
     np.testing.assert_array_equal(read[10:], COLOURS[10:])
+    flat = np.full((8, 8, 3), (10, 20, 30), np.uint8)
+    flat[0] = (40, 50, 60)
+    read = read_image(save(tmp_path / "one.png", Image.fromarray(flat), transparency=(40, 50, 60)))
+    assert (read[0] == 255).all(), "one colour of many can be clear"
+    np.testing.assert_array_equal(read[1:], flat[1:])
     palette = Image.fromarray(COLOURS).convert("P")
     read = read_image(save(tmp_path / "clear.gif", palette, transparency=int(np.asarray(palette)[0, 0])))
     assert (read[0, 0] == 255).all()

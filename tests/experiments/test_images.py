@@ -35,10 +35,10 @@ from torchsonic.experiments.images import (
 )
 from torchsonic.experiments.images.network import told_spacing, width_of_pixels
 from torchsonic.experiments.images.options import read_options
-from torchsonic.experiments.images.run import on_first
 from torchsonic.functional import resample
 from torchsonic.models import SonicClassifier, model_entry
 from torchsonic.training import CheckpointError, TrainingConfig
+from torchsonic.training.fabric import on_first
 
 TINY = ("widths=8,16", "depths=1,1")
 
@@ -91,6 +91,12 @@ def test_a_run_of_other_settings_or_images_is_not_resumed(finished, pictures, tm
     other = write_pictures(tmp_path / "other", train=5)
     with pytest.raises(CheckpointError, match="had 18 training images of 3 classes, not 15 of 3"):
         run_experiment(small(other), folder, show=False)
+    moved = shutil.copytree(pictures, tmp_path / "moved")
+    copy = shutil.copytree(folder, tmp_path / "run")
+    run_experiment(small(moved), copy, show=False)  # the same images elsewhere
+    (moved / "train" / "red" / "000.png").rename(moved / "train" / "red" / "zero.png")
+    with pytest.raises(CheckpointError, match="had training images of other names"):
+        run_experiment(small(moved), copy, show=False)
 
 
 def test_a_finished_run_keeps_the_record_of_its_training(finished, pictures, tmp_path):

@@ -126,15 +126,13 @@ def _upright(picture: Picture) -> Picture:
 
 
 def _to_colours(picture: Picture, pillow: Any) -> Picture:
-    if picture.mode == "RGB":
+    if picture.mode == "RGB" and "transparency" not in picture.info:
         return picture
     if picture.mode == "F":
         raise ValueError("its pixels are floating-point numbers, of which nobody knows which is white")
-    if picture.mode.startswith("I"):  # 16 bits; Pillow's own conversion would clip them
-        values = np.asarray(picture).astype(np.int64)
-        if values.max(initial=0) > 0xFF:
-            values = values >> 8
-        return pillow.fromarray(values.clip(0, 255).astype(np.uint8)).convert("RGB")
+    if picture.mode.startswith("I"):  # 16 bits, however dark; Pillow's own conversion would clip them
+        values = np.asarray(picture).astype(np.int64).clip(0, 0xFFFF) >> 8
+        return pillow.fromarray(values.astype(np.uint8)).convert("RGB")
     if picture.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in picture.info:
         layer = picture.convert("RGBA")
         ground = pillow.new("RGBA", layer.size, BEHIND)

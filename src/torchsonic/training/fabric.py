@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
@@ -13,8 +14,9 @@ from torchsonic.training.config import TrainingConfig
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-__all__ = ["make_fabric"]
+__all__ = ["make_fabric", "on_first"]
 
+T = TypeVar("T")
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 PATIENCE = timedelta(days=1)
 
@@ -39,3 +41,20 @@ def make_fabric(config: TrainingConfig) -> Fabric:
         strategy=DDPStrategy(timeout=PATIENCE) if devices * nodes > 1 else "auto",
         precision=PRECISIONS[config.precision],  # type: ignore[arg-type]
     )
+
+
+def on_first(fabric: Fabric, act: Callable[[], T]) -> T:
+    """Do something on the first process and tell the others what came out, be it an error.
+
+    Were each process to look at the files by itself, a passing trouble of one would give it other data, unseen.
+    """
+    outcome: T | Exception | None = None
+    if fabric.is_global_zero:
+        try:
+            outcome = act()
+        except Exception as error:  # the others would wait for ever
+            outcome = error
+    outcome = fabric.broadcast(outcome)
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome  # type: ignore[return-value]

@@ -128,25 +128,19 @@ def fit(
                     )
                 last = run.step == config.steps
                 if not last and config.evaluate_every and run.step % config.evaluate_every == 0:
-                    _evaluate(run, loggers)
+                    run.evaluate(loggers)
                 run.keep()
                 # The last weights are safe before they are scored: what goes wrong there must not cost a training.
                 if last or run.step % config.checkpoint_every == 0 or run.is_new_best:
                     run.save()
             if run.evaluated < config.steps:
-                _evaluate(run, loggers)
+                run.evaluate(loggers)
                 run.save()
     finally:
         for logger in loggers:
             logger.close()
     run.finish()
     return Fit(run.step, run.best_metrics, run.seconds, run.waiting, losses)
-
-
-def _evaluate(run: _Run, loggers: Sequence[Logger]) -> None:
-    metrics = run.evaluate()
-    for logger in loggers:
-        logger.log(run.step, metrics)
 
 
 class _Run:
@@ -192,7 +186,7 @@ class _Run:
         self.seconds += time.perf_counter() - start
         return total
 
-    def evaluate(self) -> dict[str, float]:
+    def evaluate(self, loggers: Sequence[Logger]) -> None:
         """Score the model as it would be saved; every process gets the first one's numbers."""
         self.model.eval()
         metrics: dict[str, float] = {}
@@ -204,7 +198,8 @@ class _Run:
         self.is_new_best = metrics["score"] > self.best_score
         if self.is_new_best:
             self.best_score, self.best_metrics = metrics["score"], metrics
-        return metrics
+        for logger in loggers:
+            logger.log(self.step, metrics)
 
     def _averaged(self):
         return nullcontext() if self.average is None else self.average.applied(self.raw)
@@ -273,15 +268,14 @@ class _Run:
         except RuntimeError as error:
             raise CheckpointError(f"the run in {self.checkpoints.folder} has another model: {error}") from error
         if self.average is not None:
-            self.average.load_state_dict(state["average"])
+            self.average.load_state_dict(state["average"], self.raw)
 
     def finish(self) -> None:
         """Leave the best weights in the model if several were scored, else the final ones."""
         if self.config.evaluate_every and self.checkpoints.best.exists():
             self._load_weights(read_checkpoint(self.checkpoints.best))
         if self.average is not None:
-            for name, parameter in self.raw.named_parameters():
-                parameter.data.copy_(self.average.weights[name])
+            self.average.write(self.raw)
         self.raw.eval()
 
 

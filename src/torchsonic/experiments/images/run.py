@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,14 +37,11 @@ from torchsonic.models import Classifier, from_pretrained
 from torchsonic.training import CheckpointError, Fit, fit, make_fabric
 from torchsonic.training.batch_statistics import share_batch_statistics
 from torchsonic.training.classification import ClassificationTask
+from torchsonic.training.fabric import on_first
 from torchsonic.training.progress import counting_progress
-
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
 
 __all__ = ["find_test_images", "load_run", "run_experiment"]
 
-T = TypeVar("T")
 DECODED = 50_000
 """Most images to learn from that are decoded before training begins; those to test on always are."""
 # What may differ when a run resumes: none of it changes the weights. The loop looks after its own settings.
@@ -71,7 +69,7 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
     config = replace(config, check=check)
     if check == "decode" and not fabric.is_global_zero:
         _fill(store, train)
-    facts = _facts(train, test, left_out)
+    facts = _facts(config.data, train, test, left_out)
     _refuse_changes(folder, config, facts)
     folder.mkdir(parents=True, exist_ok=True)
     model, loaded = make_model(config, train.classes)
@@ -127,23 +125,6 @@ def _complete(config: ImagesConfig) -> ImagesConfig:
     return replace(config, stored_side=side, model=model, pixel_width=width_of_pixels(config))
 
 
-def on_first(fabric: Fabric, act: Callable[[], T]) -> T:
-    """Do something on the first process and tell the others what came out, be it an error.
-
-    Were each process to look at the files by itself, a passing trouble of one would give it other data, unseen.
-    """
-    outcome: T | Exception | None = None
-    if fabric.is_global_zero:
-        try:
-            outcome = act()
-        except Exception as error:  # the others would wait for ever
-            outcome = error
-    outcome = fabric.broadcast(outcome)
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome  # type: ignore[return-value]
-
-
 def _fill(store: ImageStore, images: ImageFolder) -> None:
     """Decode images that the first process found to be good."""
 
@@ -184,9 +165,19 @@ def spread(images: ImageFolder, most: int | None) -> ImageFolder:
     return images.take(np.unique(np.linspace(0, len(images) - 1, most).round().astype(int)).tolist())
 
 
-def _facts(train: ImageFolder, test: ImageFolder, left_out: dict[str, str]) -> dict[str, Any]:
-    counts = {name: train.labels.count(number) for number, name in enumerate(train.classes)}
-    return {"classes": list(train.classes), "train": counts, "test": len(test), "left_out": left_out}
+def _facts(root: Path, train: ImageFolder, test: ImageFolder, left_out: dict[str, str]) -> dict[str, Any]:
+    found = Counter(train.labels)
+    counts = {name: found[number] for number, name in enumerate(train.classes)}
+    # Names relative to the folder, which may be moved.
+    names = "\n".join(path.relative_to(root / "train").as_posix() for path in train.files)
+    digest = hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()
+    return {
+        "classes": list(train.classes),
+        "train": counts,
+        "files": digest,
+        "test": len(test),
+        "left_out": left_out,
+    }
 
 
 def _refuse_changes(folder: Path, config: ImagesConfig, facts: dict[str, Any]) -> None:
@@ -194,11 +185,17 @@ def _refuse_changes(folder: Path, config: ImagesConfig, facts: dict[str, Any]) -
     refuse_changes(folder, plain_config(config), may_change=MAY_CHANGE)
     if not (folder / CLASSES_NAME).exists():
         return
-    before = json.loads((folder / CLASSES_NAME).read_text(encoding="utf-8"))["train"]
+    saved = json.loads((folder / CLASSES_NAME).read_text(encoding="utf-8"))
+    before = saved["train"]
     if before != facts["train"]:
         raise CheckpointError(
             f"the run to be resumed had {sum(before.values())} training images of {len(before)} classes, not "
             f"{sum(facts['train'].values())} of {len(facts['train'])}; give the old ones or another folder"
+        )
+    if saved.get("files", facts["files"]) != facts["files"]:
+        raise CheckpointError(
+            f"the run to be resumed had training images of other names than those in {config.data}; give the old ones "
+            "or another folder"
         )
 
 
