@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,7 @@ from benchmarks.timing import Task, measure, training_step
 from torchsonic import create_model, list_models
 from torchsonic.evaluation import count_flops, count_parameters
 from torchsonic.evaluation.provenance import describe_run
+from torchsonic.models import PretrainedModel, model_entry
 
 __all__ = ["FORWARD", "FULL", "QUICK", "TRAIN", "Group", "ModelGoal", "run_models_bench", "time_ratio"]
 
@@ -112,11 +114,18 @@ def run_models_bench(
     }
 
 
+def _make(name: str, size: int) -> PretrainedModel:
+    """A model for images of a size, where it depends on that: masks of GFNet, positions of ViT."""
+    entry, _ = model_entry(name)
+    depends = entry.task == "classification" and "image_size" in inspect.signature(entry.build.__init__).parameters
+    return create_model(name, **({"image_size": size} if depends else {}))
+
+
 def _measure_group(
     group: Group, train: bool, repeats: int, seed: int, device: torch.device, advance: Callable[[float], None]
 ) -> dict:
     torch.manual_seed(seed)
-    models = {name: create_model(name).to(device) for name in group.models()}
+    models = {name: _make(name, group.image_size).to(device) for name in group.models()}
     x = torch.randn(group.batch, 3, group.image_size, group.image_size, device=device)
     records = {name: {"name": name, **_cost(model, x[:1]), "times": {}} for name, model in models.items()}
     # One kind of pass after the other: changing between training and evaluation empties the caches of layers.

@@ -1,5 +1,6 @@
 """Files become bytes of three colours, views show what they say, and bad files have names."""
 
+import errno
 import pickle
 
 import numpy as np
@@ -11,7 +12,7 @@ from PIL import Image, ImageEnhance
 from tests.data.pictures import CLASSES, make_picture, write_pictures
 from torchsonic.data.image_changes import Box, ImageChanges, View, centre_box, colour_map, crop_box, view_image
 from torchsonic.data.image_files import ImageError, check_header, read_image
-from torchsonic.data.image_folder import find_images, leave_out_bad
+from torchsonic.data.image_folder import find_files, find_images, leave_out_bad
 from torchsonic.data.image_store import ImageStore
 
 COLOURS = make_picture(0, 0)
@@ -36,6 +37,10 @@ def test_every_kind_of_file_becomes_its_colours(tmp_path):
         np.testing.assert_array_equal(read_image(save(tmp_path / name, saved)), expected, err_msg=name)
     deep = np.asarray(picture.convert("L")).astype(np.uint16) * 257
     np.testing.assert_array_equal(read_image(save(tmp_path / "deep.png", Image.fromarray(deep))), grey)
+    dark = read_image(save(tmp_path / "dark.png", Image.fromarray(np.full((8, 8), 200, np.uint16))))
+    assert (dark == 0).all(), "200 of 65,535 is black"
+    (tmp_path / "deep.pgm").write_bytes(b"P5 8 8 65535\n" + deep[:8, :8].astype(">u2").tobytes())
+    np.testing.assert_array_equal(read_image(tmp_path / "deep.pgm"), grey[:8, :8])
     cmyk = read_image(save(tmp_path / "cmyk.jpg", picture.convert("CMYK"), quality=95)).astype(int)
     assert np.abs(cmyk - COLOURS).mean() < 25  # lossy twice, but neither inverted nor turned
 
@@ -46,6 +51,11 @@ def test_transparent_pixels_show_white(tmp_path):
     read = read_image(save(tmp_path / "clear.png", Image.fromarray(layer)))
     assert (read[:10] == 255).all()
     np.testing.assert_array_equal(read[10:], COLOURS[10:])
+    flat = np.full((8, 8, 3), (10, 20, 30), np.uint8)
+    flat[0] = (40, 50, 60)
+    read = read_image(save(tmp_path / "one.png", Image.fromarray(flat), transparency=(40, 50, 60)))
+    assert (read[0] == 255).all(), "one colour of many can be clear"
+    np.testing.assert_array_equal(read[1:], flat[1:])
     palette = Image.fromarray(COLOURS).convert("P")
     read = read_image(save(tmp_path / "clear.gif", palette, transparency=int(np.asarray(palette)[0, 0])))
     assert (read[0, 0] == 255).all()
@@ -144,6 +154,53 @@ def test_a_file_that_broke_since_is_replaced_by_the_next(tmp_path):
         place, image = store.first_good(images.files, 4)
     assert place == 5
     np.testing.assert_array_equal(image, store[images.files[5]])
+
+
+def test_a_strict_store_replaces_nothing(tmp_path):
+    images = find_images(write_pictures(tmp_path) / "train")
+    images.files[4].write_bytes(b"broken")
+    with pytest.raises(ImageError, match=images.files[4].name):
+        ImageStore(limit=0, strict=True).first_good(images.files, 4)
+
+
+def test_a_store_is_sent_without_what_it_keeps(tmp_path):
+    """Processes that are not forked get it by pickling, which knows no locks."""
+    images = find_images(write_pictures(tmp_path) / "train")
+    store = ImageStore(side=32, limit=1e9, strict=True)
+    for path in images.files:
+        store.keep(path)
+    sent = pickle.loads(pickle.dumps(store))
+    assert (len(sent), sent.num_bytes, sent.side, sent.limit, sent.strict) == (0, 0, 32, 1e9, True)
+    np.testing.assert_array_equal(sent[images.files[0]], store[images.files[0]])
+    sent.keep(images.files[0])
+    assert len(sent) == 1
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(errno.EMFILE, "too many open files")])
+@pytest.mark.parametrize("read", [read_image, check_header])
+def test_trouble_of_the_machine_is_not_blamed_on_an_image(tmp_path, monkeypatch, error, read):
+    def fail(*args, **options):
+        raise error
+
+    monkeypatch.setattr(Image, "open", fail)
+    with pytest.raises(type(error)) as caught:
+        read(tmp_path / "a.png")
+    assert not isinstance(caught.value, ImageError)
+
+
+def test_links_are_followed_but_not_in_circles(tmp_path):
+    root = write_pictures(tmp_path / "data")
+    folder = root / "train" / "red"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    save(elsewhere / "one.png", Image.fromarray(COLOURS))
+    expected = [*find_files(folder), folder / "linked" / "one.png"]
+    (folder / "linked").symlink_to(elsewhere)
+    (folder / "up").symlink_to(root)
+    (elsewhere / "round").symlink_to(folder)
+    found = find_files(folder)
+    assert sorted(path for path in found if "up" not in path.parts) == sorted(expected)
+    assert len(found) == len({path.resolve() for path in found})
 
 
 def test_crops_have_the_area_and_shape_asked_for():

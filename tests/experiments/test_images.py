@@ -24,6 +24,7 @@ from torchsonic.evaluation.classification import (
 from torchsonic.experiments.images import (
     MODELS,
     ImagesConfig,
+    apply_init,
     apply_preset,
     load_run,
     make_model,
@@ -32,9 +33,12 @@ from torchsonic.experiments.images import (
     run_experiment,
     score_sizes,
 )
+from torchsonic.experiments.images.network import told_spacing, width_of_pixels
 from torchsonic.experiments.images.options import read_options
-from torchsonic.models import model_entry
+from torchsonic.functional import resample
+from torchsonic.models import SonicClassifier, model_entry
 from torchsonic.training import CheckpointError, TrainingConfig
+from torchsonic.training.fabric import on_first
 
 TINY = ("widths=8,16", "depths=1,1")
 
@@ -87,6 +91,12 @@ def test_a_run_of_other_settings_or_images_is_not_resumed(finished, pictures, tm
     other = write_pictures(tmp_path / "other", train=5)
     with pytest.raises(CheckpointError, match="had 18 training images of 3 classes, not 15 of 3"):
         run_experiment(small(other), folder, show=False)
+    moved = shutil.copytree(pictures, tmp_path / "moved")
+    copy = shutil.copytree(folder, tmp_path / "run")
+    run_experiment(small(moved), copy, show=False)  # the same images elsewhere
+    (moved / "train" / "red" / "000.png").rename(moved / "train" / "red" / "zero.png")
+    with pytest.raises(CheckpointError, match="had training images of other names"):
+        run_experiment(small(moved), copy, show=False)
 
 
 def test_a_finished_run_keeps_the_record_of_its_training(finished, pictures, tmp_path):
@@ -122,6 +132,40 @@ def test_many_training_images_are_looked_at_briefly_and_few_test_images_are_deco
     assert results["images"] == {"train": 18, "test": 8}
     assert results["config"]["check"] == "header"
     assert {str(warning.message).split(":")[0] for warning in caught} == {"left out", "skipped"}
+    assert results["replaced"] == [str(root / "train" / "red" / "001.png")]
+    (root / "val" / "red" / "001.png").unlink()
+    with pytest.raises(ValueError, match=r"train/red/001\.png: cannot be read"):
+        run_experiment(replace(config, strict=True), tmp_path / "strict", show=False)
+
+
+def test_test_images_are_decoded_however_training_images_are_checked(tmp_path):
+    root = write_pictures(tmp_path / "data")
+    path = root / "val" / "red" / "001.png"
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.warns(UserWarning, match=r"left out: .*val/red/001\.png"):
+        results = run_experiment(small(root, check="header"), tmp_path / "run", show=False)
+    assert results["images"] == {"train": 18, "test": 8}
+    assert results["config"]["check"] == "header"
+
+
+class Processes:
+    """A fabric of one process, first or not, that others have told something."""
+
+    def __init__(self, first, told=None):
+        self.is_global_zero, self.told = first, told
+
+    def broadcast(self, value):
+        return value if self.is_global_zero else self.told
+
+
+def test_what_the_first_process_finds_holds_for_all():
+    def fail():
+        raise OSError("asked on a process that should not look")
+
+    assert on_first(Processes(True), lambda: 3) == 3
+    assert on_first(Processes(False, told=3), fail) == 3
+    with pytest.raises(ValueError, match="bad folder"):
+        on_first(Processes(False, told=ValueError("bad folder")), fail)
 
 
 def test_parts_of_a_batch_and_half_precision_train(pictures, tmp_path):
@@ -148,6 +192,53 @@ def test_a_saved_model_is_taken_up_with_a_new_head_for_new_classes(finished, tmp
         make_model(small(folder, init=str(folder), model="resnet50"), CLASSES)
     with pytest.raises(ValueError, match="model_options belong to a new network"):
         small(folder, init=str(folder), model_options=("width=8",))
+
+
+def test_a_network_taken_up_at_another_size_keeps_its_physical_kernels(finished, pictures, tmp_path, monkeypatch):
+    folder, _ = finished
+    config = small(pictures, init=str(folder), image_size=64)
+    heard = []
+    forward = SonicClassifier.forward
+
+    def listen(self, x, spacing=None):
+        heard.append(spacing)
+        return forward(self, x, spacing)
+
+    monkeypatch.setattr(SonicClassifier, "forward", listen)
+    results = run_experiment(config, tmp_path / "fine", show=False)
+    assert results["config"]["pixel_width"] == 0.5
+    assert heard[:4] == [0.5] * 4, "two steps, two tests"
+    assert set(heard[4:]) == {None}, "FLOPs are counted as they are of other runs"
+    model, saved, classes = load_run(tmp_path / "fine")
+    assert saved.pixel_width == 0.5
+    heard.clear()
+    predict_files(model, saved, classes, [pictures / "val" / "red" / "000.png"])
+    score_sizes(model, find_images(pictures / "val", classes), (32,), train_size=64, pixel_width=0.5)
+    assert heard == [0.5, 0.5, None, 0.5], "predicted; at 32 px not told and told, which says what it assumes; at 64 px"
+    # Taken up once more, at the size of the first run, pixels are as wide as they were there.
+    assert width_of_pixels(small(pictures, init=str(tmp_path / "fine"))) == 1.0
+    assert width_of_pixels(small(pictures)) == 1.0
+    deaf = small(pictures, model="resnet50", model_options=("width=8", "depths=1,1,1,1"), pixel_width=0.5)
+    with pytest.raises(ValueError, match="takes no spacing"):
+        run_experiment(deaf, tmp_path / "deaf", show=False)
+
+
+def test_a_run_that_is_taken_up_gives_image_size_and_tested_square(finished, pictures, tmp_path):
+    folder, _ = finished
+    config = apply_init(apply_preset(ImagesConfig(), "quick"), folder)
+    assert (config.image_size, config.test_crop) == (32, 1.0)
+    quick = apply_preset(ImagesConfig(), "quick")
+    assert apply_init(quick, folder / "model") == quick, "a saved model says nothing about images"
+
+
+def test_spacings_told_are_relative_to_the_networks_own():
+    model = torchsonic.create_model("sonic_tiny", widths=(8,), depths=(1,), spacing=(2.0, 1.0), num_classes=3).eval()
+    assert told_spacing(model, 0.5) == (1.0, 0.5)
+    assert told_spacing(model, 1.0) is None
+    x = resample(torch.randn(1, 3, 32, 32), 64)
+    with torch.no_grad():
+        torch.testing.assert_close(model(x, told_spacing(model, 0.5)), model(x[..., ::2, ::2]), rtol=1e-3, atol=1e-4)
+    assert told_spacing(torchsonic.create_model("resnet50", width=8, depths=(1, 1, 1, 1)), 0.5) is None
 
 
 def test_a_fine_tuned_run_can_be_saved_and_resumed(finished, pictures, tmp_path):
@@ -181,7 +272,7 @@ def test_options_are_read_as_the_network_annotates_them(words, expected):
         (["width=wide"], "width must be an integer, got 'wide'"),
         (["width=1.5"], "width must be an integer, got '1.5'"),
         (["depths=1,x"], "depths must be integers with commas, got '1,x'"),
-        (["stem=cone"], "stem must be one of conv, sonic, got 'cone'"),
+        (["stem=cone"], "stem must be one of conv, sonic, deep, got 'cone'"),
         (["zero_init_last=maybe"], "zero_init_last must be true or false, got 'maybe'"),
         (["width"], "must be name=value, got 'width'"),
         (["num_classes=7"], "num_classes is set by the folders of classes"),
@@ -217,6 +308,22 @@ def test_presets_hold_what_the_paper_says():
         0.9,
         False,
     )
+    assert (training.weight_decay, training.warmup, training.clip) == (1e-4, 0.0, 0.0)
+    assert (training.schedule, training.stair) == ("staircase", 0.75)
+    assert (config.test_crop, config.label_smoothing) == (0.875, 0.0)
+    changes = config.changes
+    assert (changes.crop, changes.ratio, changes.flip) == ((0.08, 1.0), (0.75, 4 / 3), 0.5)
+    assert (changes.brightness, changes.contrast, changes.saturation, changes.hue) == (0.0, 0.0, 0.0, 0.0)
+    assert (changes.mixup, changes.cutmix) == (0.0, 0.0)
+
+
+def test_the_quick_preset_shows_objects_as_large_in_tests_as_in_training():
+    config = apply_preset(ImagesConfig(), "quick")
+    sides = np.sqrt(np.random.default_rng(0).uniform(*config.changes.crop, 10_000))
+    assert sides.mean() == pytest.approx(config.test_crop, abs=0.02)
+
+
+def test_unknown_presets_are_refused():
     with pytest.raises(ValueError, match="preset must be one of smoke, quick, imagenet-50m"):
         apply_preset(ImagesConfig(), "slow")
 
@@ -277,7 +384,7 @@ def test_losses_are_relative_and_intervals_hold_them():
     low, high = accuracy_interval(there)
     assert low < there.mean() < high
     assert high - low == pytest.approx(2 * 1.96 * np.sqrt(0.16 / 2000), rel=0.02)
-    with pytest.raises(ValueError, match="of the same images, got 2000 and 5"):
+    with pytest.raises(ValueError, match=r"of the same images, got \(2000,\) and \(5,\)"):
         degradation_interval(there, here[:5])
 
 

@@ -245,6 +245,41 @@ def test_options_of_operators_are_checked_and_heard():
     assert [getattr(model, f"layer{i}")[0].conv2.num_modes for i in (1, 2, 3, 4)] == [8, 9, 10, 11]
 
 
+def test_initial_modes_reach_over_the_grid_of_their_stage():
+    """On a grid of 4 x 4 samples a mode of 64 would be a mean."""
+    shallow = {"depths": (1, 1, 1, 1), "image_size": 128}
+    resnet = torchsonic.create_model("resnet50_sonic", **shallow)
+    assert [getattr(resnet, f"layer{i}")[0].conv2.field for i in (1, 2, 3, 4)] == [32, 16, 8, 4]
+    classifier = torchsonic.create_model("sonic_tiny", **shallow)
+    assert [getattr(classifier, f"stage{i}")[-1].mixer.field for i in range(4)] == [32, 16, 8, 4]
+    last = classifier.stage3[-1].mixer.modes()
+    assert (last.scale / last.pole.real.abs()).max() <= 4 * 32 * 1.001  # in pixels of the image
+    chosen = {"operator_options": {"field": [9, 8, 7, 6], "num_modes": 5}, **shallow}
+    for model, layer in (
+        (torchsonic.create_model("resnet50_sonic", **chosen), "layer4.0.conv2"),
+        (torchsonic.create_model("sonic_tiny", **chosen), "stage3.1.mixer"),
+    ):
+        assert (model.get_submodule(layer).field, model.get_submodule(layer).num_modes) == (6, 5)
+    with pytest.raises(ValueError, match="spacing belongs to the whole network"):
+        torchsonic.create_model("sonic_tiny", operator_options={"spacing": 2.0})
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("SonicClassifier", {"widths": [8, 16], "depths": [1, 1], "num_classes": 3}),
+        ("ResNet", {"operator": "sonic", "stem": "sonic", "width": 8, "depths": [1, 1, 1, 1], "num_classes": 3}),
+    ],
+)
+def test_models_saved_before_there_were_deep_stems_are_built_as_they_were(name, arguments):
+    """What is saved are the arguments that were given, so a default must not change what is built."""
+    model = torchsonic.models.PretrainedModel.known[name](**arguments)
+    stem = model.stem if name == "SonicClassifier" else model.conv1
+    assert type(stem) is torchsonic.models.SonicStem
+    assert stem.stride == (4, 4)
+    assert [key for key, _ in stem.named_children()] == ["sonic"]
+
+
 def test_what_a_caller_does_to_arguments_stays_with_him():
     torchsonic.create_model("resnet50_dilated").arguments["operator_options"]["dilation"][3] = 64
     assert torchsonic.create_model("resnet50_dilated").layer4[0].conv2.dilation == (4, 4)

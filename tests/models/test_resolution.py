@@ -50,13 +50,41 @@ def change(model, coarse, fine) -> float:
 @pytest.mark.parametrize("grid", ["reference", "input"])
 def test_features_before_the_first_nonlinearity_do_not_depend_on_the_sampling(name, grid, image):
     coarse, fine = image
-    model = torchsonic.create_model(name, grid=grid)
+    model = torchsonic.create_model(name, grid=grid, stem="linear" if name == "sonic_tiny" else "sonic")
     stem = model.stem if name == "sonic_tiny" else model.conv1
     with torch.no_grad():
         expected, got = stem(coarse), stem(fine, spacing=0.5)
     # The finer grid of `input` holds more frequencies; on the coarse one they are the same.
     assert relative_error(resample(got, expected.shape[2:]), expected) < 1e-4
     assert got.shape == (expected.shape if grid == "reference" else (*expected.shape[:2], 32, 32))
+
+
+@pytest.mark.parametrize("name", SONIC)
+@pytest.mark.parametrize("size", [96, 56, 65])
+def test_deep_stems_give_the_same_features_on_every_grid(name, size, image):
+    model = make(name)
+    stem = model.stem if name == "sonic_tiny" else model.conv1
+    smooth = resample(resample(image[0], 48), 64)  # fits all of the samplings
+    with torch.no_grad():
+        expected, got = stem(smooth), stem(resample(smooth, size), spacing=64 / size)
+    assert relative_error(got, expected) < 1e-4
+    assert expected.std() > 0.1
+
+
+@pytest.mark.parametrize(("name", "linear"), [("sonic_tiny", "linear"), ("resnet50_sonic", "sonic")])
+def test_deep_stems_see_what_a_linear_one_of_stride_4_cannot(name, linear):
+    """A grating of 5 pixels: beyond the grid of a quarter of the pixels, within that of a half."""
+    place = torch.arange(80.0)
+    grating = torch.sin(2 * torch.pi * place / 5).expand(1, 3, 80, 80)
+    seen = {}
+    for stem in (linear, "deep"):
+        torch.manual_seed(0)
+        model = torchsonic.create_model(name, stem=stem).eval()
+        first = model.stem if name == "sonic_tiny" else model.conv1
+        with torch.no_grad():
+            seen[stem] = (first(grating) - first(torch.zeros_like(grating))).std().item()
+    assert seen[linear] < 1e-5
+    assert seen["deep"] > 0.05
 
 
 @pytest.mark.parametrize("spacing", [(0.5, 1.0), (0.25, 0.5), (2.0, 1.0)])
@@ -140,7 +168,7 @@ def test_per_sample_spacing_is_taken_by_classifiers():
     spacing = torch.tensor([[1.0, 1.0], [1.0, 1.0]])
     with torch.no_grad():
         torch.testing.assert_close(model(x, spacing=spacing), model(x), rtol=1e-4, atol=1e-5)
-        mixed = model(x, spacing=torch.tensor([[1.0, 1.0], [0.8, 1.25]]))
+        mixed = model(x, spacing=torch.tensor([[1.0, 1.0], [0.5, 2.0]]))
         alone = model(x)
     # The batch shares the grid of the mean spacing, which moves the sample of spacing 1 a little, the other more.
     assert relative_error(mixed[0], alone[0]) < 0.05 < relative_error(mixed[1], alone[1])

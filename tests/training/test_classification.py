@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -81,6 +82,26 @@ def test_pairs_share_what_they_mix(pictures):
                 assert ((found == own) | (found == other)).all()
                 assert taken.float().mean() <= 1 - share + 1e-6
     assert kinds == {"mixup", "cutmix"}
+
+
+def test_a_share_is_the_area_that_is_left_to_an_image(pictures):
+    """On images of one value each, which place belongs to which can be counted."""
+
+    class Flat:
+        def first_good(self, files, place):
+            return place, np.full((20, 20, 3), 10 + place, np.uint8)
+
+    changes = ImageChanges(cutmix=1.0, brightness=0.0, contrast=0.0, saturation=0.0)
+    task = make_task(pictures, changes=changes)
+    task.images = Flat()
+    shares = []
+    for step in range(8):
+        batch = task.batch(step, range(6))
+        numbers = epoch_order(range(18), 3, step * 6, 6)
+        for image, number, share in zip(batch.image, numbers.tolist(), batch.share.tolist(), strict=True):
+            assert (image == 10 + number).float().mean().item() == pytest.approx(share, abs=1e-6)
+            shares.append(share)
+    assert len(set(shares)) > 8
 
 
 class Answer(torch.nn.Module):

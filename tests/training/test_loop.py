@@ -16,6 +16,7 @@ from torch import nn
 import torchsonic
 from torchsonic.data import SynthShape
 from torchsonic.training import CheckpointError, SegmentationTask, TrainingConfig, fit
+from torchsonic.training.average import MovingAverage
 from torchsonic.training.checkpoint import kept_weights, read_checkpoint, write_checkpoint
 from torchsonic.training.fabric import make_fabric
 from torchsonic.training.loggers import read_log
@@ -125,12 +126,54 @@ def test_the_best_weights_are_left_in_the_model(tmp_path):
     assert scores == [0.1, 0.9, 0.5]
 
 
+@pytest.mark.parametrize("every", [0, 2])
+def test_a_failing_last_evaluation_costs_no_training(tmp_path, every):
+    config = small(checkpoint_every=100, evaluate_every=every)
+    task = Quadratic()
+    task.scores = iter([0.1, 0.9][:every])
+    with pytest.raises(StopIteration):
+        fit(Number(), task, config, tmp_path / "failed", show=False)
+    task = Quadratic()
+    task.scores = iter([0.95])
+    task.loss = None  # nothing is trained any more
+    model = Number()
+    result = fit(model, task, config, tmp_path / "failed", show=False)
+    whole = Number()
+    expected = fit(whole, Quadratic(), small(checkpoint_every=100), tmp_path / "whole", show=False)
+    assert (result.step, result.metrics["score"]) == (6, 0.95)
+    assert torch.equal(model.weight, whole.weight)
+    assert expected.metrics["weight"] == result.metrics["weight"]
+
+
 def test_the_moving_average_is_what_is_scored_and_left(tmp_path):
     plain, averaged = Number(), Number()
     fit(plain, Quadratic(), small(), tmp_path / "plain", show=False)
     result = fit(averaged, Quadratic(), small(ema=0.9), tmp_path / "averaged", show=False)
     assert 0 < averaged.weight.item() < plain.weight.item()
     assert result.metrics["weight"] == averaged.weight.item()
+
+
+def test_statistics_are_averaged_with_the_weights():
+    model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2))
+    average = MovingAverage(model, 0.5)
+    expected = {name: value.clone() for name, value in model.state_dict().items()}
+    for step in range(30, 33):  # late enough for the decay to be its own
+        with torch.no_grad():
+            model[0].weight.add_(1.0)
+        model(torch.randn(4, 1, 5, 5) * 3)
+        average.update(model, step)
+        for name in ("0.weight", "1.running_mean", "1.running_var"):
+            expected[name] = 0.5 * expected[name] + 0.5 * model.state_dict()[name]
+    own = {name: value.clone() for name, value in model.state_dict().items()}
+    with average.applied(model):
+        for name in ("0.weight", "1.running_mean", "1.running_var"):
+            torch.testing.assert_close(model.state_dict()[name], expected[name])
+        assert not torch.equal(model[1].running_var, own["1.running_var"])
+    assert all(torch.equal(value, own[name]) for name, value in model.state_dict().items())
+    older = MovingAverage(model, 0.5)
+    older.load_state_dict({"0.weight": torch.zeros(2, 1, 1, 1)}, model)
+    assert torch.equal(older.weights["0.weight"], torch.zeros(2, 1, 1, 1))
+    assert torch.equal(older.weights["1.running_var"], own["1.running_var"])
 
 
 def test_a_finished_run_is_not_run_again(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from torchsonic.cli.surroundings import UserError, make_folder, option_value, require, warnings_in_one_line
-from torchsonic.experiments.images import PRESETS, ImagesConfig, apply_preset
+from torchsonic.experiments.images import PRESETS, ImagesConfig, apply_init, apply_preset
 
 if TYPE_CHECKING:
     from torchsonic.experiments.image_report import SizeReport
@@ -34,11 +34,13 @@ class TrainImages(ImagesConfig):
 
     @classmethod
     def with_preset(cls, arguments: Sequence[str]) -> Any:
-        """The defaults of the preset that the arguments name, over which further options then win."""
+        """The defaults of the preset and of the run that the arguments name, over which further options then win."""
         chosen = option_value(arguments, "--preset") or cls.preset
         if chosen not in PRESETS:  # to be refused by the parser, in its words
             return cls()
-        return replace(apply_preset(cls(), chosen), preset=chosen)
+        config = replace(apply_preset(cls(), chosen), preset=chosen)
+        init = option_value(arguments, "--init")
+        return config if init is None else apply_init(config, Path(init))
 
     def run(self) -> None:
         require("PIL", "images")
@@ -66,6 +68,8 @@ def _print_results(results: dict[str, Any]) -> None:
     print(f"top-1 {results['top1']:.1%}, top-5 {results['top5']:.1%} of {results['images']['test']} images")
     if results["left_out"]:
         print(f"{len(results['left_out'])} unreadable images were left out: {', '.join(list(results['left_out'])[:5])}")
+    if results["replaced"]:
+        print(f"{len(results['replaced'])} training images could not be read and were replaced by the next")
     print(
         f"{results['parameters']:,} parameters, {results['seconds']:.0f} s of training, "
         f"{results['samples_per_second']:.1f} images/s, {results['data_wait']:.1%} of the time waiting for data"

@@ -5,6 +5,7 @@ Pillow is imported where it is used; ``pip install "torchsonic[images]"`` brings
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ __all__ = ["SUFFIXES", "ImageError", "check_header", "import_pillow", "read_imag
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"})
 # What the content may be, whatever the name says: Pillow hands PostScript to another program, which executes it.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM")
+# Troubles of the machine, not of a file: leaving images out for these would change the data of a run.
+SCARCE = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ESTALE}
 BEHIND = (255, 255, 255)
 """What shows through transparent pixels."""
 
@@ -68,6 +71,8 @@ def read_image(path: Path, *, side: int | None = None) -> NDArray[np.uint8]:
     ------
     ImageError
         If the file is missing, damaged, cut short or of a kind that has no colours.
+    MemoryError, OSError
+        If the machine has no memory or no open files left; then nothing is said about the image.
     """
     pillow = import_pillow()
     try:
@@ -80,11 +85,12 @@ def read_image(path: Path, *, side: int | None = None) -> NDArray[np.uint8]:
                 width, height = (max(side, round(n * side / short)) for n in picture.size)
                 picture = picture.resize((width, height), pillow.Resampling.BICUBIC, reducing_gap=3.0)
             return np.asarray(picture)
-    except ImageError:
+    except (ImageError, MemoryError):
         raise
     except FileNotFoundError as error:
         raise ImageError(path, "there is no such file") from error
     except Exception as error:  # damaged files make decoders fail in many ways
+        _refuse_scarcity(error)
         raise ImageError(path, f"cannot be read ({_reason(error)})") from error
 
 
@@ -94,10 +100,16 @@ def check_header(path: Path) -> None:
         with import_pillow().open(path, formats=FORMATS) as opened:
             if min(opened.size) < 1:
                 raise ImageError(path, "has no pixels")
-    except ImageError:
+    except (ImageError, MemoryError):
         raise
     except Exception as error:
+        _refuse_scarcity(error)
         raise ImageError(path, f"cannot be read ({_reason(error)})") from error
+
+
+def _refuse_scarcity(error: Exception) -> None:
+    if isinstance(error, OSError) and error.errno in SCARCE:
+        raise error
 
 
 def _reason(error: Exception) -> str:
@@ -114,15 +126,13 @@ def _upright(picture: Picture) -> Picture:
 
 
 def _to_colours(picture: Picture, pillow: Any) -> Picture:
-    if picture.mode == "RGB":
+    if picture.mode == "RGB" and "transparency" not in picture.info:
         return picture
     if picture.mode == "F":
         raise ValueError("its pixels are floating-point numbers, of which nobody knows which is white")
-    if picture.mode.startswith("I"):  # 16 bits; Pillow's own conversion would clip them
-        values = np.asarray(picture).astype(np.int64)
-        if values.max(initial=0) > 0xFF:
-            values = values >> 8
-        return pillow.fromarray(values.clip(0, 255).astype(np.uint8)).convert("RGB")
+    if picture.mode.startswith("I"):  # 16 bits, however dark; Pillow's own conversion would clip them
+        values = np.asarray(picture).astype(np.int64).clip(0, 0xFFFF) >> 8
+        return pillow.fromarray(values.astype(np.uint8)).convert("RGB")
     if picture.mode in ("LA", "PA", "RGBA", "La", "RGBa") or "transparency" in picture.info:
         layer = picture.convert("RGBA")
         ground = pillow.new("RGBA", layer.size, BEHIND)

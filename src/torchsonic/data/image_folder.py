@@ -61,10 +61,19 @@ def find_classes(folder: Path) -> tuple[str, ...]:
 
 
 def find_files(folder: Path) -> list[Path]:
-    """Image files in a folder and those inside it, by suffix, sorted."""
-    found = []
+    """Image files in a folder and those inside it, by suffix, sorted; links are followed, each folder once."""
+    found, visited = [], {os.path.realpath(folder)}
+
+    def is_new(path: str) -> bool:
+        """A link to a folder above would be followed for ever."""
+        place = os.path.realpath(path)
+        known = place in visited
+        visited.add(place)
+        return not known
+
     for where, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        inner = sorted(name for name in folders if not name.startswith("."))
+        folders[:] = [name for name in inner if is_new(os.path.join(where, name))]
         chosen = (name for name in sorted(names) if Path(name).suffix.lower() in SUFFIXES and not name.startswith("."))
         found += [Path(where) / name for name in chosen]
     return found

@@ -6,6 +6,7 @@ import threading
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +25,23 @@ class ImageStore:
         Pixels that shorter sides have at most, see :func:`torchsonic.data.image_files.read_image`.
     limit
         Bytes of decoded images to keep. Others are decoded again each time.
+    strict
+        Let :meth:`first_good` raise at an image that cannot be read, instead of giving the next.
     """
 
-    def __init__(self, *, side: int | None = None, limit: float = float("inf")) -> None:
-        self.side, self.limit = side, limit
+    def __init__(self, *, side: int | None = None, limit: float = float("inf"), strict: bool = False) -> None:
+        self.side, self.limit, self.strict = side, limit, strict
         self._kept: dict[Path, NDArray[np.uint8]] = {}
         self._bytes = 0
         self._lock = threading.Lock()
         self._named: set[Path] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For processes that are not forked: they decode by themselves, since gigabytes would have to be sent."""
+        return {"side": self.side, "limit": self.limit, "strict": self.strict}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -56,12 +66,20 @@ class ImageStore:
                 self._bytes += image.nbytes
 
     def first_good(self, files: Sequence[Path], place: int) -> tuple[int, NDArray[np.uint8]]:
-        """An image and its place: the one asked for, or the next that can be read, for files that broke since."""
+        """An image and its place: the one asked for, or the next that can be read, for files that broke since.
+
+        Raises
+        ------
+        ImageError
+            If the one asked for cannot be read and the store is strict.
+        """
         for turn in range(len(files)):
             now = (place + turn) % len(files)
             try:
                 return now, self[files[now]]
             except ImageError as error:
+                if self.strict:
+                    raise
                 if files[now] not in self._named:
                     self._named.add(files[now])
                     warnings.warn(f"skipped: {error}", stacklevel=2)

@@ -41,7 +41,7 @@ def classify(
     model: nn.Module,
     batches: Iterable[tuple[Tensor, Tensor]],
     *,
-    spacing: float | None = None,
+    spacing: float | tuple[float, ...] | None = None,
     top: Sequence[int] = (1, 5),
     advance: Callable[[], None] = lambda: None,
 ) -> Hits:
@@ -80,14 +80,20 @@ def degradation(there: float, here: float) -> float:
 def degradation_interval(
     there: NDArray[np.bool_], here: NDArray[np.bool_], *, seed: int = 0, level: float = 0.95
 ) -> tuple[float, float]:
-    """Bootstrap interval of :func:`degradation` over images, each with its hits at both sizes, ``(N,)``."""
-    if len(there) != len(here):
-        raise ValueError(f"hits at both sizes must be of the same images, got {len(there)} and {len(here)}")
-    generator = np.random.default_rng(seed)
-    # Only the numbers of images of the four kinds matter, and these are multinomial.
-    kinds = np.array([np.sum(there & here), np.sum(there & ~here), np.sum(~there & here), np.sum(~there & ~here)])
-    draws = generator.multinomial(len(there), kinds / max(1, len(there)), RESAMPLES)
-    before, after = draws[:, 0] + draws[:, 1], draws[:, 0] + draws[:, 2]
+    """Bootstrap interval of :func:`degradation` over images, each with its hits at both sizes.
+
+    Hits are ``(N,)``, or ``(S, N)`` for ``S`` runs on the same images: those of one image are drawn together, since
+    what is hard for one run is hard for the others.
+    """
+    if there.shape != here.shape:
+        raise ValueError(f"hits at both sizes must be of the same images, got {there.shape} and {here.shape}")
+    counts = np.stack([np.atleast_2d(hits).sum(0) for hits in (there, here)], axis=1)
+    # Only the numbers of images of each kind matter, and these are multinomial.
+    kinds, members = np.unique(counts, axis=0, return_counts=True)
+    if not len(kinds):
+        return math.nan, math.nan
+    draws = np.random.default_rng(seed).multinomial(len(counts), members / len(counts), RESAMPLES)
+    before, after = (draws @ kinds).T
     known = before > 0
     if not known.any():
         return math.nan, math.nan
@@ -97,9 +103,14 @@ def degradation_interval(
 
 
 def accuracy_interval(hits: NDArray[np.bool_], *, z: float = 1.96) -> tuple[float, float]:
-    """Wilson's interval of a share of hits."""
-    n = max(1, len(hits))
-    p = float(hits.mean()) if len(hits) else 0.0
+    """Wilson's interval of a share of hits, ``(N,)`` or ``(S, N)``.
+
+    Several runs on the same images count for as many images more as their hits are independent.
+    """
+    each = np.atleast_2d(hits).mean(0)
+    p = float(each.mean()) if len(each) else 0.0
+    variance = float(each.var()) if len(each) else 0.0
+    n = max(1, len(each)) * (p * (1 - p) / variance if variance > 0 else 1.0)
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     return max(0.0, middle - half), min(1.0, middle + half)

@@ -8,11 +8,12 @@ from torchsonic.models.resnet import ResNet
 from torchsonic.models.sonic_classifier import MixerBlock, SonicClassifier
 from torchsonic.models.sonic_layers import SonicLayers
 from torchsonic.models.sonicnet import SonicNet
-from torchsonic.models.stem import SonicStem
+from torchsonic.models.stem import DeepStem, SonicStem
 from torchsonic.models.synthshape import SynthShapeNet
 
 __all__ = [
     "Classifier",
+    "DeepStem",
     "MixerBlock",
     "ModelEntry",
     "PretrainedError",

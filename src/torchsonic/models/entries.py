@@ -74,7 +74,7 @@ MODELS.add(
     "resnet50_sonic",
     ModelEntry(
         ResNet,
-        {"operator": "sonic", "stem": "sonic"},
+        {"operator": "sonic", "stem": "deep"},
         input_size=IMAGE,
         task="classification",
         presets={
@@ -93,7 +93,12 @@ for name, widths, depths in (
 ):
     MODELS.add(
         f"sonic_{name}",
-        ModelEntry(SonicClassifier, {"widths": widths, "depths": depths}, input_size=IMAGE, task="classification"),
+        ModelEntry(
+            SonicClassifier,
+            {"widths": widths, "depths": depths, "stem": "deep"},
+            input_size=IMAGE,
+            task="classification",
+        ),
     )
 
 MODELS.add(

@@ -10,7 +10,7 @@ from torch import nn
 from torchsonic.functional.arguments import choice, positive
 from torchsonic.models.classifier import Classifier, linear_rates
 from torchsonic.models.registry import OPERATORS
-from torchsonic.models.stem import Grid, SonicStem
+from torchsonic.models.stem import DeepStem, Grid, SonicStem, field_of
 from torchsonic.nn.block import Bottleneck, Operator, ResidualBlock
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.norm import make_activation, make_conv, make_norm
@@ -33,15 +33,16 @@ class ResNet(Classifier):
         Arguments of the operator; four values in a list give each stage its own.
     stem
         ``conv``: 7x7 convolution of stride 2 and max pooling, as usual. ``sonic``: one Sonic layer of stride 4, which
-        makes the whole network independent of the sampling when it is told the spacing.
+        makes the whole network independent of the sampling when it is told the spacing. ``deep``: two Sonic layers of
+        stride 2 with a norm and a nonlinearity between them, which is as independent and sees finer detail.
     grid
-        See :class:`torchsonic.models.stem.SonicStem`; only for ``stem="sonic"``.
+        See :class:`torchsonic.models.stem.SonicStem`; not for ``stem="conv"``.
     block
         ``bottleneck``, or ``plain``: one operator and a skip, no expansion.
     strides
         Of the four stages.
     image_size
-        Usual size of images, for operators tied to a grid (GFNet).
+        Usual size of images, for operators tied to a grid (GFNet) and the reach of the initial modes of Sonic ones.
     spacing
         Reference spacing of images.
     zero_init_last
@@ -71,7 +72,7 @@ class ResNet(Classifier):
         depths: Sequence[int] = (3, 4, 6, 3),
         width: int = 64,
         operator_options: Mapping[str, Any] | None = None,
-        stem: Literal["conv", "sonic"] = "conv",
+        stem: Literal["conv", "sonic", "deep"] = "conv",
         grid: Grid = "reference",
         block: Literal["bottleneck", "plain"] = "bottleneck",
         strides: Sequence[int] = (1, 2, 2, 2),
@@ -86,7 +87,7 @@ class ResNet(Classifier):
         self.in_channels = positive(in_channels, "in_channels")
         OPERATORS[operator]  # refuse an unknown name before anything is built
         options = dict(operator_options or {})
-        choice(stem, ("conv", "sonic"), "stem")
+        choice(stem, ("conv", "sonic", "deep"), "stem")
         choice(grid, ("reference", "input"), "grid")
         if "spacing" in options:
             raise ValueError(f"give spacing to the model, not in operator_options: {options['spacing']}")
@@ -100,7 +101,11 @@ class ResNet(Classifier):
             self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
         else:
             shared = {key: options[key] for key in ("padding_mode",) if key in options}
-            self.conv1 = SonicStem(in_channels, width, STEM_MODES, stride=4, grid=grid, spacing=spacing, **shared)
+            shared |= {"grid": grid, "spacing": spacing, "field": field_of(image_size)}
+            if stem == "sonic":
+                self.conv1 = SonicStem(in_channels, width, STEM_MODES, stride=4, **shared)
+            else:
+                self.conv1 = DeepStem(in_channels, width, STEM_MODES, norm="batch", activation="relu", **shared)
             self.maxpool = nn.Identity()
         self.bn1 = make_norm("batch", width, 2)
         self.act1 = make_activation("relu")
@@ -155,6 +160,8 @@ def _operator_of_stage(
     }
     if name in ("sonic", "hybrid", "s4nd"):
         chosen["spacing"] = spacing
+    if name in ("sonic", "hybrid"):
+        chosen.setdefault("field", field_of(size))
 
     def build(in_channels: int, out_channels: int, /, *, stride: Any) -> nn.Module:
         return OPERATORS[name](in_channels, out_channels, stride, grid=size, **chosen)

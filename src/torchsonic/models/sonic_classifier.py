@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from torchsonic.functional.arguments import positive
+from torchsonic.functional.arguments import choice, positive
 from torchsonic.functional.frequency import Spacing
 from torchsonic.functional.spectrum import PaddingMode
 from torchsonic.models.classifier import Classifier, linear_rates
-from torchsonic.models.stem import Grid, SonicStem
+from torchsonic.models.stem import DeepStem, Grid, SonicStem, field_of
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.conv import SonicConv2d
 from torchsonic.nn.drop_path import DropPath
@@ -86,8 +86,8 @@ class MixerBlock(nn.Module):
 class SonicClassifier(Classifier):
     """Patchify stem, four stages of Sonic and MLP blocks, mean, linear head; ``(B, C, H, W)`` to ``(B, num_classes)``.
 
-    The stem is a Sonic layer of spectral stride 4 onto the reference grid, so that an image told its spacing gives
-    the same logits at every sampling that holds its frequencies.
+    The stem has a spectral stride of 4 in all, onto the reference grid, so that an image told its spacing gives the
+    same logits at every sampling that holds its frequencies.
 
     Parameters
     ----------
@@ -97,8 +97,16 @@ class SonicClassifier(Classifier):
         Modes of a layer over its channels.
     mlp_ratio, norm, layer_scale, drop_path_rate, local_kernel
         Of the blocks; ``local_kernel=3`` adds a local branch.
+    operator_options
+        Further arguments of the Sonic layers in the stages, such as ``num_modes``, ``bank`` or ``field``; a list of as
+        many values as there are stages gives each its own.
+    stem
+        ``linear``: one Sonic layer of stride 4, which passes nothing finer than 8 pixels. ``deep``: two of stride 2
+        with a norm and GELU between them, as registered networks have it.
     grid
         See :class:`torchsonic.models.stem.SonicStem`.
+    image_size
+        Usual size of images: the longest initial modes of a stage reach over its grid at this size. It is no limit.
     spacing, padding_mode
         Reference spacing of images, and what surrounds them.
     drop_rate, global_pool
@@ -124,7 +132,10 @@ class SonicClassifier(Classifier):
         norm: Norm = "group",
         layer_scale: float = 0.1,
         local_kernel: int = 0,
+        operator_options: Mapping[str, Any] | None = None,
+        stem: Literal["linear", "deep"] = "linear",
         grid: Grid = "reference",
+        image_size: int = 224,
         spacing: float | Sequence[float] = 1.0,
         padding_mode: PaddingMode = "circular",
         drop_rate: float = 0.0,
@@ -136,26 +147,34 @@ class SonicClassifier(Classifier):
         if len(widths) != len(depths) or not widths or min(*widths, *depths) < 1:
             raise ValueError(f"widths and depths must be equally many positive numbers, got {widths} and {depths}")
         sonic: dict[str, Any] = {"spacing": spacing, "padding_mode": padding_mode}
+        positive(image_size, "image_size")
         modes = [max(8, round(modes_ratio * width)) for width in widths]
-        self.stem: nn.Module = SonicStem(in_channels, widths[0], modes[0], grid=grid, **sonic)
+        first: dict[str, Any] = {"grid": grid, "field": field_of(image_size), **sonic}
+        self.stem: nn.Module
+        if choice(stem, ("linear", "deep"), "stem") == "linear":
+            self.stem = SonicStem(in_channels, widths[0], modes[0], **first)
+        else:
+            self.stem = DeepStem(in_channels, widths[0], modes[0], norm=norm, activation="gelu", **first)
         self.stem_norm = make_norm(norm, widths[0], 2)
         rates = iter(linear_rates(drop_path_rate, sum(depths)))
         self.feature_info, reduction = [], 4
         for index, (width, depth) in enumerate(zip(widths, depths, strict=True)):
             parts: list[nn.Module] = []
+            size = -(-image_size // (reduction * (2 if index > 0 else 1)))
+            own = {"num_modes": modes[index], "field": field_of(size), **sonic}
+            own |= _options_of_stage(operator_options or {}, index, len(widths))
             if index > 0:
-                parts.append(_Downsample(widths[index - 1], width, num_modes=modes[index], pre_norm=norm, **sonic))
+                parts.append(_Downsample(widths[index - 1], width, pre_norm=norm, **own))
             for _ in range(depth):
                 parts.append(
                     MixerBlock(
                         width,
-                        modes[index],
                         mlp_ratio=mlp_ratio,
                         norm=norm,
                         layer_scale=layer_scale,
                         drop_path=next(rates),
                         local_kernel=local_kernel,
-                        **sonic,
+                        **own,
                     )
                 )
             self.add_module(f"stage{index}", place_behind(SpacedSequential(*parts), reduction))
@@ -177,3 +196,14 @@ class SonicClassifier(Classifier):
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         return {"stem": r"^stem", "blocks": r"^stage(\d+)" if coarse else r"^stage(\d+)\.(\d+)"}
+
+
+def _options_of_stage(options: Mapping[str, Any], stage: int, stages: int) -> dict[str, Any]:
+    """The operator's options, those with a value for each stage resolved."""
+    for name in ("spacing", "padding_mode", "stride"):
+        if name in options:
+            raise ValueError(f"{name} belongs to the whole network, not into operator_options: {options[name]}")
+    return {
+        key: value[stage] if isinstance(value, (list, tuple)) and len(value) == stages else value
+        for key, value in options.items()
+    }

@@ -12,15 +12,24 @@ from torchsonic.functional.arguments import choice
 from torchsonic.functional.exporting import exporting
 from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing, spacing_values
 from torchsonic.functional.symbols import is_symbolic
+from torchsonic.nn.bank import DEFAULT_FIELD
+from torchsonic.nn.chain import walk
 from torchsonic.nn.conv import make_sonic
+from torchsonic.nn.norm import Activation, Norm, make_activation, make_norm
 from torchsonic.nn.spaced import batch_spacing, scale_spacing
+from torchsonic.nn.spacing import place_behind
 
-__all__ = ["Grid", "SonicStem"]
+__all__ = ["DeepStem", "Grid", "SonicStem", "field_of"]
 
 Grid = Literal["reference", "input"]
 # A field of a whole number of cells must not gain one by rounding.
 ROUNDING = 1e-6
 MOST_REFINEMENT = 4
+
+
+def field_of(grid: int) -> float:
+    """Pixels that the longest initial mode of a layer covers: its grid, and not more than it would by default."""
+    return min(float(grid), DEFAULT_FIELD[2])
 
 
 class SonicStem(nn.Module):
@@ -105,3 +114,51 @@ class SonicStem(nn.Module):
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         """Apply the stem to an image of the given spacing."""
         return self.walk(x, spacing)[0]
+
+
+class DeepStem(SonicStem):
+    """Two Sonic layers of stride 2 with a norm and a nonlinearity between them; ``(B, C, *size)`` to ``(B, K, *grid)``.
+
+    One linear layer of stride 4 passes nothing finer than eight pixels of the reference grid, whatever it learns. Here
+    the first layer keeps what is coarser than four, and the nonlinearity folds it into what the second keeps: where
+    edges and textures are, in place of their waves. It acts on the grid that the first layer chose, so that with
+    ``grid="reference"`` two samplings of one band-limited field still give the same features.
+
+    Examples
+    --------
+    >>> stem = torchsonic.models.DeepStem(3, 8)
+    >>> stem(torch.randn(1, 3, 64, 64)).shape, stem(torch.randn(1, 3, 128, 128), spacing=0.5).shape
+    (torch.Size([1, 8, 16, 16]), torch.Size([1, 8, 16, 16]))
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        num_modes: int | None = None,
+        *,
+        spatial_dims: int = 2,
+        norm: Norm = "group",
+        activation: Activation = "gelu",
+        grid: Grid = "reference",
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            in_channels, out_channels, num_modes, stride=2, spatial_dims=spatial_dims, grid=grid, **options
+        )
+        self.norm = make_norm(norm, out_channels, spatial_dims)
+        self.activation = make_activation(activation)
+        second = make_sonic(
+            out_channels, out_channels, num_modes, spatial_dims=spatial_dims, stride=2, bias=False, **options
+        )
+        self.second = place_behind(second, 2)
+
+    @property
+    def stride(self) -> tuple[int, ...]:
+        """Output spacing over reference spacing, per axis."""
+        return tuple(2 * step for step in super().stride)
+
+    def walk(self, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
+        """Apply the stem; return its output and the exact spacing of that."""
+        x, spacing = super().walk(x, spacing)
+        return walk(self.second, self.activation(self.norm(x)), spacing)

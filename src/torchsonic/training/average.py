@@ -12,23 +12,26 @@ __all__ = ["MovingAverage"]
 
 
 class MovingAverage:
-    """``average <- decay * average + (1 - decay) * weights`` after each step; quicker at first."""
+    """``average <- decay * average + (1 - decay) * weights`` after each step; quicker at first.
+
+    Statistics of batch norms are averaged as the weights are: those of other weights would not fit them.
+    """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.weights = {name: p.detach().clone() for name, p in model.named_parameters()}
+        self.weights = {name: value.clone() for name, value in _numbers(model).items()}
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
         """Take the weights behind the given step in."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        for name, parameter in model.named_parameters():
-            self.weights[name].lerp_(parameter.detach(), 1 - decay)
+        for name, value in _numbers(model).items():
+            self.weights[name].lerp_(value, 1 - decay)
 
     @contextmanager
     def applied(self, model: nn.Module) -> Iterator[None]:
         """Let the model have the averaged weights for a while."""
-        own = {name: p.detach().clone() for name, p in model.named_parameters()}
+        own = {name: value.clone() for name, value in _numbers(model).items()}
         try:
             self.copy_to(model)
             yield
@@ -42,12 +45,18 @@ class MovingAverage:
     def state_dict(self) -> dict[str, Tensor]:
         return self.weights
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        for name, value in state.items():
-            self.weights[name].copy_(value)
+    def load_state_dict(self, state: dict[str, Tensor], model: nn.Module) -> None:
+        """Take up an average; what it does not hold, as the statistics of older runs, is that of the model."""
+        for name, value in _numbers(model).items():
+            self.weights[name].copy_(state.get(name, value))
+
+
+def _numbers(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and floating-point buffers, in the model's own memory."""
+    return {name: value for name, value in model.state_dict().items() if value.is_floating_point()}
 
 
 @torch.no_grad()
 def _copy(model: nn.Module, weights: dict[str, Tensor]) -> None:
-    for name, parameter in model.named_parameters():
-        parameter.copy_(weights[name])
+    for name, value in _numbers(model).items():
+        value.copy_(weights[name])

@@ -66,6 +66,8 @@ class ClassificationTask:
         Share of the label that is spread over all classes.
     test_crop
         Side of the square in the middle that is tested, over the image's shorter side.
+    spacing
+        What the network is told of the images; ``None`` tells it nothing.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class ClassificationTask:
         changes: ImageChanges | None = None,
         smoothing: float = 0.0,
         test_crop: float = 1.0,
+        spacing: float | tuple[float, ...] | None = None,
     ) -> None:
         if not 0.0 <= smoothing < 1.0:
             raise ValueError(f"smoothing must be in [0, 1), got {smoothing}")
@@ -88,6 +91,14 @@ class ClassificationTask:
         self.images, self.train, self.test = images, train, test
         self.size, self.number, self.seed = size, batch, seed
         self.changes, self.smoothing, self.test_crop = changes or ImageChanges(), smoothing, test_crop
+        self.spacing = spacing
+        # Written by whichever process meets them: a flag, unlike a count, can be set twice.
+        self._replaced = torch.zeros(len(train), dtype=torch.uint8).share_memory_()
+
+    @property
+    def replaced(self) -> Tensor:
+        """Which training images could not be read any more and were replaced by the next, ``(N,)`` booleans."""
+        return self._replaced.bool()
 
     def batch(self, step: int, samples: range) -> ImageBatch:
         """Images of some samples of a step."""
@@ -119,6 +130,8 @@ class ClassificationTask:
     def _sample(self, number: int) -> tuple[NDArray[np.uint8], int]:
         chosen = place_in_epoch(len(self.train), self.seed, number)
         place, image = self.images.first_good(self.train.files, chosen)
+        for turn in range((place - chosen) % len(self.train)):
+            self._replaced[(chosen + turn) % len(self.train)] = 1
         generator = number_generator(self.seed, number, purpose=CHANGE)
         view = self.changes.draw(image.shape[1], image.shape[0], generator)
         return view_image(image, self.size, view), self.train.labels[place]
@@ -136,7 +149,8 @@ class ClassificationTask:
 
     def loss(self, model: nn.Module, batch: ImageBatch) -> Tensor:
         """Loss of a batch."""
-        logits = model(normalise(batch.image)).float()
+        told = {} if self.spacing is None else {"spacing": self.spacing}
+        logits = model(normalise(batch.image), **told).float()
         losses = F.cross_entropy(logits, batch.label, reduction="none", label_smoothing=self.smoothing)
         if self.changes.mixup or self.changes.cutmix:
             other = F.cross_entropy(logits, batch.other, reduction="none", label_smoothing=self.smoothing)
@@ -147,7 +161,8 @@ class ClassificationTask:
         """Accuracy on the test images at the training size."""
         if len(self.test) == 0:
             return {"score": 0.0}
-        hits = classify(model, batches_of_views(self.images, self.test, self.size, crop=self.test_crop))
+        views = batches_of_views(self.images, self.test, self.size, crop=self.test_crop)
+        hits = classify(model, views, spacing=self.spacing)
         return {"score": float(hits[1].mean()), "top1": float(hits[1].mean()), "top5": float(hits[5].mean())}
 
 

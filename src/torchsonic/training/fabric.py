@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -15,8 +16,9 @@ from torchsonic.training.config import TrainingConfig
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-__all__ = ["make_fabric", "prepare_to_wait", "wait_for_first"]
+__all__ = ["make_fabric", "on_first", "prepare_to_wait", "wait_for_first"]
 
+T = TypeVar("T")
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 PATIENCE = timedelta(days=7)
 
@@ -78,3 +80,22 @@ def wait_for_first(fabric: Fabric) -> None:
 @lru_cache(maxsize=1)
 def _patient_group(world: Any) -> Any:
     return dist.new_group(backend="gloo", timeout=PATIENCE)
+
+
+def on_first(fabric: Fabric, act: Callable[[], T]) -> T:
+    """Do something on the first process and tell the others what came out, be it an error.
+
+    Were each process to look at the files by itself, a passing trouble of one would give it other data, unseen.
+    """
+    prepare_to_wait(fabric)
+    outcome: T | Exception | None = None
+    if fabric.is_global_zero:
+        try:
+            outcome = act()
+        except Exception as error:  # the others would wait for ever
+            outcome = error
+    wait_for_first(fabric)
+    outcome = fabric.broadcast(outcome)
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome  # type: ignore[return-value]

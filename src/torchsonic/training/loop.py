@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -28,7 +28,7 @@ from torchsonic.training.checkpoint import (
 )
 from torchsonic.training.config import TrainingConfig
 from torchsonic.training.fabric import make_fabric, prepare_to_wait, wait_for_first
-from torchsonic.training.loggers import make_loggers
+from torchsonic.training.loggers import Logger, make_loggers
 from torchsonic.training.optimiser import make_optimiser, set_rate
 from torchsonic.training.progress import training_progress
 from torchsonic.training.states import load_optimiser, load_weights, share_weights, whole_optimiser, whole_weights
@@ -121,13 +121,15 @@ def fit(
                         f"the loss became {loss.item()} at step {run.step}; lower learning_rate or use fp32"
                     )
                 last = run.step == config.steps
-                if last or (config.evaluate_every and run.step % config.evaluate_every == 0):
-                    metrics = run.evaluate()
-                    for logger in loggers:
-                        logger.log(run.step, metrics)
+                if not last and config.evaluate_every and run.step % config.evaluate_every == 0:
+                    run.evaluate(loggers)
                 run.keep()
+                # The last weights are safe before they are scored: what goes wrong there must not cost a training.
                 if last or run.step % config.checkpoint_every == 0 or run.is_new_best:
                     run.save()
+            if run.evaluated < config.steps:
+                run.evaluate(loggers)
+                run.save()
     finally:
         for logger in loggers:
             logger.close()
@@ -149,6 +151,7 @@ class _Run:
         self.optimiser: Any = fabric.setup_optimizers(make_optimiser(self.raw, config))
         self.average = MovingAverage(self.raw, config.ema) if config.ema else None
         self.step, self.seconds, self.waiting, self.rate = 0, 0.0, 0.0, 0.0
+        self.evaluated = 0
         self.best_score, self.best_metrics, self.is_new_best = -float("inf"), {}, False
         self.is_finite = True
 
@@ -178,7 +181,7 @@ class _Run:
         self.seconds += time.perf_counter() - start
         return total
 
-    def evaluate(self) -> dict[str, float]:
+    def evaluate(self, loggers: Sequence[Logger]) -> None:
         """Score the model as it would be saved; every process gets the first one's numbers."""
         self.model.eval()
         metrics: dict[str, float] = {}
@@ -188,10 +191,12 @@ class _Run:
                 metrics = self.task.evaluate(self.raw)
         wait_for_first(self.fabric)
         metrics = self.fabric.broadcast(metrics)
+        self.evaluated = self.step
         self.is_new_best = metrics["score"] > self.best_score
         if self.is_new_best:
             self.best_score, self.best_metrics = metrics["score"], metrics
-        return metrics
+        for logger in loggers:
+            logger.log(self.step, metrics)
 
     def _averaged(self):
         return nullcontext() if self.average is None else self.average.applied(self.raw)
@@ -226,6 +231,7 @@ class _Run:
         average = self.average.state_dict() if self.average is not None else {}
         return {
             "step": self.step,
+            "evaluated": self.evaluated,
             "seconds": self.seconds,
             "waiting": self.waiting,
             "config": asdict(self.config),
@@ -254,6 +260,7 @@ class _Run:
             self._scaler().load_state_dict(state["scaler"])
         self.step, self.seconds, self.waiting = state["step"], state["seconds"], state.get("waiting", 0.0)
         self.best_score, self.best_metrics = state["best_score"], state["best_metrics"]
+        self.evaluated = state.get("evaluated", self.step)  # older runs scored before they saved
         if len(state["random"]) == self.fabric.world_size:
             restore_random_state(state["random"][self.fabric.global_rank])
 
@@ -263,7 +270,7 @@ class _Run:
         except RuntimeError as error:
             raise CheckpointError(f"the run in {self.checkpoints.folder} has another model: {error}") from error
         if self.average is not None:
-            self.average.load_state_dict(share_weights(state["average"], self.average.weights))
+            self.average.load_state_dict(share_weights(state["average"], self.average.weights), self.raw)
 
     def finish(self) -> None:
         """Leave the best weights in the model if several were scored, else the final ones."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -72,6 +73,9 @@ def make_batches(task: Task, config: TrainingConfig, *, start: int, rank: int, w
         sampler=_Order(config, start, rank, world),
         num_workers=config.workers,
         worker_init_fn=_one_thread,
+        # Forked processes share what a task has read already; Python's other ways would send or read it again.
+        # Elsewhere than on Linux, forking is not safe.
+        multiprocessing_context="fork" if config.workers and sys.platform == "linux" else None,
         # Workers draw nothing from it, but making it would otherwise draw from the run's own random numbers.
         generator=torch.Generator(),
     )

@@ -43,7 +43,12 @@ def draw_sizes(report: SizeReport) -> Figure:
         sizes, shares = [point.size for point in curve.points], [100 * point.top1 for point in curve.points]
         left.errorbar(sizes, shares, [low, high], elinewidth=0.7, capsize=2, label=plain(curve.name), **look)
         known = [point for point in curve.points if not math.isnan(point.loss)]
-        right.plot([point.size / curve.train_size for point in known], [point.loss for point in known], **look)
+        bars = [
+            [max(0.0, point.loss - point.loss_interval[0]) for point in known],
+            [max(0.0, point.loss_interval[1] - point.loss) for point in known],
+        ]
+        ratios, losses = [point.size / curve.train_size for point in known], [point.loss for point in known]
+        right.errorbar(ratios, losses, bars, elinewidth=0.7, capsize=2, **look)
     for size in sorted({curve.train_size for curve in report.curves}):
         left.axvline(size, color="0.8", linewidth=1, zorder=0)
     _draw_paper(right)

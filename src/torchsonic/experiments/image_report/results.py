@@ -17,12 +17,17 @@ from torchsonic.data.image_store import ImageStore
 from torchsonic.evaluation.classification import accuracy_interval, degradation, degradation_interval
 from torchsonic.evaluation.provenance import describe_run
 from torchsonic.experiments.images import ImagesConfig, find_test_images, load_run, score_sizes
+from torchsonic.experiments.saved_config import plain_config
+from torchsonic.training.loop import MAY_CHANGE
 from torchsonic.training.progress import counting_progress
 
 __all__ = ["Curve", "Point", "RunFacts", "SizeReport", "find_warnings", "make_curves", "score_runs"]
 
 FEW_TIMES = 3
 """Accuracy over that of guessing, below which there is little to be lost."""
+NO_EFFECT = {"seed", "strict", "cache_gb", "check", *MAY_CHANGE}
+"""Settings in which runs of one network may differ and be pooled."""
+NETWORK = {"model", "model_options"}
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,12 @@ class Curve:
 
     def at(self, size: int) -> Point | None:
         return next((point for point in self.points if point.size == size), None)
+
+    @property
+    def has_learnt(self) -> bool:
+        """Whether there is something to be lost: whether it is well above guessing at the training size."""
+        point = self.at(self.train_size)
+        return point is not None and point.top1 >= FEW_TIMES / self.runs[0].num_classes
 
 
 @dataclass(frozen=True)
@@ -137,6 +148,7 @@ def score_runs(
                 sizes,
                 train_size=config.image_size,
                 crop=config.test_crop,
+                pixel_width=config.pixel_width or 1.0,
                 store=store,
                 advance=advance,
             )
@@ -148,13 +160,13 @@ def score_runs(
 
 def make_curves(runs: Sequence[RunFacts]) -> list[Curve]:
     """Curves of runs, those that differ in their seed alone together; first what is not told, then what is."""
-    groups: dict[tuple[str, int], list[RunFacts]] = {}
+    groups: dict[tuple[Any, ...], list[RunFacts]] = {}
     for run in runs:
-        groups.setdefault((run.config.label, run.config.image_size), []).append(run)
-    several_sizes = len({size for _, size in groups}) > 1
+        images = len(next(iter(run.hits.values()))[0])
+        groups.setdefault((images, *sorted(_settings(run).items())), []).append(run)
     curves = []
-    for (label, train_size), members in groups.items():
-        name = f"{label} at {train_size} px" if several_sizes else label
+    for members in groups.values():
+        name, train_size = _name(members[0], runs), members[0].config.image_size
         for told in (False, True):
             if not told or members[0].can_be_told:
                 kind = told if members[0].can_be_told else None
@@ -163,11 +175,28 @@ def make_curves(runs: Sequence[RunFacts]) -> list[Curve]:
     return curves
 
 
+def _settings(run: RunFacts) -> dict[str, str]:
+    """What may change the results of a run, as words by name."""
+    saved = plain_config(run.config)
+    flat = {**saved, **saved["training"], **saved["changes"], "pixel_width": saved["pixel_width"] or 1.0}
+    return {name: str(value) for name, value in flat.items() if name not in {"training", "changes", *NO_EFFECT}}
+
+
+def _name(run: RunFacts, runs: Sequence[RunFacts]) -> str:
+    """The network of a run, and what else tells it from other runs of the same network."""
+    same = [_settings(other) for other in runs if other.config.label == run.config.label]
+    words = []
+    if len({other.config.image_size for other in runs}) > 1:
+        words.append(f"at {run.config.image_size} px")
+    for name, value in _settings(run).items():
+        if name not in ("image_size", "stored_side", "pixel_width") and len({other[name] for other in same}) > 1:
+            words.append(f"{name.replace('_', ' ')} {value}")
+    return " ".join([run.config.label, ", ".join(words)]).strip()
+
+
 def _points(runs: Sequence[RunFacts], train_size: int, *, told: bool) -> list[Point]:
     sizes = sorted({size for size, _ in runs[0].hits})
-    pooled = {
-        size: [np.concatenate([run.hits[size, told][place] for run in runs]) for place in (0, 1)] for size in sizes
-    }
+    pooled = {size: [np.stack([run.hits[size, told][place] for run in runs]) for place in (0, 1)] for size in sizes}
     reference = pooled[train_size][0]
     points = []
     for size in sizes:
@@ -191,17 +220,17 @@ def _points(runs: Sequence[RunFacts], train_size: int, *, told: bool) -> list[Po
 def find_warnings(report: SizeReport) -> list[str]:
     """What to know before comparing: settings in which the runs differ."""
     lines = []
-    for name in ("data", "image_size", "test_crop", "label_smoothing", "init", "changes"):
-        values = {str(getattr(run.config, name)) for run in report.runs}
-        if len(values) > 1:
+    settings = [_settings(run) for run in report.runs]
+    for name in settings[0]:
+        values = {setting[name] for setting in settings}
+        if name not in NETWORK and len(values) > 1:
             lines.append(f"The runs differ in {name}: {'; '.join(sorted(values))}.")
-    for name in ("steps", "batch", "optimiser", "learning_rate", "weight_decay", "precision"):
-        values = {str(getattr(run.config.training, name)) for run in report.runs}
-        if len(values) > 1:
-            lines.append(f"The runs differ in {name}: {'; '.join(sorted(values))}.")
+    counts = {len(next(iter(run.hits.values()))[0]) for run in report.runs}
+    if len(counts) > 1:
+        lines.append(f"The runs were tested on {' and '.join(map(str, sorted(counts)))} images.")
     for curve in report.curves:
         point, chance = curve.at(curve.train_size), 1 / curve.runs[0].num_classes
-        if point is not None and not curve.told and point.top1 < FEW_TIMES * chance:
+        if point is not None and not curve.told and not curve.has_learnt:
             lines.append(
                 f"{curve.model} has learnt little: top-1 {100 * point.top1:.1f} percent, guessing has "
                 f"{100 * chance:.1f}; what it loses means nothing."

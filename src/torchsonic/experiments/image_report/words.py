@@ -21,6 +21,9 @@ __all__ = [
 ]
 
 PAPER_TRAIN_SIZE = 224
+PLAIN = "resnet50"
+# What is hoped for at the training size: hardly less accurate than a plain network that is much larger.
+MOST_POINTS_LESS, LARGEST_PART = 2.0, 1 / 5
 Rows = tuple[list[str], list[list[str]]]
 
 
@@ -94,12 +97,24 @@ def _loss(curve: Curve, size: int) -> str:
 
 
 def verdict_lines(report: SizeReport) -> list[str]:
-    """Of each Sonic network that is told the spacing: where it loses less than the best rival."""
-    rivals = [curve for curve in report.curves if not curve.is_sonic]
+    """Of each Sonic network that is told the spacing: where it loses less than the best rival, and what it costs.
+
+    Networks that have learnt too little to lose anything are not compared, nor those of another training size.
+    """
+    others = [curve for curve in report.curves if not curve.is_sonic]
     lines = []
     for curve in report.curves:
-        if not (curve.is_sonic and curve.told) or not rivals:
+        if not (curve.is_sonic and curve.told) or not others:
             continue
+        if not curve.has_learnt:
+            lines.append(f"{curve.name}: has learnt too little to be compared.")
+            continue
+        rivals = [rival for rival in others if rival.has_learnt and rival.train_size == curve.train_size]
+        left_out = [rival.name for rival in others if rival not in rivals]
+        if left_out:
+            reason = "learnt too little or trained at another size"
+            lines.append(f"{curve.name}: not compared with {', '.join(left_out)} ({reason}).")
+        lines += _cost_lines(curve, rivals)
         pairs = _pairs(curve, rivals)
         if not pairs:
             continue
@@ -109,6 +124,24 @@ def verdict_lines(report: SizeReport) -> list[str]:
         words.append(f"at most half of the best rival's loss at {len(half)}")
         detail = ", ".join(f"{size} px {own:.1f} against {best:.1f}" for size, (own, best) in pairs.items())
         lines.append(f"{'; '.join(words)} ({detail} percent).")
+    return lines
+
+
+def _cost_lines(curve: Curve, rivals: Sequence[Curve]) -> list[str]:
+    """A network beside each plain one: accuracy at the training size, and parameters."""
+    lines = []
+    for plain in rivals:
+        own, other = curve.at(curve.train_size), plain.at(plain.train_size)
+        if plain.runs[0].config.model != PLAIN or own is None or other is None:
+            continue
+        points = 100 * (other.top1 - own.top1)
+        part = curve.runs[0].results["parameters"] / plain.runs[0].results["parameters"]
+        met = points <= MOST_POINTS_LESS and part <= LARGEST_PART
+        lines.append(
+            f"{curve.model}: {abs(points):.1f} points {'less' if points > 0 else 'more'} than {plain.model} at "
+            f"{curve.train_size} px, with {part:.2f} of its parameters; within {MOST_POINTS_LESS:g} points with at "
+            f"most {LARGEST_PART:g}: {'yes' if met else 'no'}."
+        )
     return lines
 
 
@@ -154,7 +187,8 @@ def explanations() -> list[str]:
         "Every size shows the same square of each scene, resized without aliasing from the file; a network that is "
         "told the spacing hears the training size over the test size.",
         "Percent lost is (top-1 at the training size - top-1) / top-1 at the training size. Intervals are 95 %, over "
-        "images: Wilson's for accuracy, a bootstrap for losses, in which an image keeps its answers at both sizes.",
+        "images: Wilson's for accuracy, a bootstrap for losses, in which an image keeps its answers at both sizes and "
+        "those of all seeds; what another seed would change is not in them, but behind the sign ±.",
         "The paper's networks were trained on ImageNet at 224 px for 200,000 steps; ours with the budget below. Only "
         "the shape of the curves can be compared, and sizes as ratios to the training size.",
     ]

@@ -4,7 +4,7 @@ A run is a folder: ``config.json``, ``classes.json``, ``log.jsonl``, ``checkpoin
 ``results.json``.
 """
 
-from torchsonic.experiments.images.config import MODELS, PRESETS, ImagesConfig, apply_preset, read_config
+from torchsonic.experiments.images.config import MODELS, PRESETS, ImagesConfig, apply_init, apply_preset, read_config
 from torchsonic.experiments.images.network import make_model, read_classes
 from torchsonic.experiments.images.predict import list_files, predict_files
 from torchsonic.experiments.images.run import find_test_images, load_run, run_experiment
@@ -15,6 +15,7 @@ __all__ = [
     "PRESETS",
     "ImagesConfig",
     "SizeScore",
+    "apply_init",
     "apply_preset",
     "find_test_images",
     "list_files",

@@ -14,7 +14,16 @@ from torchsonic.data.image_folder import Check
 from torchsonic.experiments.saved_config import with_tuples
 from torchsonic.training import TrainingConfig
 
-__all__ = ["MODELS", "PRESETS", "ImagesConfig", "ModelName", "apply_preset", "read_config"]
+__all__ = [
+    "MODELS",
+    "PRESETS",
+    "ImagesConfig",
+    "ModelName",
+    "apply_init",
+    "apply_preset",
+    "config_of_run",
+    "read_config",
+]
 
 ModelName = Literal[
     "resnet50",
@@ -51,7 +60,9 @@ class ImagesConfig:
     init: str | None = None
     """Run, folder of a saved model, or owner/name on the Hugging Face Hub whose network and weights to begin with."""
     image_size: int = 224
-    """Pixels on a side of training images."""
+    """Pixels on a side of training images; those of --init if that is a run and nothing is said."""
+    pixel_width: float | None = None
+    """Width of a training pixel in those the network was made for: 1, or with --init the old image size by the new."""
     test_crop: float = 1.0
     """Side of the tested square in the middle of an image, over the image's shorter side."""
     test_images: int | None = None
@@ -79,6 +90,8 @@ class ImagesConfig:
         for name, least in (("image_size", 8), ("stored_side", 8), ("test_images", 1)):
             if getattr(self, name) is not None and getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.pixel_width is not None and not self.pixel_width > 0:
+            raise ValueError(f"pixel_width must be positive, got {self.pixel_width}")
         if not 0.0 < self.test_crop <= 1.0:
             raise ValueError(f"test_crop must be in (0, 1], got {self.test_crop}")
         if not 0.0 <= self.label_smoothing < 1.0:
@@ -109,6 +122,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     },
     "quick": {
         "image_size": 128,
+        # A test shows about as much of a scene as the crops of training do, and so objects of the same size.
+        "test_crop": 0.875,
+        "changes": {"crop": (0.5, 1.0)},
         "training": {
             "steps": 2000,
             "batch": 32,
@@ -154,6 +170,20 @@ def apply_preset(config: ImagesConfig, preset: str) -> ImagesConfig:
     training = replace(config.training, **settings.pop("training"))
     changes = replace(config.changes, **settings.pop("changes", {}))
     return replace(config, **settings, changes=changes, training=training)
+
+
+def apply_init(config: ImagesConfig, init: Path) -> ImagesConfig:
+    """A configuration with the image size and the tested square of a run; as it is, if the folder is none of a run."""
+    before = config_of_run(init)
+    return config if before is None else replace(config, image_size=before.image_size, test_crop=before.test_crop)
+
+
+def config_of_run(folder: Path) -> ImagesConfig | None:
+    """The configuration of a run on images; ``None`` if the folder is no such run's."""
+    try:
+        return read_config(folder) if (folder / "model").is_dir() else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def read_config(folder: Path) -> ImagesConfig:

@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from torchsonic.experiments.images.config import DEFAULT_MODEL, ImagesConfig, ModelName
+from torchsonic.experiments.images.config import DEFAULT_MODEL, ImagesConfig, ModelName, config_of_run
 from torchsonic.experiments.images.options import read_options
 from torchsonic.models import Classifier, PretrainedModel, create_model, from_pretrained, model_entry
 
-__all__ = ["CLASSES_NAME", "make_model", "model_of_run", "read_classes"]
+__all__ = ["CLASSES_NAME", "make_model", "model_of_run", "read_classes", "told_spacing", "width_of_pixels"]
 
 CLASSES_NAME = "classes.json"
 
@@ -61,6 +61,20 @@ def _saved_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifi
     )
 
 
+def told_spacing(model: Classifier, width: float) -> float | tuple[float, ...] | None:
+    """What to tell a network of pixels that are so many of its own wide; ``None`` if there is nothing to tell.
+
+    Examples
+    --------
+    >>> told_spacing(torchsonic.create_model("sonic_tiny", spacing=(2.0, 1.0)), 0.5)
+    (1.0, 0.5)
+    """
+    if not model.takes_spacing or width == 1.0:
+        return None
+    reference = model.arguments.get("spacing", 1.0)
+    return tuple(width * step for step in reference) if isinstance(reference, Sequence) else width * reference
+
+
 def _count(model: Classifier) -> int:
     return len(model.state_dict())
 
@@ -70,6 +84,14 @@ def model_of_run(folder: Path) -> ModelName | None:
     if not (folder / "model").is_dir() or not (folder / "config.json").is_file():
         return None
     return json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model")
+
+
+def width_of_pixels(config: ImagesConfig) -> float:
+    """Width of a run's training pixels in those the network was made for, by the size of the images it began with."""
+    if config.pixel_width is not None:
+        return config.pixel_width
+    before = None if config.init is None else config_of_run(Path(config.init))
+    return 1.0 if before is None else (before.pixel_width or 1.0) * before.image_size / config.image_size
 
 
 def read_classes(folder: Path) -> tuple[str, ...]:

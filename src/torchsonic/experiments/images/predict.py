@@ -15,6 +15,7 @@ from torchsonic.data.image_files import ImageError, read_image
 from torchsonic.data.image_folder import find_files
 from torchsonic.evaluation.classification import normalise
 from torchsonic.experiments.images.config import ImagesConfig
+from torchsonic.experiments.images.network import told_spacing
 from torchsonic.models import Classifier
 
 __all__ = ["list_files", "predict_files"]
@@ -65,7 +66,8 @@ def predict_files(
     if top < 1:
         raise ValueError(f"top must be at least 1, got {top}")
     size = size or config.image_size
-    told = {"spacing": config.image_size / size} if model.takes_spacing and size != config.image_size else {}
+    spacing = told_spacing(model, (config.pixel_width or 1.0) * config.image_size / size)
+    told = {} if spacing is None else {"spacing": spacing}
     device = next(model.parameters()).device
     model.eval()
     rows: list[dict[str, Any]] = []

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
+import os
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,12 +15,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from torchsonic.data.image_files import ImageError
 from torchsonic.data.image_folder import Check, ImageFolder, find_images, leave_out_bad
 from torchsonic.data.image_store import ImageStore
 from torchsonic.evaluation import count_flops, count_parameters
 from torchsonic.evaluation.provenance import describe_run
 from torchsonic.experiments.images.config import DEFAULT_MODEL, STORED, ImagesConfig, read_config
-from torchsonic.experiments.images.network import CLASSES_NAME, make_model, model_of_run, read_classes
+from torchsonic.experiments.images.network import (
+    CLASSES_NAME,
+    make_model,
+    model_of_run,
+    read_classes,
+    told_spacing,
+    width_of_pixels,
+)
 from torchsonic.experiments.images.sizes import score_size
 from torchsonic.experiments.resume import origins, refuse_changes
 from torchsonic.experiments.saved_config import plain_config
@@ -24,12 +37,13 @@ from torchsonic.models import Classifier, from_pretrained
 from torchsonic.training import CheckpointError, Fit, fit, make_fabric, wait_for_first
 from torchsonic.training.batch_statistics import share_batch_statistics
 from torchsonic.training.classification import ClassificationTask
+from torchsonic.training.fabric import on_first
 from torchsonic.training.progress import counting_progress
 
 __all__ = ["find_test_images", "load_run", "run_experiment"]
 
 DECODED = 50_000
-"""Most images, to learn from or to test on, that are decoded before training begins."""
+"""Most images to learn from that are decoded before training begins; those to test on always are."""
 # What may differ when a run resumes: none of it changes the weights. The loop looks after its own settings.
 MAY_CHANGE = {"training", "data", "strict", "cache_gb", "test_images"}
 
@@ -49,11 +63,19 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
     fabric.launch()
     show = show and fabric.is_global_zero
     run = describe_run(seed=config.training.seed, device=fabric.device)
-    config, store, train, test, left_out = _look_at_data(config, show=show)
-    facts = _facts(train, test, left_out)
+    asked, config = config, _complete(config)
+    store = ImageStore(side=config.stored_side, limit=config.cache_gb * 1e9, strict=config.strict)
+    check, train, test, left_out = on_first(fabric, lambda: _look_at_data(config, store, show=show))
+    config = replace(config, check=check)
+    if check == "decode" and not fabric.is_global_zero:
+        _fill(store, train)
+    facts = _facts(config.data, train, test, left_out)
     _refuse_changes(folder, config, facts)
     folder.mkdir(parents=True, exist_ok=True)
     model, loaded = make_model(config, train.classes)
+    if asked.pixel_width not in (None, 1.0) and not model.takes_spacing:
+        raise ValueError(f"pixel_width={asked.pixel_width} given, but {config.label} takes no spacing; leave it out")
+    told = told_spacing(model, width_of_pixels(config))
     share_batch_statistics(model)
     fabric.barrier()  # no process may find what the first one is about to write
     if fabric.is_global_zero:
@@ -71,13 +93,16 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
         changes=config.changes,
         smoothing=config.label_smoothing,
         test_crop=config.test_crop,
+        spacing=told,
     )
     result = fit(model, task, config.training, folder, fabric=fabric, show=show)
+    replaced = fabric.all_reduce(task.replaced.int().to(fabric.device), reduce_op="sum")
+    assert isinstance(replaced, torch.Tensor)
     results: dict[str, Any] = {}
     if fabric.is_global_zero:
         model.save_pretrained(folder / "model")
         with counting_progress("testing", len(test), show=show) as advance:
-            hits = score_size(model, test, config.image_size, crop=config.test_crop, advance=advance)
+            hits = score_size(model, test, config.image_size, crop=config.test_crop, spacing=told, advance=advance)
         results = {
             **_describe(config, model, result),
             "weights": loaded,
@@ -85,6 +110,7 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
             "top5": float(np.mean(hits[5])),
             "images": {"train": len(train), "test": len(test)},
             "left_out": left_out,
+            "replaced": [str(train.files[place]) for place in replaced.nonzero().flatten().tolist()],
             **origins(folder, run),
         }
         write_json(folder / "results.json", results)
@@ -92,21 +118,34 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
     return results
 
 
+def _complete(config: ImagesConfig) -> ImagesConfig:
+    """The configuration with what it leaves open and the images do not decide."""
+    side = config.stored_side or round(STORED * config.image_size)
+    model = config.model or (DEFAULT_MODEL if config.init is None else model_of_run(Path(config.init)))
+    return replace(config, stored_side=side, model=model, pixel_width=width_of_pixels(config))
+
+
+def _fill(store: ImageStore, images: ImageFolder) -> None:
+    """Decode images that the first process found to be good."""
+
+    def keep(path: Path) -> None:
+        with contextlib.suppress(ImageError):  # it is read again when it is needed
+            store.keep(path)
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+        list(threads.map(keep, images.files))
+
+
 def _look_at_data(
-    config: ImagesConfig, *, show: bool
-) -> tuple[ImagesConfig, ImageStore, ImageFolder, ImageFolder, dict[str, str]]:
-    """The configuration completed, decoded images, those to learn from and to test on, and what was left out."""
+    config: ImagesConfig, store: ImageStore, *, show: bool
+) -> tuple[Check, ImageFolder, ImageFolder, dict[str, str]]:
+    """How training images were checked, those to learn from and to test on, and what was left out."""
     train = find_images(config.data / "train")
     if len(train.classes) < 2:
         raise ValueError(f"{config.data / 'train'} holds one class only; there is nothing to tell apart")
     test = spread(find_images(config.data / "val", train.classes), config.test_images)
     check: Check = config.check or ("decode" if len(train) <= DECODED else "header")
-    # A bad test image must not be found after days of training.
-    checks: tuple[Check, Check] = (check, config.check or ("decode" if len(test) <= DECODED else "header"))
-    side = config.stored_side or round(STORED * config.image_size)
-    model = config.model or (DEFAULT_MODEL if config.init is None else model_of_run(Path(config.init)))
-    config = replace(config, check=check, stored_side=side, model=model)
-    store = ImageStore(side=side, limit=config.cache_gb * 1e9)
+    checks: tuple[Check, Check] = (check, "decode")  # a bad test image must not be found after days of training
     left_out: dict[str, str] = {}
     with counting_progress("reading", len(train) + len(test), show=show) as advance:
         parts = []
@@ -116,7 +155,7 @@ def _look_at_data(
             )
             parts.append(good)
             left_out |= bad
-    return config, store, parts[0], parts[1], left_out
+    return check, parts[0], parts[1], left_out
 
 
 def spread(images: ImageFolder, most: int | None) -> ImageFolder:
@@ -126,9 +165,19 @@ def spread(images: ImageFolder, most: int | None) -> ImageFolder:
     return images.take(np.unique(np.linspace(0, len(images) - 1, most).round().astype(int)).tolist())
 
 
-def _facts(train: ImageFolder, test: ImageFolder, left_out: dict[str, str]) -> dict[str, Any]:
-    counts = {name: train.labels.count(number) for number, name in enumerate(train.classes)}
-    return {"classes": list(train.classes), "train": counts, "test": len(test), "left_out": left_out}
+def _facts(root: Path, train: ImageFolder, test: ImageFolder, left_out: dict[str, str]) -> dict[str, Any]:
+    found = Counter(train.labels)
+    counts = {name: found[number] for number, name in enumerate(train.classes)}
+    # Names relative to the folder, which may be moved.
+    names = "\n".join(path.relative_to(root / "train").as_posix() for path in train.files)
+    digest = hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()
+    return {
+        "classes": list(train.classes),
+        "train": counts,
+        "files": digest,
+        "test": len(test),
+        "left_out": left_out,
+    }
 
 
 def _refuse_changes(folder: Path, config: ImagesConfig, facts: dict[str, Any]) -> None:
@@ -136,11 +185,17 @@ def _refuse_changes(folder: Path, config: ImagesConfig, facts: dict[str, Any]) -
     refuse_changes(folder, plain_config(config), may_change=MAY_CHANGE)
     if not (folder / CLASSES_NAME).exists():
         return
-    before = json.loads((folder / CLASSES_NAME).read_text(encoding="utf-8"))["train"]
+    saved = json.loads((folder / CLASSES_NAME).read_text(encoding="utf-8"))
+    before = saved["train"]
     if before != facts["train"]:
         raise CheckpointError(
             f"the run to be resumed had {sum(before.values())} training images of {len(before)} classes, not "
             f"{sum(facts['train'].values())} of {len(facts['train'])}; give the old ones or another folder"
+        )
+    if saved.get("files", facts["files"]) != facts["files"]:
+        raise CheckpointError(
+            f"the run to be resumed had training images of other names than those in {config.data}; give the old ones "
+            "or another folder"
         )
 
 

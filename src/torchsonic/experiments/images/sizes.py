@@ -1,7 +1,7 @@
 """Accuracy at other image sizes than that of training.
 
 A test at ``size`` pixels shows the square that the test at the training size shows, resized without aliasing from the
-file itself. A model that is told the spacing hears ``training size / size``: the scene is as wide as ever.
+file itself. A model that is told the spacing hears ``training size / size`` times its own: the scene stays as wide.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor
 from torchsonic.data.image_folder import ImageFolder
 from torchsonic.data.image_store import ImageStore
 from torchsonic.evaluation.classification import Hits, classify
+from torchsonic.experiments.images.network import told_spacing
 from torchsonic.models import Classifier
 from torchsonic.training.classification import batches_of_views
 
@@ -31,7 +32,8 @@ class SizeScore:
 
     size: int
     told: bool
-    spacing: float
+    width: float
+    """Of a pixel as the model takes it, in those of training."""
     top1: NDArray[np.bool_]
     top5: NDArray[np.bool_]
 
@@ -42,7 +44,7 @@ def score_size(
     size: int,
     *,
     crop: float = 1.0,
-    spacing: float | None = None,
+    spacing: float | tuple[float, ...] | None = None,
     store: ImageStore | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> Hits:
@@ -66,6 +68,7 @@ def score_sizes(
     *,
     train_size: int,
     crop: float = 1.0,
+    pixel_width: float = 1.0,
     store: ImageStore | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> list[SizeScore]:
@@ -73,16 +76,20 @@ def score_sizes(
 
     Parameters
     ----------
+    pixel_width
+        Of training pixels, in those the model was made for.
     advance
         Called after each image, once whether it is classified once or twice.
     """
     scores = []
+    trained = told_spacing(model, pixel_width)
     for size in sorted({*sizes, train_size}):
-        spacing = train_size / size
-        hits = score_size(model, images, size, crop=crop, store=store, advance=advance)
+        width = train_size / size
+        hits = score_size(model, images, size, crop=crop, spacing=trained, store=store, advance=advance)
         scores.append(SizeScore(size, False, 1.0, hits[1], hits[5]))
         if model.takes_spacing:
             if size != train_size:
-                hits = score_size(model, images, size, crop=crop, spacing=spacing, store=store)
-            scores.append(SizeScore(size, True, spacing, hits[1], hits[5]))
+                told = told_spacing(model, pixel_width * width)
+                hits = score_size(model, images, size, crop=crop, spacing=told, store=store)
+            scores.append(SizeScore(size, True, width, hits[1], hits[5]))
     return scores
