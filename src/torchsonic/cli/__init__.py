@@ -15,19 +15,9 @@ from dataclasses import dataclass, make_dataclass
 from typing import Annotated, Any, Union, get_type_hints
 
 import torchsonic
-from torchsonic.cli.bench import (
-    BenchCompile,
-    BenchData,
-    BenchExplorer,
-    BenchInit,
-    BenchMemory,
-    BenchModels,
-    BenchOperator,
-    BenchPrecision,
-    BenchReport,
-    BenchScaling,
-    BenchVolumes,
-)
+from torchsonic.cli.bench import BenchCompile, BenchModels, BenchOperator, BenchScaling, BenchVolumes
+from torchsonic.cli.bench_others import BenchData, BenchExplorer, BenchInit, BenchMemory, BenchPrecision
+from torchsonic.cli.bench_results import BenchReport
 from torchsonic.cli.convert import Convert
 from torchsonic.cli.dependencies import DependenciesCheck, DependenciesLicences
 from torchsonic.cli.evaluate import EvaluateVolumes, name_kind

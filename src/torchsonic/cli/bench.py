@@ -1,4 +1,4 @@
-"""``torchsonic bench``: the benchmarks, which live in a checkout and are in no wheel."""
+"""``torchsonic bench`` of layers and networks: rounds of timing, which share their options."""
 
 from __future__ import annotations
 
@@ -6,29 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from torchsonic.cli.surroundings import UserError, find_benchmarks, make_folder, require, require_console_and_figures
+from torchsonic.cli.bench_results import result_folder, write_report
+from torchsonic.cli.surroundings import UserError, find_benchmarks, require, require_console_and_figures
 
-__all__ = [
-    "BenchCompile",
-    "BenchData",
-    "BenchExplorer",
-    "BenchInit",
-    "BenchMemory",
-    "BenchModels",
-    "BenchOperator",
-    "BenchPrecision",
-    "BenchReport",
-    "BenchScaling",
-    "BenchVolumes",
-]
-
-REFERENCE_RESULTS = Path("results/bench")
-TRIAL_RESULTS = Path("runs/bench")
-
-
-def result_folder(out: Path | None, *, partial: bool) -> Path:
-    """Where results go: a trial must not overwrite the reference results unless told to."""
-    return make_folder(out or (TRIAL_RESULTS if partial else REFERENCE_RESULTS))
+__all__ = ["BenchCompile", "BenchModels", "BenchOperator", "BenchScaling", "BenchVolumes"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +65,7 @@ class BenchOperator(_Bench):
         result = operator_bench.run_operator_bench(
             chosen, repeats=repeats, seed=self.seed, device=self.device, budget=budget
         )
-        _report(result, folder)
+        write_report(result, folder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +78,7 @@ class BenchScaling(_Bench):
 
         sweeps = scaling_bench.QUICK if self.quick else scaling_bench.FULL
         result = scaling_bench.run_scaling_bench(sweeps, repeats=repeats, seed=self.seed, device=self.device)
-        _report(result, folder)
+        write_report(result, folder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +110,7 @@ class BenchModels(_Bench):
         result = models_bench.run_models_bench(
             groups, train=self.train, repeats=repeats, seed=self.seed, device=self.device
         )
-        _report(result, folder)
+        write_report(result, folder)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +122,9 @@ class BenchCompile(_Bench):
         from benchmarks import compile_bench
 
         subjects = compile_bench.QUICK if self.quick else compile_bench.FULL
-        _report(compile_bench.run_compile_bench(subjects, repeats=repeats, seed=self.seed, device=self.device), folder)
+        write_report(
+            compile_bench.run_compile_bench(subjects, repeats=repeats, seed=self.seed, device=self.device), folder
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,157 +138,6 @@ class BenchVolumes(_Bench):
         from benchmarks import volumes_bench
 
         patches = volumes_bench.QUICK if self.quick else volumes_bench.FULL
-        _report(volumes_bench.run_volumes_bench(patches, repeats=repeats, seed=self.seed, device=self.device), folder)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BenchPrecision:
-    """Errors of output and gradients by number type, against float64, beside those of a convolution: seconds."""
-
-    out: Path | None = None
-    """Folder for the results; results/bench by default, runs/bench for other seeds and devices."""
-    seed: int = 0
-    """Seed of parameters and inputs."""
-    device: Literal["cpu", "cuda", "mps"] = "cpu"
-    """Where to compute; float64 is always computed on the CPU."""
-
-    def run(self) -> None:
-        import torch
-
-        require_console_and_figures()
-        find_benchmarks()
-        if self.device != "cpu" and not getattr(torch, self.device).is_available():
-            raise UserError(f"--device {self.device}: PyTorch finds no such device")
-        from benchmarks import precision_bench
-
-        folder = result_folder(self.out, partial=(self.seed, self.device) != (0, "cpu"))
-        _report(precision_bench.run_precision_bench(seed=self.seed, device=self.device), folder)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BenchMemory:
-    """Peak memory of a training step over the modes, and of one layer on 128 x 128 x 128 voxels: minutes."""
-
-    quick: bool = False
-    """Small volumes alone: seconds."""
-    out: Path | None = None
-    """Folder for the results; results/bench by default, runs/bench with --quick or another seed."""
-    seed: int = 0
-    """Seed of parameters and inputs."""
-
-    def run(self) -> None:
-        require_console_and_figures()
-        find_benchmarks()
-        from benchmarks import memory_bench
-
-        folder = result_folder(self.out, partial=self.quick or self.seed != 0)
-        case = memory_bench.QUICK if self.quick else memory_bench.FULL
-        _report(memory_bench.run_memory_bench(case, seed=self.seed), folder)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BenchReport:
-    """Write Markdown and figures again from the JSON of earlier runs."""
-
-    out: Path = REFERENCE_RESULTS
-    """Folder of the results."""
-
-    def run(self) -> None:
-        require_console_and_figures()
-        find_benchmarks()
-        from benchmarks import report
-
-        found = [path for kind in report.KINDS if (path := self.out / f"{kind}.json").is_file()]
-        if not found:
-            raise UserError(f"--out: no benchmark results in {self.out}")
-        for path in found:
-            try:
-                result = report.read_result(path)
-            except ValueError as error:
-                raise UserError(str(error)) from error
-            _report(result, self.out)
-
-
-def _report(result: dict, folder: Path) -> None:
-    from benchmarks import report
-
-    paths = report.write_result(result, folder)
-    report.print_result(result)
-    print("written:", ", ".join(str(path) for path in paths))
-
-
-@dataclass(frozen=True, kw_only=True)
-class BenchData:
-    """Images of SynthShape and HalliGalli made per second, by one process and by several."""
-
-    processes: tuple[int, ...] = (1, 2)
-    """Numbers of processes."""
-    images: int = 4000
-    """Images of a round."""
-    repeats: int = 3
-    """Rounds, of which the best counts."""
-    out: Path | None = None
-    """Folder for the results; results/bench by default, runs/bench for other settings."""
-
-    def run(self) -> None:
-        for name in ("images", "repeats"):
-            if getattr(self, name) < 1:
-                raise UserError(f"--{name} must be at least 1, got {getattr(self, name)}")
-        if not self.processes or min(self.processes) < 1:
-            raise UserError(f"--processes must be at least 1, got {self.processes}")
-        require_console_and_figures()
-        find_benchmarks()
-        from benchmarks import data_bench
-
-        usual = (BenchData.processes, BenchData.images, BenchData.repeats)
-        folder = result_folder(self.out, partial=(self.processes, self.images, self.repeats) != usual)
-        images = max(self.images, data_bench.BATCH)
-        _report(data_bench.run_data_bench(self.processes, images=images, repeats=self.repeats), folder)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BenchExplorer:
-    """Milliseconds in which the explorer answers a move of a slider."""
-
-    sizes: tuple[int, ...] = (128, 256, 512)
-    """Pixels per side of the sampled image."""
-    moves: int = 40
-    """Moves of the slider at each size."""
-    out: Path | None = None
-    """Folder for the results; results/bench by default, runs/bench for other settings."""
-
-    def run(self) -> None:
-        if self.moves < 1:
-            raise UserError(f"--moves must be at least 1, got {self.moves}")
-        if not self.sizes or min(self.sizes) < 48 or max(self.sizes) > 512:
-            raise UserError(f"--sizes must be from 48 to 512, got {self.sizes}")
-        require_console_and_figures()
-        find_benchmarks()
-        from benchmarks import explorer_bench
-
-        partial = (self.sizes, self.moves) != (BenchExplorer.sizes, BenchExplorer.moves)
-        folder = result_folder(self.out, partial=partial)
-        _report(explorer_bench.run_explorer_bench(self.sizes, moves=self.moves), folder)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BenchInit:
-    """Rank initial banks of modes without training: what a frozen layer lets a small network read, far and near."""
-
-    modes: tuple[int, ...] = (16, 64)
-    """Numbers of modes."""
-    seeds: int = 2
-    """Draws of each bank."""
-    out: Path | None = None
-    """Folder for the results; results/bench by default, runs/bench for other modes or seeds."""
-
-    def run(self) -> None:
-        if self.seeds < 1 or not self.modes or min(self.modes) < 1:
-            raise UserError(f"--modes and --seeds must be at least 1, got {self.modes} and {self.seeds}")
-        require_console_and_figures()
-        find_benchmarks()
-        from benchmarks import init_bench
-
-        partial = (self.modes, self.seeds) != (BenchInit.modes, BenchInit.seeds)
-        folder = result_folder(self.out, partial=partial)
-        _report(init_bench.run_init_bench(self.modes, self.seeds), folder)
+        write_report(
+            volumes_bench.run_volumes_bench(patches, repeats=repeats, seed=self.seed, device=self.device), folder
+        )

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchsonic.functional.arguments import choice, per_axis, positive
-from torchsonic.functional.frequency import Spacing, as_spacing, constant, frequency_grid, widest_float
+from torchsonic.functional.frequency import Spacing, as_spacing, frequency_grid, widest_float
 from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.mode_operator import ModeOperator
 from torchsonic.functional.pair import ModeShape, Symmetry
@@ -23,32 +23,17 @@ from torchsonic.nn.init import (
     initial_mixing,
     initial_responses,
 )
+from torchsonic.nn.raw import SMALLEST, inverse_softplus, unit_vectors
 from torchsonic.nn.spaced import SpacedLayer
 
-__all__ = ["DEFAULT_FIELD", "SMALLEST", "Gain", "ModeBank", "Variant", "inverse_softplus"]
+__all__ = ["DEFAULT_FIELD", "Gain", "ModeBank", "Variant"]
 
 Variant = Literal["exact", "paper"]
 Gain = Literal["power", "dc", "free"]
 
-# Keeps 1 / |Re a| and 1 / s finite when softplus underflows; far below any useful value.
-SMALLEST = 1e-6
-# Vectors shorter than this have no direction.
-SHORTEST = 1e-12
 # Of a free gain, 5e8: responses and their squares stay finite in float32.
 LARGEST_LOG_GAIN = 20.0
 DEFAULT_FIELD = {1: 128.0, 2: 64.0, 3: 32.0}
-
-
-def inverse_softplus(value: Tensor) -> Tensor:
-    """The number whose softplus is ``value > 0``."""
-    return value + torch.log(-torch.expm1(-value))
-
-
-def unit_vectors(raw: Tensor) -> Tensor:
-    """``u / |u|`` of the last axis; a vector without length points along the first axis and gets no gradient."""
-    first = constant((1.0, *[0.0] * (raw.shape[-1] - 1)), raw.device, raw.dtype)
-    lost = raw.detach().abs().amax(-1, keepdim=True) < SHORTEST
-    return F.normalize(torch.where(lost, first, raw), dim=-1, eps=SHORTEST)
 
 
 class ModeBank(SpacedLayer):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torchsonic.integrations.released.generations import ConversionError, Generation, ReleasedLayer
 from torchsonic.integrations.released.physical import Physical, physical
-from torchsonic.nn.bank import SMALLEST, inverse_softplus
+from torchsonic.nn.raw import SMALLEST, inverse_softplus
 
 __all__ = ["Choices", "ConvertedLayer", "convert_layer"]
 
