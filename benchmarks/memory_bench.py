@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -60,7 +61,9 @@ def run_memory_bench(case: Case, *, seed: int = 0) -> dict:
             for modes in case.modes:
                 advance = part(f"{setting}, {modes} modes", 1.0)
                 sizes = (1, case.channels, case.channels, modes, (case.size,) * 3)
-                measured, _ = _measure(sizes, options, seed, warm=True)
+                step, _ = _training_step(sizes, options, seed)
+                step()  # fills caches
+                measured = peak_bytes(step, torch.device("cpu"))
                 found = {"estimated": estimated_bytes(*sizes, **options), "measured": measured}
                 sweep.append({"setting": setting, "modes": modes, **found})
                 advance(1.0)
@@ -70,8 +73,8 @@ def run_memory_bench(case: Case, *, seed: int = 0) -> dict:
     return {"kind": "memory", "run": run, "case": asdict(case), "sweep": sweep, "large": large}
 
 
-def _measure(sizes: tuple, options: dict, seed: int, *, warm: bool) -> tuple[int, int]:
-    """Peak of a step beyond what exists before, and the bytes of that: input, weights, the output's gradient."""
+def _training_step(sizes: tuple, options: dict, seed: int) -> tuple[Callable[[], None], int]:
+    """A step, and the bytes that exist before it: input, weights, the output's gradient."""
     batch, in_channels, out_channels, modes, size = sizes
     torch.manual_seed(seed)
     layer = SonicConv3d(in_channels, out_channels, modes, **options)
@@ -81,46 +84,48 @@ def _measure(sizes: tuple, options: dict, seed: int, *, warm: bool) -> tuple[int
     def step() -> None:
         torch.autograd.grad(layer(x), [x, *layer.parameters()], grad_y)
 
-    if warm:
-        step()
-    return peak_bytes(step, x.device), storage_bytes([x, grad_y, *layer.parameters()])
+    return step, storage_bytes([x, grad_y, *layer.parameters()])
 
 
 def _large(case: Case, seed: int) -> dict:
-    """The large layer in its own process, whose memory the system counts; other chunks are estimated."""
+    """The large layer in processes of its own: one whose memory the system counts, one under PyTorch's profiler."""
     channels, modes, size = case.large_channels, case.large_modes, (case.large_size,) * 3
     sizes = (1, channels, channels, modes, size)
     estimates = [{"mode_chunk": chunk, "estimated": estimated_bytes(*sizes, mode_chunk=chunk)} for chunk in CHUNKS]
-    arguments = [
-        str(value) for value in (channels, modes, case.large_size, case.large_chunk, seed, torch.get_num_threads())
-    ]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    numbers = (channels, modes, case.large_size, case.large_chunk, seed, torch.get_num_threads())
+    found = {kind: _run_apart(kind, *map(str, numbers)) for kind in ("process", "profile")}
+    return {"estimates": estimates, "mode_chunk": case.large_chunk, **found["profile"], **found["process"]}
+
+
+def _run_apart(*arguments: str) -> dict:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.memory_bench", *arguments],
         capture_output=True,
         text=True,
-        env=environment,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         cwd=Path(__file__).parents[1],
     )
     if done.returncode != 0:
         raise RuntimeError(f"the large layer did not finish: {done.stderr.strip().splitlines()[-1:]}")
-    return {"estimates": estimates, "mode_chunk": case.large_chunk, **json.loads(done.stdout)}
+    return json.loads(done.stdout)
 
 
 def _main() -> None:
     """Run the large layer once and print what it took."""
     import resource
 
-    channels, modes, size, chunk, seed, threads = map(int, sys.argv[1:])
+    kind, *numbers = sys.argv[1:]
+    channels, modes, size, chunk, seed, threads = map(int, numbers)
     torch.set_num_threads(threads)
-    _measure((1, 2, 2, 2, (4, 4, 4)), {"mode_chunk": 1}, seed, warm=True)  # libraries and the profiler load
-    unit = 1 if sys.platform == "darwin" else 1024
-    before, start = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
-    peak, held = _measure((1, channels, channels, modes, (size,) * 3), {"mode_chunk": chunk}, seed, warm=False)
+    step, held = _training_step((1, channels, channels, modes, (size,) * 3), {"mode_chunk": chunk}, seed)
+    if kind == "profile":  # the profiler itself takes hundreds of megabytes
+        print(json.dumps({"peak": peak_bytes(step, torch.device("cpu")), "held": held}))
+        return
+    start = time.perf_counter()
+    step()
     seconds = time.perf_counter() - start
-    resident = unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = {"peak": peak, "held": held, "process_before": before, "process": resident, "seconds": seconds}
-    print(json.dumps(found))
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    print(json.dumps({"process": most, "seconds": seconds}))
 
 
 if __name__ == "__main__":
