@@ -228,7 +228,8 @@ def test_a_run_that_is_taken_up_gives_image_size_and_tested_square(finished, pic
     config = apply_init(apply_preset(ImagesConfig(), "quick"), folder)
     assert (config.image_size, config.test_crop) == (32, 1.0)
     quick = apply_preset(ImagesConfig(), "quick")
-    assert apply_init(quick, folder / "model") == quick, "a saved model says nothing about images"
+    assert apply_init(quick, folder / "model") == config, "a saved model says the same"
+    assert apply_init(quick, tmp_path) == quick
 
 
 def test_spacings_told_are_relative_to_the_networks_own():
@@ -368,6 +369,11 @@ def test_predictions_are_sorted_and_sum_to_one(finished, pictures, tmp_path):
     assert len(predict_files(model, config, classes, files[:1], top=1)[0]["top"]) == 1
     with pytest.raises(ValueError, match=r"bad\.png"):
         predict_files(model, config, classes, files, strict=True)
+    alone = shutil.copytree(finished[0] / "model", tmp_path / "alone")
+    assert predict_files(*load_run(alone), files[::2]) == rows
+    (alone / "images.json").unlink()
+    with pytest.raises(OSError, match=r"images\.json"):
+        load_run(alone)
 
 
 def test_losses_are_relative_and_intervals_hold_them():

@@ -159,7 +159,7 @@ class PredictImages:
     positional: ClassVar[tuple[str, ...]] = ("folder", "files")
 
     folder: Path
-    """Folder of a run of 'torchsonic train images'."""
+    """Folder of a run of 'torchsonic train images', or of its saved model alone."""
     files: tuple[Path, ...]
     """Image files and folders of these."""
     top: int = 5

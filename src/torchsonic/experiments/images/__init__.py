@@ -4,10 +4,11 @@ A run is a folder: ``config.json``, ``classes.json``, ``log.jsonl``, ``checkpoin
 ``results.json``.
 """
 
-from torchsonic.experiments.images.config import MODELS, PRESETS, ImagesConfig, apply_init, apply_preset, read_config
-from torchsonic.experiments.images.network import make_model, read_classes
+from torchsonic.experiments.images.config import MODELS, PRESETS, ImagesConfig, apply_preset, read_config
+from torchsonic.experiments.images.network import apply_init, make_model
 from torchsonic.experiments.images.predict import list_files, predict_files
-from torchsonic.experiments.images.run import find_test_images, load_run, run_experiment
+from torchsonic.experiments.images.run import find_test_images, run_experiment
+from torchsonic.experiments.images.saved_model import load_run, read_classes
 from torchsonic.experiments.images.sizes import SizeScore, score_sizes
 
 __all__ = [

@@ -19,9 +19,7 @@ __all__ = [
     "PRESETS",
     "ImagesConfig",
     "ModelName",
-    "apply_init",
     "apply_preset",
-    "config_of_run",
     "read_config",
 ]
 
@@ -170,20 +168,6 @@ def apply_preset(config: ImagesConfig, preset: str) -> ImagesConfig:
     training = replace(config.training, **settings.pop("training"))
     changes = replace(config.changes, **settings.pop("changes", {}))
     return replace(config, **settings, changes=changes, training=training)
-
-
-def apply_init(config: ImagesConfig, init: Path) -> ImagesConfig:
-    """A configuration with the image size and the tested square of a run; as it is, if the folder is none of a run."""
-    before = config_of_run(init)
-    return config if before is None else replace(config, image_size=before.image_size, test_crop=before.test_crop)
-
-
-def config_of_run(folder: Path) -> ImagesConfig | None:
-    """The configuration of a run on images; ``None`` if the folder is no such run's."""
-    try:
-        return read_config(folder) if (folder / "model").is_dir() else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def read_config(folder: Path) -> ImagesConfig:

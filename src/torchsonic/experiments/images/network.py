@@ -5,18 +5,17 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from torchsonic.experiments.images.config import DEFAULT_MODEL, ImagesConfig, ModelName, config_of_run
+from torchsonic.experiments.images.config import DEFAULT_MODEL, ImagesConfig, ModelName
 from torchsonic.experiments.images.options import read_options
+from torchsonic.experiments.images.saved_model import IMAGES_NAME, config_of, read_classes
 from torchsonic.models import Classifier, PretrainedModel, create_model, from_pretrained, model_entry
 
-__all__ = ["CLASSES_NAME", "make_model", "model_of_run", "read_classes", "told_spacing", "width_of_pixels"]
-
-CLASSES_NAME = "classes.json"
+__all__ = ["apply_init", "make_model", "model_of_run", "told_spacing", "width_of_pixels"]
 
 
 def make_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier, str]:
@@ -48,7 +47,7 @@ def _saved_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifi
         if not isinstance(model, model_entry(config.model)[0].build) or saved not in (None, config.model):
             held = saved or type(model).__name__
             raise ValueError(f"init {config.init} holds a {held}, not {config.model}; leave --model out")
-    before = read_classes(folder) if is_run else None
+    before = read_classes(folder) if is_run or (folder / IMAGES_NAME).is_file() else None
     tensors = _count(model)
     if before == tuple(classes):
         return model.train(), f"all {tensors} tensors from {config.init}, whose classes are the same"
@@ -86,15 +85,15 @@ def model_of_run(folder: Path) -> ModelName | None:
     return json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model")
 
 
+def apply_init(config: ImagesConfig, init: Path) -> ImagesConfig:
+    """A configuration with the image size and the tested square of a run or saved model, where these are known."""
+    before = config_of(init)
+    return config if before is None else replace(config, image_size=before.image_size, test_crop=before.test_crop)
+
+
 def width_of_pixels(config: ImagesConfig) -> float:
     """Width of a run's training pixels in those the network was made for, by the size of the images it began with."""
     if config.pixel_width is not None:
         return config.pixel_width
-    before = None if config.init is None else config_of_run(Path(config.init))
+    before = None if config.init is None else config_of(Path(config.init))
     return 1.0 if before is None else (before.pixel_width or 1.0) * before.image_size / config.image_size
-
-
-def read_classes(folder: Path) -> tuple[str, ...]:
-    """Names of the classes of a run, in the order of its network's answers."""
-    saved: dict[str, Any] = json.loads((folder / CLASSES_NAME).read_text(encoding="utf-8"))
-    return tuple(saved["classes"])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from torchsonic.data.image_changes import View, centre_box, view_image
 from torchsonic.data.image_files import ImageError, read_image
@@ -55,7 +58,7 @@ def predict_files(
     Parameters
     ----------
     model, config, classes
-        Of a run, see :func:`load_run`.
+        Of a run or a saved model, see :func:`load_run`.
     top
         How many; all if there are fewer.
     size
@@ -71,21 +74,27 @@ def predict_files(
     device = next(model.parameters()).device
     model.eval()
     rows: list[dict[str, Any]] = []
+
+    def look(path: Path) -> NDArray[np.uint8] | ImageError:
+        try:
+            image = read_image(path)
+        except ImageError as error:
+            return error
+        return view_image(image, size, View(centre_box(image.shape[1], image.shape[0], config.test_crop)))
+
     for start in range(0, len(files), BATCH):
         views, read = [], []
-        for path in files[start : start + BATCH]:
-            try:
-                image = read_image(path)
-            except ImageError as error:
-                if strict:
-                    raise
-                warnings.warn(f"left out: {error}", stacklevel=2)
-            else:
-                views.append(
-                    view_image(image, size, View(centre_box(image.shape[1], image.shape[0], config.test_crop)))
-                )
-                read.append(path)
-            advance()
+        part = files[start : start + BATCH]
+        with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+            for path, found in zip(part, threads.map(look, part), strict=True):
+                advance()
+                if not isinstance(found, ImageError):
+                    views.append(found)
+                    read.append(path)
+                elif strict:
+                    raise found
+                else:
+                    warnings.warn(f"left out: {found}", stacklevel=2)
         if views:
             with torch.no_grad():
                 batch = torch.from_numpy(np.stack(views)).to(device)

@@ -20,27 +20,21 @@ from torchsonic.data.image_folder import Check, ImageFolder, find_images, leave_
 from torchsonic.data.image_store import ImageStore
 from torchsonic.evaluation import count_flops, count_parameters
 from torchsonic.evaluation.provenance import describe_run
-from torchsonic.experiments.images.config import DEFAULT_MODEL, STORED, ImagesConfig, read_config
-from torchsonic.experiments.images.network import (
-    CLASSES_NAME,
-    make_model,
-    model_of_run,
-    read_classes,
-    told_spacing,
-    width_of_pixels,
-)
+from torchsonic.experiments.images.config import DEFAULT_MODEL, STORED, ImagesConfig
+from torchsonic.experiments.images.network import make_model, model_of_run, told_spacing, width_of_pixels
+from torchsonic.experiments.images.saved_model import CLASSES_NAME, save_model
 from torchsonic.experiments.images.sizes import score_size
 from torchsonic.experiments.resume import origins, refuse_changes
 from torchsonic.experiments.saved_config import plain_config
 from torchsonic.files import write_json
-from torchsonic.models import Classifier, from_pretrained
+from torchsonic.models import Classifier
 from torchsonic.training import CheckpointError, Fit, fit, make_fabric, wait_for_first
 from torchsonic.training.batch_statistics import share_batch_statistics
 from torchsonic.training.classification import ClassificationTask
 from torchsonic.training.fabric import on_first
 from torchsonic.training.progress import counting_progress
 
-__all__ = ["find_test_images", "load_run", "run_experiment"]
+__all__ = ["find_test_images", "run_experiment"]
 
 DECODED = 50_000
 """Most images to learn from that are decoded before training begins; those to test on always are."""
@@ -100,7 +94,7 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
     assert isinstance(replaced, torch.Tensor)
     results: dict[str, Any] = {}
     if fabric.is_global_zero:
-        model.save_pretrained(folder / "model")
+        save_model(model, config, train.classes, folder / "model")
         with counting_progress("testing", len(test), show=show) as advance:
             hits = score_size(model, test, config.image_size, crop=config.test_crop, spacing=told, advance=advance)
         results = {
@@ -213,15 +207,6 @@ def _describe(config: ImagesConfig, model: Classifier, result: Fit) -> dict[str,
         "flops": count_flops(model, example),
         "validation": result.metrics,
     }
-
-
-def load_run(folder: Path) -> tuple[Classifier, ImagesConfig, tuple[str, ...]]:
-    """The trained model of a run, its completed configuration and the names of its classes."""
-    config, classes = read_config(folder), read_classes(folder)
-    model = from_pretrained(folder / "model")
-    if not isinstance(model, Classifier) or model.num_classes != len(classes):
-        raise ValueError(f"{folder / 'model'} is no classifier of {len(classes)} classes")
-    return model, config, classes
 
 
 def find_test_images(config: ImagesConfig, classes: tuple[str, ...], data: Path | None = None) -> ImageFolder:
