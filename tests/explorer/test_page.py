@@ -10,6 +10,8 @@ from tests.explorer.images import encoded, huge_png, photograph
 from tests.explorer.picture import GOLDEN, strip_of_pictures
 from tests.explorer.serving import serving
 from torchsonic.explorer import open_checkpoint
+from torchsonic.explorer.filters import BANK_SIZE
+from torchsonic.explorer.images import DETAIL, FIELD_MM, REFERENCE
 
 KNOBS = ["orientation", "scale", "damping", "oscillation", "transverse"]
 PICTURE = "document.querySelector('{}').toDataURL()"
@@ -185,6 +187,14 @@ def test_a_bad_upload_shows_why(page, tmp_path, data, words):
     assert words in message(page)
     page.click("#message button")
     assert message(page) == ""
+
+
+def test_words_name_the_numbers_of_the_server(page):
+    assert page.text("label:has(input[value=bank])").strip() == f"bank of {BANK_SIZE}, turned by {360 // BANK_SIZE}°"
+    told = " ".join(page.text("#sampling details").replace("\N{MULTIPLICATION SIGN}", "x").split())
+    assert f"field of {FIELD_MM:g} mm x {FIELD_MM:g} mm" in told
+    assert f"{DETAIL} pixels per side" in told
+    assert f"{REFERENCE[0]} x {REFERENCE[1]} pixels of {FIELD_MM / REFERENCE[0]:g} mm" in told
 
 
 def test_everything_is_reached_by_keyboard_and_named(page):

@@ -63,9 +63,13 @@ def test_sweeps_show_the_knob_that_is_turned():
     low, high = (
         viz.plane_mode_pictures(viz.PlaneMode(angle=angle), viz.Lattice((33, 33), (1.0, 1.0)))[1] for angle in (0, 90)
     )
-    torch.testing.assert_close(low.mT, high)
-    figure = viz.draw_sweep(values={"damping": [-0.5, -0.1]}, kind="surface", size=15)
-    assert "\N{MINUS SIGN}0.5" in texts(figure)
+    torch.testing.assert_close(low.mT.flip(0), high)  # to the right, and up
+    figure = viz.draw_sweep(values={"damping": [0.5, 0.1]}, kind="surface", size=15, unit="mm")
+    assert "0.5" in texts(figure)
+    surface, kernel = figure.axes[:2]
+    assert surface.get_xlabel() == r"$\omega_{x}$ (rad/mm)"
+    assert surface.get_ylabel() == r"$\omega_{y}$ (rad/mm)"
+    assert (kernel.get_xlabel(), kernel.get_ylabel()) == ("$x$ (mm)", "$y$ (mm)")
 
 
 @pytest.mark.parametrize("num_axes", [1, 2, 3])
@@ -108,7 +112,7 @@ def test_no_window_and_no_state_of_pyplot():
         (lambda: viz.draw_sweep(values={"angle": []}), "angle"),
         (lambda: viz.draw_sweep(kind="cloud"), "kind"),
         (lambda: viz.draw_sweep(size=64), "odd"),
-        (lambda: viz.PlaneMode(damping=0.1), "negative"),
+        (lambda: viz.PlaneMode(damping=-0.1), "positive"),
         (lambda: viz.PlaneMode(scale=0.0), "scale"),
         (lambda: viz.draw_slices(torchsonic.SonicConv2d(1, 1)), "draw_modes"),
         (lambda: viz.draw_mixed(torchsonic.SonicConv2d(1, 2), outputs=[2], inputs=[0]), "from 0 to 1"),

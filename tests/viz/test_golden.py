@@ -17,7 +17,7 @@ def test_figures_look_as_stored(name):
 @pytest.mark.parametrize(
     ("name", "draw"),
     [
-        ("sweep", lambda: sweep(damping=-0.2)),
+        ("sweep", lambda: sweep(damping=0.2)),
         ("sweep", lambda: sweep(transverse=0.5)),
         ("modes_2d", lambda: modes_of_another_seed()),
         ("modes_2d", lambda: modes_upside_down()),

@@ -88,12 +88,12 @@ class BenchData:
 
 @dataclass(frozen=True, kw_only=True)
 class BenchExplorer:
-    """Milliseconds in which the explorer answers a move of a slider."""
+    """Milliseconds in which the explorer answers a move: of a mode, a bank, a layer's channels, or the grid."""
 
     sizes: tuple[int, ...] = (128, 256, 512)
     """Pixels per side of the sampled image."""
     moves: int = 40
-    """Moves of the slider at each size."""
+    """Moves of each kind at each size."""
     out: Path | None = None
     """Folder for the results; results/bench by default, runs/bench for other settings."""
 

@@ -98,7 +98,7 @@ def _sweep(shop: _Workshop) -> Path:
 
 
 def _surfaces(shop: _Workshop) -> Path:
-    values = {"angle": (0, 45, 90), "damping": (-0.5, -0.12, -0.03), "transverse": (0.3, 1.5, 24)}
+    values = {"angle": (0, 45, 90), "damping": (0.5, 0.12, 0.03), "transverse": (0.3, 1.5, 24)}
     return shop.save("surfaces", draw_sweep(values=values, kind="surface"))
 
 

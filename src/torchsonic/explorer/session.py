@@ -12,7 +12,7 @@ import torch
 
 from torchsonic.explorer.checkpoint import Checkpoint, Layer
 from torchsonic.explorer.errors import RefusedError
-from torchsonic.explorer.filters import bank_of, mode_magnitude, mode_of, symbol_magnitude
+from torchsonic.explorer.filters import BANK_SIZE, bank_of, mode_magnitude, mode_of, symbol_magnitude
 from torchsonic.explorer.images import DETAIL, FIELD_MM, REFERENCE, SAMPLES, sample_field
 from torchsonic.explorer.knobs import KNOBS, ModeValues, read_number
 from torchsonic.explorer.pictures import brightness_picture, magnitude_picture, robust_bound, signed_picture
@@ -62,6 +62,7 @@ class Session:
                 }
                 for layer in layers
             ],
+            "bank": BANK_SIZE,
             "field": FIELD_MM,
             "reference": REFERENCE,
             "detail": DETAIL,

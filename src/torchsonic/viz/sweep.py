@@ -29,11 +29,11 @@ class PlaneMode:
     """One mode in the plane, by its five knobs; lengths are in the unit of the spacing."""
 
     angle: float = 30.0
-    """Direction in degrees, from x towards y; in images y points down."""
+    """Direction in degrees, 0 to the right and 90 up, as in the explorer; the axis y points down."""
     scale: float = 1.0
     """``s``, a length."""
-    damping: float = -0.12
-    """``Re a``, negative."""
+    damping: float = 0.12
+    """``-Re a``, positive."""
     oscillation: float = 0.6
     """``Im a``."""
     transverse: float = 1.5
@@ -42,8 +42,8 @@ class PlaneMode:
     def __post_init__(self) -> None:
         if not self.scale > 0:
             raise ValueError(f"scale must be positive, got {self.scale}")
-        if not self.damping < 0:
-            raise ValueError(f"damping (Re a) must be negative, got {self.damping}")
+        if not self.damping > 0:
+            raise ValueError(f"damping (-Re a) must be positive, got {self.damping}")
         if self.transverse < 0:
             raise ValueError(f"transverse must not be negative, got {self.transverse}")
 
@@ -52,9 +52,9 @@ class PlaneMode:
         turn = math.radians(self.angle)
         one = torch.ones(1, dtype=torch.float64)
         return Modes(
-            direction=torch.tensor([[math.sin(turn), math.cos(turn)]], dtype=torch.float64),
+            direction=torch.tensor([[-math.sin(turn), math.cos(turn)]], dtype=torch.float64),
             scale=self.scale * one,
-            pole=torch.complex(self.damping * one, self.oscillation * one),
+            pole=torch.complex(-self.damping * one, self.oscillation * one),
             transverse=self.transverse * one,
             gain=one,
             mix_in=one.to(torch.complex128)[:, None],
@@ -65,14 +65,14 @@ class PlaneMode:
 SYMBOLS = {
     "angle": r"orientation $\theta$",
     "scale": r"scale $s$",
-    "damping": r"Re $a$",
+    "damping": r"decay $-$Re $a$",
     "oscillation": r"Im $a$",
     "transverse": r"transverse $\tau$",
 }
 VALUES: Mapping[str, Sequence[float]] = {
     "angle": (0, 30, 60, 90, 180),
     "scale": (0.5, 1, 1.5, 2, 3),
-    "damping": (-0.6, -0.3, -0.12, -0.06, -0.03),
+    "damping": (0.6, 0.3, 0.12, 0.06, 0.03),
     "oscillation": (0, 0.3, 0.6, 1.2, 2.0),
     "transverse": (0, 0.3, 1.5, 6, 24),
 }
@@ -125,8 +125,10 @@ def draw_sweep(
         raise ValueError("values must name at least one knob, got none")
     lattice = Lattice((size, size), (spacing, spacing))
     columns = max(map(len, rows.values()))
-    figure = new_figure(max(2.35 * columns + 1.2, 5.5), 1.36 * len(rows) + 1.0)
+    figure = new_figure(max(2.35 * columns + 1.2, 5.5), 1.36 * len(rows) + (1.0 if kind == "image" else 1.4))
     figure.suptitle("Response $\\log(1+|T|)$ of one mode over frequency, and its kernel")
+    if kind == "surface":  # whose labels hang out of their panel
+        figure.get_layout_engine().set(rect=(0, 0.04, 1, 0.96))  # type: ignore[union-attr]
     grid = figure.add_gridspec(len(rows), 2 * columns + 1, width_ratios=[*[1.0] * (2 * columns), 0.1])
     for row, (name, turned) in enumerate(rows.items()):
         pictures = [plane_mode_pictures(replace(mode, **{name: float(value)}), lattice) for value in turned]
@@ -149,12 +151,17 @@ def _label(left: Any, right: Axes, symbol: str, lattice: Lattice, unit: str, kin
     """Name the row, and in the last one the axes."""
     if last:
         frame_axes(right, lattice.places, ("y", "x"), unit, frequency=False)
-        right.set(yticks=[], ylabel="")
     if kind == "surface":
         left.text2D(-0.16, 0.5, symbol, rotation=90, va="center", transform=left.transAxes, fontsize=10)
-        return
     if last:
         frame_axes(left, lattice.frequencies, ("y", "x"), unit, frequency=True)
+    if kind == "surface":  # close to the surface: it fills its panel
+        left.tick_params(pad=-5)
+        for axis in (left.xaxis, left.yaxis):
+            axis.labelpad = -9
+            axis.label.set_fontsize(7)
+            axis.set_ticks(axis.get_majorticklocs()[1:])  # the low ends would meet in one corner
+        return
     below = left.get_ylabel()
     left.set_ylabel(symbol + (f"\n{below}" if below else ""), fontsize=9.5)
 

@@ -357,6 +357,8 @@ async function begin() {
   find("#resolution").value = RESOLUTION;
   find("#anisotropy").value = ANISOTROPY;
   find("#upload-hint").textContent = `up to ${start.uploads.megapixels} megapixels, ${start.uploads.bytes >> 20} MB; its central square is used`;
+  const words = { ...start, turn: 360 / start.bank, rows: start.reference[0], pixel: start.field / start.reference[0] };
+  for (const place of document.querySelectorAll("[data-start]")) place.textContent = words[place.dataset.start];
   drawScales();
   DARK.addEventListener("change", () => {
     drawScales();
