@@ -48,7 +48,8 @@ class _MatrixTransform:
     """Products with cosines and sines: coefficients ``(B, S, 2, *band)``."""
 
     def __init__(self, exporting: Exporting, band: Band, out_size: tuple[int, ...], padding: PaddingMode) -> None:
-        self._exporting, self._band, self._out_size, self._padding = exporting, band, out_size, padding
+        self._exporting, self._band, self._out_size = exporting, band, out_size
+        self._padding: PaddingMode = padding
 
     def analyse(self, x: Tensor) -> Tensor:
         x = extend(x, self._band, self._padding)
@@ -116,7 +117,8 @@ class _FourierTransform:
     """PyTorch's transforms: coefficients ``(B, S, *band, 2)``."""
 
     def __init__(self, band: Band, out_size: tuple[int, ...], padding: PaddingMode) -> None:
-        self._band, self._out_size, self._padding = band, out_size, padding
+        self._band, self._out_size = band, out_size
+        self._padding: PaddingMode = padding
 
     def analyse(self, x: Tensor) -> Tensor:
         return torch.view_as_real(analyse(x, self._band, self._padding))
@@ -159,7 +161,7 @@ def _choose_order(order: str, transform: _Transform, channels: tuple[int, int, i
     if order == "auto" and (isinstance(transform, _MatrixTransform) or is_symbolic((*sizes[0], *sizes[1]))):
         order = order_by_channels(*channels)  # a product with a matrix costs so much that fewer signals always win
     elif order == "auto":
-        costs = order_costs(*channels, *sizes, padding)
+        costs = order_costs(*channels, sizes[0], sizes[1], padding)
         order = min(costs, key=costs.__getitem__)
     entry, _, exit_ = order.partition("-")
     return entry, exit_

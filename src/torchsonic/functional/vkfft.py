@@ -52,9 +52,9 @@ class _OpenCL:
     """On the first CPU that OpenCL knows (PoCL makes one of every CPU), or its first device otherwise."""
 
     def __init__(self) -> None:
-        import pyopencl as cl
-        import pyopencl.array
-        from pyvkfft.opencl import VkFFTApp
+        import pyopencl as cl  # pyright: ignore[reportMissingImports]
+        import pyopencl.array  # pyright: ignore[reportMissingImports]
+        from pyvkfft.opencl import VkFFTApp  # pyright: ignore[reportMissingImports]
 
         self._cl, self._app_type = cl, VkFFTApp
         try:
@@ -96,8 +96,8 @@ class _Cuda:
     """On the tensors' own memory and stream, through CuPy's view of them."""
 
     def __init__(self) -> None:
-        import cupy
-        from pyvkfft.cuda import VkFFTApp
+        import cupy  # pyright: ignore[reportMissingImports]
+        from pyvkfft.cuda import VkFFTApp  # pyright: ignore[reportMissingImports]
 
         self._cupy, self._app_type = cupy, VkFFTApp
         self._plan = lru_cache(maxsize=PLANS_KEPT)(self._make_plan)
