@@ -46,7 +46,7 @@ class ModeParallel(ParallelStyle):
 
     Examples
     --------
-    A plan names the layers by their place in the model, here the operators of all blocks of a SonicNet::
+    A plan names the layers by their place in the model, here the operators of all blocks of a SonicNet:
 
         mesh = init_device_mesh("cuda", (4,))
         parallelize_module(model, mesh, {"blocks.*.operator": ModeParallel()})
@@ -91,10 +91,10 @@ def parallelize_modes(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
 
     Examples
     --------
-    Under ``torchrun``, with one process for each device::
+    Under ``torchrun``, with one process for each device:
 
         mesh = init_device_mesh("cuda", (torch.distributed.get_world_size(),))
-        model = parallelize_modes(torchsonic.create_model("sonicnet", ...).cuda(), mesh)
+        model = parallelize_modes(torchsonic.create_model("sonicnet3d").cuda(), mesh)
         optimiser = torch.optim.AdamW(torchsonic.parameter_groups(model, lr=1e-2))
     """
     layers = [layer for _, layer in sonic_layers(module)]

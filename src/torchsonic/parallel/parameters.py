@@ -37,7 +37,7 @@ def shard_parameters(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
 
     Examples
     --------
-    Under ``torchrun``, with one process for each device::
+    Under ``torchrun``, with one process for each device:
 
         mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("data", "modes"))
         model = parallelize_modes(model, mesh["modes"])
