@@ -73,4 +73,6 @@ def _write_aoti(program: ExportedProgram, path: Path, config: ExportConfig, meta
     from torch._inductor import aoti_compile_and_package
 
     options = {"aot_inductor.metadata": {METADATA: metadata}}
-    aoti_compile_and_package(program, package_path=str(path), inductor_configs=options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the compiler's own: transforms are left to PyTorch, on purpose
+        aoti_compile_and_package(program, package_path=str(path), inductor_configs=options)
