@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchsonic.viz import style
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -25,16 +27,10 @@ COLOURS = {
 
 def new_figure(rows: int, columns: int, *, width: float, height: float) -> tuple[Figure, list[Axes]]:
     """A figure that no window shows, and its panels in reading order."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = style.new_figure(width, height)
     panels = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     for panel in panels:
-        panel.spines[["top", "right"]].set_visible(False)
-        panel.grid(axis="y", linewidth=0.5, alpha=0.4)
-        panel.set_axisbelow(True)
+        style.thin_axes(panel)
     return figure, panels
 
 

@@ -13,7 +13,7 @@ ALLOWED = {
     "functional": set(),
     "nn": {"functional"},
     "testing": {"functional", "nn"},
-    "demo": {"functional", "nn"},
+    "demo": {"functional", "nn", "viz"},
     "models": {"functional", "nn", "__version__"},
     "baselines": {"functional", "nn", "models"},
     "parallel": {"nn"},

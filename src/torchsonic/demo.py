@@ -10,11 +10,16 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from torchsonic.nn import SonicConv2d, parameter_groups, set_spacing
+from torchsonic.viz.style import PALETTE, bare, new_figure, show_kernel, styled, thin_axes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["DemoConfig", "run_demo"]
 
@@ -151,12 +156,12 @@ def _evaluate(model: nn.Module, generator: torch.Generator) -> dict[str, dict]:
     return results
 
 
-def _draw(path: Path, losses: list[float], results: dict[str, dict], model: nn.Sequential) -> None:
+@styled
+def _draw(losses: list[float], results: dict[str, dict], model: nn.Sequential) -> Figure:
     from matplotlib.colors import ListedColormap
-    from matplotlib.figure import Figure
 
-    colours = ListedColormap(["#f2f2f2", "#0072B2", "#E69F00", "#009E73"])
-    figure = Figure(figsize=(2.4 * (len(results) + 1), 7.6), layout="constrained")
+    colours = ListedColormap(["#f2f2f2", *(PALETTE[place] for place in (0, 4, 2))])
+    figure = new_figure(2.4 * (len(results) + 1), 7.6)
     axes = figure.subplots(3, len(results) + 1)
     rows = ("image", "told", "untold")
     for column, (name, result) in enumerate(results.items()):
@@ -165,23 +170,26 @@ def _draw(path: Path, losses: list[float], results: dict[str, dict], model: nn.S
             picture = result[key].permute(1, 2, 0).clamp(0, 1) if key == "image" else result[key]
             options = {} if key == "image" else {"cmap": colours, "vmin": 0, "vmax": NUM_CLASSES - 1}
             ax.imshow(picture, extent=(0, 1, 1, 0), interpolation="nearest", **options)
-            ax.set(xticks=[], yticks=[])
+            bare(ax)
             if key != "image":
                 ax.set_xlabel(f"Dice {result[f'dice_{key}']:.2f}")
         note = " (trained)" if SAMPLINGS[name] == TRAIN_SIZE else ""
         axes[0, column].set_title(f"{name}{note}")
     for row, label in enumerate(("sampled scene", "told the spacing", "not told")):
         axes[row, 0].set_ylabel(label)
-    axes[0, -1].plot(losses, color="#0072B2", linewidth=0.8)
+    axes[0, -1].plot(losses, color=PALETTE[0], linewidth=0.8)
     axes[0, -1].set(title="loss", xlabel="step", yscale="log")
+    thin_axes(axes[0, -1])
     block = model[1]
     assert isinstance(block, _Block)
+    step = 1 / TRAIN_SIZE[0]
+    places = [(torch.arange(n) - n // 2) * step for n in TRAIN_SIZE]
     for row, channel in ((1, 0), (2, 1)):
-        kernel = block.sonic.kernel(TRAIN_SIZE, 1 / TRAIN_SIZE[0], centred=True).detach()[channel, channel]
-        bound = kernel.abs().max()
-        axes[row, -1].imshow(kernel, cmap="RdBu_r", vmin=-bound, vmax=bound)
-        axes[row, -1].set(xticks=[], yticks=[], title=f"kernel, channel {channel} to {channel}")
-    figure.savefig(path, dpi=130)
+        kernel = block.sonic.kernel(TRAIN_SIZE, step, centred=True).detach()[channel, channel]
+        show_kernel(axes[row, -1], kernel, places)
+        bare(axes[row, -1])
+        axes[row, -1].set_title(f"kernel, channel {channel} to {channel}")
+    return figure
 
 
 def run_demo(config: DemoConfig) -> Path:
@@ -205,6 +213,6 @@ def run_demo(config: DemoConfig) -> Path:
     console.print(table)
     config.out.mkdir(parents=True, exist_ok=True)
     path = config.out / "demo.png"
-    _draw(path, losses, results, model)
+    _draw(losses, results, model).savefig(path, dpi=130)
     console.print(f"Picture: {path}")
     return path

@@ -100,6 +100,15 @@ def test_spectral_energy_is_that_of_the_kernel(num_axes, size, variant, limits):
     torch.testing.assert_close(chosen, symbol[..., [3, 0], :][..., [2]].abs().movedim((-2, -1), (0, 1)))
 
 
+def test_mixed_responses_of_a_volume_are_drawn_at_frequency_zero_of_its_first_axis():
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    layer = make_layer(3, spacing=(2.0, 1.0, 1.0))
+    figure = viz.draw_mixed(layer, outputs=[1], inputs=[0], samples=7)
+    shown = torch.as_tensor(figure.axes[0].images[0].get_array().data)
+    whole = viz.mixed_responses(layer, [1], [0], viz.reference_lattice(layer, 7))[0, 0]
+    torch.testing.assert_close(shown, whole[whole.shape[0] // 2])
+
+
 def test_a_profile_of_a_ring_stands_at_its_radius():
     lattice = viz.Lattice((101, 101), (1.0, 1.0))
     radius = lattice.omega.norm(dim=-1)

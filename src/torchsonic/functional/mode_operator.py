@@ -29,7 +29,7 @@ __all__ = ["ModeOperator", "frequency_parts"]
 
 SAMPLES = {1: 257, 2: 65, 3: 33}
 """On each axis, for means that have no closed form; odd, so that no frequency lacks its opposite."""
-MOST_NUMBERS = 2**22
+MOST_NUMBERS = 2**20
 """Of one temporary array."""
 
 

@@ -12,7 +12,6 @@ from torchsonic.functional.mode_operator import frequency_parts
 from torchsonic.nn import SonicConvNd
 from torchsonic.viz.energy import pair_energies
 from torchsonic.viz.lattice import Lattice, physical_operator, reference_lattice
-from torchsonic.viz.slices import PLANES, central_slice
 from torchsonic.viz.style import (
     AXIS_NAMES,
     PALETTE,
@@ -82,10 +81,11 @@ def draw_mixed(
     )
     outputs = strongest[0] if outputs is None else outputs
     inputs = strongest[1] if inputs is None else inputs
-    responses = mixed_responses(layer, outputs, inputs, lattice)
-    plane = PLANES[0]
-    if layer.num_axes == 3:  # what is shown, and few enough numbers for a quantile
-        responses = torch.stack([torch.stack([central_slice(volume, plane) for volume in row]) for row in responses])
+    if layer.num_axes == 3:  # one slice is shown, at frequency 0 of the first axis
+        slab = Lattice((1, *lattice.size[1:]), lattice.spacing)
+        responses = mixed_responses(layer, outputs, inputs, slab)[:, :, 0]
+    else:
+        responses = mixed_responses(layer, outputs, inputs, lattice)
     flat = layer.num_axes == 1
     figure = new_figure(
         max((2.2 if flat else 1.75) * len(inputs) + 1.2, 4.0), (1.3 if flat else 1.75) * len(outputs) + 0.9

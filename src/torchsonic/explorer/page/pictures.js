@@ -1,8 +1,8 @@
-// Numbers to colours: three maps, safe for colour-blind eyes, drawn pixel by pixel.
+// Numbers to colours: three maps, safe for colour-blind eyes and the same as in viz, drawn pixel by pixel.
 
 const STOPS = {
   grey: ["#000000", "#ffffff"],
-  heat: ["#000004", "#1b0c41", "#4a0c6b", "#781c6d", "#a52c60", "#cf4446", "#ed6925", "#fb9b06", "#f7d13d", "#fcffa4"],
+  heat: ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"],
   signed: ["#053061", "#2166ac", "#4393c3", "#92c5de", "#d1e5f0", "#f7f7f7", "#fddbc7", "#f4a582", "#d6604d", "#b2182b", "#67001f"],
   signedDark: ["#c4e6ff", "#7cc0f0", "#3f86bd", "#24557d", "#1a3245", "#171b20", "#4a2a1f", "#8a4128", "#cc6a3e", "#f5a070", "#ffdcc4"],
 };
