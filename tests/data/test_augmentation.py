@@ -8,8 +8,9 @@ import pytest
 
 from tests.data.nifti import make_arrays
 from torchsonic.data.augmentation import Augmentation, Change, change_intensity, mirror, motion
+from torchsonic.data.draws import number_generator
 from torchsonic.data.labels import IGNORE
-from torchsonic.data.patches import cut_moved, number_generator
+from torchsonic.data.patches import cut_moved
 
 THICK, EVEN = (10.0, 1.5, 1.2), (1.0, 1.0, 1.0)
 STRENGTHS = {"rotation": "angle", "scale": "scale", "gamma": "gamma", "contrast": "contrast"}

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from tests.data.nifti import make_arrays
 from torchsonic.data.collection import index_classes
+from torchsonic.data.draws import number_generator
 from torchsonic.data.labels import IGNORE
 from torchsonic.data.patches import (
     centred_start,
     choose_start,
     cut,
     cut_moved,
-    number_generator,
     shows_foreground,
 )
 

@@ -39,6 +39,9 @@ PLAIN = make_run("resnet50", {96: 0.56, 128: 0.80, 160: 0.72}, parameters=10_000
 SONIC = make_run("sonic_tiny", {96: 0.5, 128: 0.79, 160: 0.6}, told={96: 0.711, 128: 0.79, 160: 0.79})
 
 
+CONTROL = {96: 0.76, 128: 0.80, 160: 0.79}
+
+
 def test_curves_have_the_accuracy_and_loss_of_their_runs():
     curves = {(curve.model, curve.told): curve for curve in make_curves([PLAIN, SONIC])}
     assert list(curves) == [("resnet50", None), ("sonic_tiny", False), ("sonic_tiny", True)]
@@ -139,6 +142,17 @@ def test_rivals_that_learnt_nothing_or_elsewhere_are_not_counted():
         "sonic_tiny, told the spacing: has learnt too little to be compared."
     ]
     assert verdict_lines(make_report(SONIC)) == [], "without rivals there is nothing to say"
+
+
+def test_a_network_that_gets_images_resized_back_is_a_rival():
+    control = replace(PLAIN, hits={**PLAIN.hits, **{(n, True): (hits(s), hits(s)) for n, s in CONTROL.items()}})
+    report = make_report(control, SONIC)
+    names = [curve.name for curve in report.curves]
+    assert names[:2] == ["resnet50", "resnet50, images resized to 128 px"]
+    lines = verdict_lines(report)
+    assert len(lines) == 2, "one of cost, one of sizes"
+    assert "less than every rival at 1 of 2 sizes" in lines[1]
+    assert "96 px 10.0 against 5.0" in lines[1]
 
 
 def test_tables_have_a_row_for_each_curve_and_the_papers_below():

@@ -353,6 +353,13 @@ def test_a_network_that_cannot_be_told_is_scored_once(pictures):
     model, _ = make_model(small(pictures, model="resnet50", model_options=options), CLASSES)
     scores = score_sizes(model.eval(), find_images(pictures / "val", CLASSES), (48,), train_size=32)
     assert [(score.size, score.told) for score in scores] == [(32, False), (48, False)]
+    seen = []
+    model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    images = find_images(pictures / "val", CLASSES)
+    scores = score_sizes(model, images, (64,), train_size=32, control=True)
+    assert [(score.size, score.told) for score in scores] == [(32, False), (32, True), (64, False), (64, True)]
+    assert [x.shape[-1] for x in seen] == [32, 64, 32]
+    assert (seen[2] - seen[0]).abs().mean() < 0.05 * seen[0].std(), "resized back it is nearly the same image"
 
 
 def test_predictions_are_sorted_and_sum_to_one(finished, pictures, tmp_path):

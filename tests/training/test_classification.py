@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -21,9 +22,11 @@ from torchsonic.data.image_changes import ImageChanges
 from torchsonic.data.image_folder import find_images
 from torchsonic.data.image_store import ImageStore
 from torchsonic.evaluation.classification import normalise
+from torchsonic.training import TrainingConfig
 from torchsonic.training.classification import ClassificationTask
 from torchsonic.training.loggers import read_log
 from torchsonic.training.order import epoch_order
+from torchsonic.training.task import make_batches
 
 MIXED = ImageChanges(mixup=0.5, cutmix=1.0)
 PROGRAM = Path(__file__).parent / "images_run.py"
@@ -102,6 +105,19 @@ def test_a_share_is_the_area_that_is_left_to_an_image(pictures):
             assert (image == 10 + number).float().mean().item() == pytest.approx(share, abs=1e-6)
             shares.append(share)
     assert len(set(shares)) > 8
+
+
+@pytest.mark.filterwarnings("ignore:skipped")  # by a process in which the test cannot expect it
+def test_images_that_other_processes_replace_are_known(tmp_path):
+    root = write_pictures(tmp_path)
+    task = make_task(root)
+    task.train.files[4].write_bytes(b"broken")
+    config = TrainingConfig(steps=3, batch=6, workers=1)
+    labels = torch.cat([batch.label for batch in make_batches(task, config, start=0, rank=0, world=1)])
+    assert len(labels) == 18
+    assert task.replaced.nonzero().flatten().tolist() == [4]
+    sent = pickle.loads(pickle.dumps(task))  # to processes that are not forked
+    assert torch.equal(torch.cat([sent.batch(step, range(6)).label for step in range(3)]), labels)
 
 
 class Answer(torch.nn.Module):

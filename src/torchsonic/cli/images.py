@@ -88,6 +88,8 @@ class EvaluateImages:
     """Pixels on a side, with commas; the training size is always tested."""
     data: Path | None = None
     """Where the images of the runs lie, if not where they lay in training."""
+    control: bool = False
+    """Test networks that cannot be told the spacing also on images resized back to the training size."""
     strict: bool = False
     """Refuse unreadable images instead of leaving them out with a warning."""
     cache_gb: float = 4.0
@@ -113,6 +115,7 @@ class EvaluateImages:
                     self.runs,
                     sizes,
                     data=self.data,
+                    control=self.control,
                     strict=self.strict,
                     cache_gb=self.cache_gb,
                     device=self.device,

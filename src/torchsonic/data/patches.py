@@ -16,12 +16,7 @@ from numpy.typing import NDArray
 
 from torchsonic.data.labels import IGNORE
 
-__all__ = ["centred_start", "choose_start", "cut", "cut_moved", "number_generator", "shows_foreground"]
-
-
-def number_generator(seed: int, number: int, *, purpose: int) -> np.random.Generator:
-    """Random numbers that belong to a sample and to nothing else; ``purpose`` keeps their uses apart."""
-    return np.random.Generator(np.random.Philox(key=[seed, number + (purpose << 40)]))
+__all__ = ["centred_start", "choose_start", "cut", "cut_moved", "shows_foreground"]
 
 
 def shows_foreground(number: int, share: float) -> bool:

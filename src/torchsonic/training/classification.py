@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from torchsonic.data.draws import number_generator
 from torchsonic.data.image_changes import ImageChanges, View, centre_box, mix_area, view_image
 from torchsonic.data.image_folder import ImageFolder
-from torchsonic.data.patches import number_generator
 from torchsonic.evaluation.classification import classify, normalise
 from torchsonic.training.order import place_in_epoch
 

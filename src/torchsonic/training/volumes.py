@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from torchsonic.data.augmentation import Augmentation, Change, change_intensity, mirror, motion
 from torchsonic.data.collection import Prepared
-from torchsonic.data.patches import choose_start, cut, cut_moved, number_generator, shows_foreground
+from torchsonic.data.draws import number_generator
+from torchsonic.data.patches import choose_start, cut, cut_moved, shows_foreground
 from torchsonic.evaluation.metrics import confusion, dice_per_class
 from torchsonic.training.losses import cross_entropy_and_dice
 from torchsonic.training.order import epoch_order

@@ -37,7 +37,7 @@ def draw_sizes(report: SizeReport) -> Figure:
     left, right = figure.subplots(1, 2)
     styles = _styles(report)
     for curve in report.curves:
-        look = styles[curve.model, curve.told]
+        look = styles[curve.name]
         low = [100 * (point.top1 - point.top1_interval[0]) for point in curve.points]
         high = [100 * (point.top1_interval[1] - point.top1) for point in curve.points]
         sizes, shares = [point.size for point in curve.points], [100 * point.top1 for point in curve.points]
@@ -87,8 +87,8 @@ def _operator(curve: Curve) -> str:
     return next((operator for operator in OPERATORS if operator in name), "sonic")
 
 
-def _styles(report: SizeReport) -> dict[tuple[str, bool | None], dict[str, Any]]:
-    """Colour by operator, another line for each further network of it, hollow markers and dots for what is not told."""
+def _styles(report: SizeReport) -> dict[str, dict[str, Any]]:
+    """Colour by operator, another line for each further network of it; hollow: what is not told, and controls."""
     seen: dict[str, list[str]] = {}
     styles = {}
     for curve in report.curves:
@@ -97,9 +97,10 @@ def _styles(report: SizeReport) -> dict[tuple[str, bool | None], dict[str, Any]]
         if curve.model not in names:
             names.append(curve.model)
         colour, marker = OPERATORS[operator]
-        line = DASHES[names.index(curve.model) % len(DASHES)] if curve.told is not False else ":"
-        face = colour if curve.told is not False else "white"
-        styles[curve.model, curve.told] = {
+        hollow = curve.told is False or curve.resized
+        line = ":" if hollow else DASHES[names.index(curve.model) % len(DASHES)]
+        face = "white" if hollow else colour
+        styles[curve.name] = {
             "color": colour,
             "marker": marker,
             "linestyle": line,

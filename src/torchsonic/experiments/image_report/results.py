@@ -66,11 +66,17 @@ class Curve:
     train_size: int
     points: tuple[Point, ...]
     runs: tuple[RunFacts, ...]
+    resized: bool = False
+    """Whether images were resized back to the training size first: a control for networks that cannot be told."""
 
     @property
     def name(self) -> str:
         """The network and what it was told."""
-        return self.model + {None: "", True: ", told the spacing", False: ", not told"}[self.told]
+        return self.model + {None: "", True: ", told the spacing", False: ", not told"}[self.told] + self._control
+
+    @property
+    def _control(self) -> str:
+        return f", images resized to {self.train_size} px" if self.resized else ""
 
     @property
     def is_sonic(self) -> bool:
@@ -107,6 +113,7 @@ def score_runs(
     sizes: Sequence[int],
     *,
     data: Path | None = None,
+    control: bool = False,
     strict: bool = False,
     cache_gb: float = 4.0,
     device: str = "cpu",
@@ -118,6 +125,8 @@ def score_runs(
     ----------
     data
         Where the images lie, if not where they lay in training.
+    control
+        Test networks that cannot be told the spacing on images resized back to the training size, too.
     """
     run = describe_run(seed=0, device=torch.device(device))
     stores: dict[tuple[Path, ...], tuple[ImageFolder, ImageStore]] = {}
@@ -149,6 +158,7 @@ def score_runs(
                 train_size=config.image_size,
                 crop=config.test_crop,
                 pixel_width=config.pixel_width or 1.0,
+                control=control,
                 store=store,
                 advance=advance,
             )
@@ -168,10 +178,10 @@ def make_curves(runs: Sequence[RunFacts]) -> list[Curve]:
     for members in groups.values():
         name, train_size = _name(members[0], runs), members[0].config.image_size
         for told in (False, True):
-            if not told or members[0].can_be_told:
+            if all((train_size, told) in member.hits for member in members):
                 kind = told if members[0].can_be_told else None
-                points = _points(members, train_size, told=told)
-                curves.append(Curve(name, kind, train_size, tuple(points), tuple(members)))
+                points = tuple(_points(members, train_size, told=told))
+                curves.append(Curve(name, kind, train_size, points, tuple(members), told and kind is None))
     return curves
 
 

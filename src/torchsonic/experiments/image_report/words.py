@@ -132,7 +132,7 @@ def _cost_lines(curve: Curve, rivals: Sequence[Curve]) -> list[str]:
     lines = []
     for plain in rivals:
         own, other = curve.at(curve.train_size), plain.at(plain.train_size)
-        if plain.runs[0].config.model != PLAIN or own is None or other is None:
+        if plain.runs[0].config.model != PLAIN or plain.resized or own is None or other is None:
             continue
         points = 100 * (other.top1 - own.top1)
         part = curve.runs[0].results["parameters"] / plain.runs[0].results["parameters"]
@@ -160,7 +160,7 @@ def budget_rows(report: SizeReport) -> Rows:
     headers = ["network", "parameters, M", "GFLOPs", "steps", "batch", "seeds", "training, min", "waiting for data"]
     rows = []
     for curve in report.curves:
-        if curve.told:  # the same network as the line before
+        if curve.told or curve.resized:  # the same network as the line before
             continue
         facts = [run.results for run in curve.runs]
         training = curve.runs[0].config.training

@@ -131,6 +131,7 @@ def as_data(report: SizeReport) -> dict[str, Any]:
                 {
                     "model": curve.model,
                     "told": curve.told,
+                    "resized": curve.resized,
                     "train_size": curve.train_size,
                     "points": [vars(point) for point in curve.points],
                     "runs": [run.folder.as_posix() for run in curve.runs],

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -45,16 +47,23 @@ def score_size(
     *,
     crop: float = 1.0,
     spacing: float | tuple[float, ...] | None = None,
+    back_to: int | None = None,
     store: ImageStore | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> Hits:
-    """Which images a model gets right at a size; images are read from their files, or from a ``store`` of these."""
+    """Which images a model gets right at a size; images are read from their files, or from a ``store`` of these.
+
+    Parameters
+    ----------
+    back_to
+        Size to which the images are resized once more, in pixels, before the model sees them.
+    """
     model.eval()
     batch = max(1, PIXELS // size**2)
 
     def counted() -> Iterator[tuple[Tensor, Tensor]]:
         for image, label in batches_of_views(store or ImageStore(limit=0), images, size, crop=crop, batch=batch):
-            yield image, label
+            yield image if back_to in (None, size) else _resize(image, back_to), label
             for _ in label:
                 advance()
 
@@ -69,6 +78,7 @@ def score_sizes(
     train_size: int,
     crop: float = 1.0,
     pixel_width: float = 1.0,
+    control: bool = False,
     store: ImageStore | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> list[SizeScore]:
@@ -78,6 +88,9 @@ def score_sizes(
     ----------
     pixel_width
         Of training pixels, in those the model was made for.
+    control
+        Test models that cannot be told the spacing a second time, on images resized back to the training size: what
+        anybody could do who knows the spacing. These scores count as told.
     advance
         Called after each image, once whether it is classified once or twice.
     """
@@ -92,4 +105,14 @@ def score_sizes(
                 told = told_spacing(model, pixel_width * width)
                 hits = score_size(model, images, size, crop=crop, spacing=told, store=store)
             scores.append(SizeScore(size, True, width, hits[1], hits[5]))
+        elif control:
+            if size != train_size:
+                hits = score_size(model, images, size, crop=crop, back_to=train_size, store=store)
+            scores.append(SizeScore(size, True, width, hits[1], hits[5]))
     return scores
+
+
+def _resize(image: Tensor, size: int) -> Tensor:
+    """Bytes ``(B, 3, H, W)`` as ``(B, 3, size, size)``, without aliasing."""
+    found = F.interpolate(image.float(), (size, size), mode="bicubic", antialias=True, align_corners=False)
+    return found.round().clamp(0, 255).to(torch.uint8)
