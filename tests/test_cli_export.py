@@ -22,7 +22,7 @@ def saved(tmp_path):
 def run_folder(tmp_path):
     """What a training run leaves, as far as an export looks at it."""
     folder = tmp_path / "run"
-    SonicClassifier(num_classes=3, widths=(8, 8), depths=(1, 1)).save_pretrained(folder / "model")
+    SonicClassifier(num_classes=3, widths=(8, 16), depths=(1, 1)).save_pretrained(folder / "model")
     (folder / "config.json").write_text(json.dumps({"image_size": 32}))
     (folder / "classes.json").write_text(json.dumps({"classes": ["cat", "dog", "owl"]}))
     return folder
