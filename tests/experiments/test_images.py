@@ -151,6 +151,8 @@ def test_test_images_are_decoded_however_training_images_are_checked(tmp_path):
 class Processes:
     """A fabric of one process, first or not, that others have told something."""
 
+    world_size = 1
+
     def __init__(self, first, told=None):
         self.is_global_zero, self.told = first, told
 
