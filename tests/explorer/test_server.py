@@ -243,7 +243,14 @@ def test_only_this_machine_is_served_unless_told_otherwise():
 
 def test_interrupting_ends_it_cleanly():
     command = [sys.executable, "-m", "torchsonic.cli", "explore", "--no-browser"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell starts background jobs, such as a whole test run, with this signal ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     timer = threading.Timer(120, process.kill)
     timer.start()
     assert process.stdout is not None
