@@ -9,7 +9,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 help:
 	@echo "make demo     train SonicNet and ConvNet on both synthetic tasks and write a report (about 12 minutes)"
 	@echo "make test     run the whole test suite"
-	@echo "make fuzz     2,500 random layers with extreme parameters: all finite, all bounded (about ten minutes)"
+	@echo "make fuzz     2,500 random layers with extreme parameters, and deep networks from 20 seeds (about ten minutes)"
 	@echo "make check    lint, format, types, import directions, load paths, pinned dependencies, documentation"
 	@echo "make docs     build the documentation; open site/index.html"
 	@echo "make figures  make all figures of the documentation (a few minutes)"
