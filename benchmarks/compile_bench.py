@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import torch
 import torch._dynamo
@@ -79,20 +81,20 @@ def _measure_subject(
     torch._dynamo.reset()
     model = subject.build().to(device)
     x = subject.inputs(device)
-    forms: dict[str, Callable[..., Tensor]] = {
+    forms: dict[str, Any] = {  # modules, though torch.compile does not say so
         EAGER: model,
         STATIC: torch.compile(model, fullgraph=True),
         DYNAMIC: torch.compile(model, fullgraph=True, dynamic=True),
     }
     times: dict[str, dict] = {}
-    for kind, run in ((FORWARD, _forward), (TRAIN, _train_step)):
+    for kind, run in ((FORWARD, _forward), (TRAIN, training_step)):
         model.train(kind == TRAIN)
         grad_y = torch.randn_like(_forward(model, x))
-        tasks = [Task(name, kind, _bound(run, form, model, x, grad_y)) for name, form in forms.items()]
+        tasks = [Task(name, kind, partial(run, form, x, grad_y)) for name, form in forms.items()]
         for task in tasks:
             task.call()  # compiles
         measure(
-            tasks, repeats=repeats, budget=subject.budget, device=device, on_progress=lambda part: advance(0.4 * part)
+            tasks, repeats=repeats, budget=subject.budget, device=device, on_progress=lambda share: advance(0.4 * share)
         )
         times[kind] = {task.contender: task.summary() for task in tasks}
     errors = _errors(model, forms[STATIC], x, torch.randn_like(_forward(model, x)))
@@ -106,22 +108,11 @@ def _forward(form: Callable[..., Tensor], x: Tensor, *_: object) -> Tensor:
         return form(x)
 
 
-def _bound(
-    run: Callable[..., object], form: Callable[..., Tensor], model: nn.Module, x: Tensor, grad_y: Tensor
-) -> Callable[[], object]:
-    return lambda: run(form, x, grad_y, model)
-
-
-def _train_step(form: Callable[..., Tensor], x: Tensor, grad_y: Tensor, model: nn.Module) -> object:
-    return torch.autograd.grad(form(x), [*model.parameters()], grad_y)
-
-
-def _errors(model: nn.Module, compiled: Callable[..., Tensor], x: Tensor, grad_y: Tensor) -> dict[str, float]:
+def _errors(model: nn.Module, compiled: nn.Module, x: Tensor, grad_y: Tensor) -> dict[str, float]:
     """Largest relative error of the output and of any parameter's gradient against the eager model."""
     model.train()
     y, expected = training_step(model, x, grad_y)
-    found = compiled(x)
-    grads = torch.autograd.grad(found, [*model.parameters()], grad_y)
+    found, grads = training_step(compiled, x, grad_y)
     gradient = max(relative_error(a, b) for a, b in zip(grads, expected, strict=True))
     return {"output_error": float(relative_error(found, y)), "gradient_error": float(gradient)}
 

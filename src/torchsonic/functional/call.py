@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
@@ -16,7 +15,15 @@ from torchsonic.functional.exhaustion import is_exhaustion, raise_with_advice
 from torchsonic.functional.exporting import exporting
 from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.pages import keep_pages
-from torchsonic.functional.pair import ModeShape, Responses, Symmetry, evaluate_responses, grid_omega, plain_pair
+from torchsonic.functional.pair import (
+    ModeShape,
+    Responses,
+    Symmetry,
+    evaluate_responses,
+    grid_omega,
+    plain_pair,
+    response_bytes,
+)
 from torchsonic.functional.plan import Plan, make_plan
 from torchsonic.functional.reuse import MOST_BYTES, find_responses
 from torchsonic.functional.spectrum import PaddingMode, analyse, synthesise
@@ -136,7 +143,7 @@ def run_reusing(operands: Operands, options: Options) -> Tensor:
     """The output without gradient, from responses evaluated in an earlier call if the same are needed again."""
     band = plan_of(*operands[:3], options).band
     values = [t for t in (*operands.shape, operands.spacing) if t is not None]
-    num_bytes = 4 * operands.x.element_size() * operands.mix_in.shape[0] * math.prod(band.shape)
+    num_bytes = response_bytes(operands.mix_in.shape[0], band, operands.x.dtype)
     shared = all(len(t) == 1 for t in values)
     # Elsewhere looking at values would make the host wait; with chunks of modes memory matters more than time.
     if operands.x.device.type != "cpu" or options.mode_chunk or num_bytes > MOST_BYTES or not shared:

@@ -18,6 +18,7 @@ frequencies) is kept between forward and backward.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import combinations
 from typing import Literal, NamedTuple
@@ -39,6 +40,7 @@ __all__ = [
     "evaluate_responses",
     "grid_omega",
     "plain_pair",
+    "response_bytes",
 ]
 
 Symmetry = Literal["real", "half"]
@@ -78,6 +80,11 @@ class Responses(NamedTuple):
 
     t1: Tensor
     t2: Tensor
+
+
+def response_bytes(num_modes: int, band: Band, dtype: torch.dtype) -> int:
+    """Bytes of ``T1`` and ``T2`` of so many modes, shared by the batch, for samples of a real type."""
+    return 2 * 2 * dtype.itemsize * num_modes * math.prod(band.shape)
 
 
 def _column(values: Tensor, num_axes: int) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, get_args
 
@@ -18,7 +17,7 @@ from torchsonic.functional.frequency import (
     inside_function_transform,
     spacing_values,
 )
-from torchsonic.functional.pair import ModeShape, evaluate_responses
+from torchsonic.functional.pair import ModeShape, evaluate_responses, response_bytes
 from torchsonic.functional.plan import ORDERS
 from torchsonic.functional.spectral_conv import spectral_conv
 from torchsonic.functional.spectrum import PaddingMode, padded_sizes
@@ -202,7 +201,7 @@ class SonicConvNd(ModeBank):
         bias = None if self.bias is None else self.bias.to(dtype)
         if self._may_cache(given):
             band = padded_sizes(size, out_size, self.padding_mode)
-            if 4 * x.element_size() * self.num_modes * math.prod(band.shape) <= self._cache.max_bytes:
+            if response_bytes(self.num_modes, band, dtype) <= self._cache.max_bytes:
                 responses = self._cache.get(
                     (band, spacing_values(given, self.num_axes), self.reference_spacing, dtype, x.device),
                     self.mode_parameters(),
