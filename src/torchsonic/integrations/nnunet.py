@@ -31,6 +31,7 @@ except ImportError as error:
     message = f'torchsonic.integrations.nnunet needs nnunetv2 ({error}); run: pip install "torchsonic[medical]"'
     raise ImportError(message) from error
 
+from torchsonic.functional.pages import keep_all_pages
 from torchsonic.integrations.nnunet_checkpoint import read_checkpoint
 from torchsonic.integrations.nnunet_settings import BUDGET, Settings, network_arguments, read_settings
 from torchsonic.models.sonicnet import SonicNet
@@ -109,6 +110,8 @@ class _SettableTrainer(nnUNetTrainer):
             random.seed(int(words[2]))
 
     def initialize(self) -> None:
+        if self.device.type == "cpu":
+            keep_all_pages()  # every step allocates what the last one freed
         self._seed(0)
         super().initialize()
         count = sum(parameter.numel() for parameter in self._built().parameters())

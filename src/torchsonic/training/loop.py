@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from torchsonic.functional.pages import keep_all_pages
 from torchsonic.nn.parameters import is_sharded
 from torchsonic.training.average import MovingAverage
 from torchsonic.training.checkpoint import (
@@ -89,6 +90,8 @@ def fit(
     if fabric is None:
         fabric = make_fabric(config)
         fabric.launch()
+    if fabric.device.type == "cpu":
+        keep_all_pages()  # every step allocates what the last one freed
     folder.mkdir(parents=True, exist_ok=True)
     prepare_to_wait(fabric)
     run = _Run(model, task, config, folder, fabric)

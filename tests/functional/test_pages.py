@@ -1,0 +1,38 @@
+"""Freed memory is used again, not handed back to the system."""
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import resource, torch
+from torchsonic.functional import keep_all_pages
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+def fill():
+    block = torch.ones(64 << 20, dtype=torch.uint8)  # above every threshold that glibc adapts to
+    del block
+
+def repeated():
+    fill()
+    before = faults()
+    for _ in range(4):
+        fill()
+    return faults() - before
+
+first = repeated()
+assert keep_all_pages()
+print(first, repeated())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
+def test_large_blocks_cost_no_new_pages_once_all_are_kept():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    before, after = map(int, done.stdout.split())
+    assert before > 100  # even with huge pages of 2 MiB
+    assert after < before / 10
