@@ -268,6 +268,20 @@ def test_a_case_on_the_reference_grid_is_the_same_told_or_not(tmp_path):
     np.testing.assert_allclose(told, untold, atol=1e-5)
 
 
+def test_a_told_network_sees_as_many_millimetres_of_every_case_as_in_training(finished):
+    root, _ = finished
+    model, config = load_run(root / "run")
+    volume, seen = read_case(find_cases(root / "data")[0]), []
+    reference = np.array(model.arguments["spacing"])
+    model.register_forward_pre_hook(lambda _, inputs: seen.append(np.array(inputs[0].shape[2:])))
+    for factors in ((1, 1, 1), (2, 1, 1), (1, 0.5, 0.5)):
+        spacing = tuple((reference * factors).tolist())
+        for tell in (True, False):
+            predict_probabilities(model, replace(volume, spacing=spacing), config, tell_spacing=tell)
+            expected = np.array(config.patch) / (factors if tell else 1)
+            np.testing.assert_array_equal(seen[-1], expected)
+
+
 def test_a_finished_run_is_not_trained_again_and_other_settings_are_refused(finished):
     root, results = finished
     config = small_config(root / "data", patch=(8, 12, 12))

@@ -11,19 +11,40 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from torchsonic.data.preparation import prepare, resize
 from torchsonic.data.volumes import Case, CaseError, Volume, read_case
 from torchsonic.evaluation.metrics import confusion, dice_per_class
 from torchsonic.evaluation.sliding_window import sliding_window
 from torchsonic.experiments.volumes.config import VolumesConfig
+from torchsonic.models import PretrainedModel
 
 __all__ = ["predict_case", "predict_probabilities", "read_good_cases", "score_cases"]
 
 
+def window_voxels(patch: Sequence[int], reference: Sequence[float], spacing: Sequence[float]) -> tuple[int, ...]:
+    """Voxels of a window that shows as many millimetres as patches did in training, even where they are more or fewer.
+
+    A network that is told the spacing has learnt how much of the body it sees at once, not how many voxels.
+
+    Parameters
+    ----------
+    patch, reference
+        Voxels of a training patch, and the network's reference spacing.
+    spacing
+        Of the case.
+
+    Examples
+    --------
+    >>> window_voxels((10, 124, 128), (10.0, 1.5, 1.5), (5.0, 0.75, 1.5))
+    (20, 248, 128)
+    """
+    wanted = [n * r / d for n, r, d in zip(patch, reference, spacing, strict=True)]
+    return tuple(n if round(w) == n else 2 * max(1, round(w / 2)) for n, w in zip(patch, wanted, strict=True))
+
+
 def predict_probabilities(
-    model: nn.Module, volume: Volume, config: VolumesConfig, *, tell_spacing: bool = True
+    model: PretrainedModel, volume: Volume, config: VolumesConfig, *, tell_spacing: bool = True
 ) -> NDArray[np.float32]:
     """Probability of each class, ``(K, D, H, W)``, on the grid of the volume as it was read.
 
@@ -42,13 +63,16 @@ def predict_probabilities(
             f"case {volume.name} has {len(volume.image)} channels, the network was trained with {channels}"
         )
     prepared = prepare(volume, spacing=config.common_spacing, normalisation=config.normalisation)
-    told = {"spacing": prepared.spacing} if config.is_told and tell_spacing else {}
+    told, window = {}, config.patch
+    if config.is_told and tell_spacing:
+        told = {"spacing": prepared.spacing}
+        window = window_voxels(config.patch, model.arguments["spacing"], prepared.spacing)
     model.eval()
     with torch.no_grad():
         probabilities = sliding_window(
             lambda patches: model(patches, **told).softmax(1),
             torch.from_numpy(prepared.image),
-            config.patch,
+            window,
             overlap=config.overlap,
             batch=config.training.batch,
             device=next(model.parameters()).device,
@@ -57,7 +81,7 @@ def predict_probabilities(
 
 
 def predict_case(
-    model: nn.Module, volume: Volume, config: VolumesConfig, *, tell_spacing: bool = True
+    model: PretrainedModel, volume: Volume, config: VolumesConfig, *, tell_spacing: bool = True
 ) -> NDArray[np.int16]:
     """The likeliest class of each voxel, ``(D, H, W)``; see :func:`predict_probabilities`."""
     return predict_probabilities(model, volume, config, tell_spacing=tell_spacing).argmax(0).astype(np.int16)
@@ -88,7 +112,7 @@ def read_good_cases(
 
 
 def score_cases(
-    model: nn.Module,
+    model: PretrainedModel,
     cases: Sequence[Case],
     config: VolumesConfig,
     *,
