@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ MODULES = [
 ]
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+RECIPES = sorted((ROOT / "recipes").rglob("*.sh"))
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -81,6 +83,22 @@ def test_commands_on_pages_are_understood(page, capsys):
         except SystemExit:
             pytest.fail(f"torchsonic {shlex.join(arguments)}\n{''.join(capsys.readouterr())}")
         assert hasattr(command, "run")
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def test_commands_of_recipes_are_understood_and_their_files_exist(recipe, capsys):
+    pytest.importorskip("tyro")
+    subprocess.run(["bash", "-n", recipe], check=True)
+    text = recipe.read_text()
+    for name in re.findall(r'"\$here/([\w.]+)"', text):
+        assert (recipe.parent / name).is_file()
+    commands = list(command_lines(f"```sh\n{text}```\n"))
+    assert commands
+    for arguments in commands:
+        try:
+            parse(arguments)
+        except SystemExit:
+            pytest.fail(f"torchsonic {shlex.join(arguments)}\n{''.join(capsys.readouterr())}")
 
 
 def mentioned_command(words):

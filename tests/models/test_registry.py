@@ -328,7 +328,14 @@ def test_a_registered_name_is_not_given_twice():
 
 
 def test_sonicnet_refuses_what_it_cannot_build():
-    for bad in ({"depth": 0}, {"head_kernel": 2}, {"spatial_dims": 4}, {"norm": "layer"}, {"form": "mid"}):
+    for bad in (
+        {"depth": 0},
+        {"head_kernel": 2},
+        {"mlp_ratio": -1},
+        {"spatial_dims": 4},
+        {"norm": "layer"},
+        {"form": "mid"},
+    ):
         with pytest.raises(ValueError, match=next(iter(bad))):
             SonicNet(1, 2, **bad)
 

@@ -150,11 +150,12 @@ def test_sonic_logits_move_less_than_every_rivals(image):
     assert max(sonic.values()) < min(rivals.values()), (sonic, rivals)
 
 
-def test_a_segmentation_told_the_spacing_is_the_same_field(image):
+@pytest.mark.parametrize("options", [{}, {"mlp_ratio": 2}], ids=["plain", "mlp"])
+def test_a_segmentation_told_the_spacing_is_the_same_field(image, options):
     coarse, fine = image
     smooth = resample(resample(coarse, 16), 64), resample(resample(fine, 16), 128)
     torch.manual_seed(0)
-    model = torchsonic.create_model("sonicnet2d", norm="channel").eval()
+    model = torchsonic.create_model("sonicnet2d", norm="channel", **options).eval()
     with torch.no_grad():
         expected, told, untold = model(smooth[0]), model(smooth[1], spacing=0.5), model(smooth[1])
     error = relative_error(told[..., ::2, ::2], expected)

@@ -4,7 +4,7 @@ from torch import nn
 
 import torchsonic
 from torchsonic.functional import resample
-from torchsonic.nn import Bottleneck, ChannelNorm, HybridConv, ResidualBlock, SonicBlock, SpacedSequential
+from torchsonic.nn import Bottleneck, ChannelMLP, ChannelNorm, HybridConv, ResidualBlock, SonicBlock, SpacedSequential
 from torchsonic.nn.drop_path import DropPath
 from torchsonic.nn.norm import make_activation, make_norm
 from torchsonic.testing import band_limited_field, relative_error
@@ -47,6 +47,23 @@ def test_a_block_is_its_formula(axes, form, local_kernel, stride):
     else:
         expected = operator(nn.functional.gelu(normalise(x))) + skip
     torch.testing.assert_close(block(x, spacing), expected)
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_a_channel_mlp_behind_a_block_is_its_formula_at_each_pixel(axes):
+    options = {"spatial_dims": axes, "norm": "channel", "mlp_ratio": 3}
+    block = SonicBlock(3, 8, 5, **options).double()
+    plain = SonicBlock(3, 8, 5, spatial_dims=axes, norm="channel").double()
+    plain.load_state_dict({k: v for k, v in block.state_dict().items() if not k.startswith("mlp.")})
+    x = torch.randn(2, 3, *SIZES[axes], dtype=torch.float64)
+    pixels = plain(x).movedim(1, -1)
+    mlp = block.mlp
+    hidden = nn.functional.linear(
+        nn.functional.layer_norm(pixels, (8,), eps=1e-6), mlp.widen.weight.flatten(1), mlp.widen.bias
+    )
+    assert hidden.shape[-1] == 24
+    change = nn.functional.linear(nn.functional.gelu(hidden), mlp.narrow.weight.flatten(1), mlp.narrow.bias)
+    torch.testing.assert_close(block(x), (pixels + change).movedim(-1, 1))
 
 
 def test_the_same_channels_and_grid_are_skipped_without_weights():
@@ -190,6 +207,10 @@ def test_bad_arguments_name_themselves():
         make_activation("tanh")
     with pytest.raises(ValueError, match="local_kernel"):
         SonicBlock(3, 4, local_kernel=-1)
+    with pytest.raises(ValueError, match="mlp_ratio"):
+        SonicBlock(3, 4, mlp_ratio=-1)
+    with pytest.raises(ValueError, match="ratio must be at least 1"):
+        ChannelMLP(4, 0)
     with pytest.raises(ValueError, match="kernel_size must be odd"):
         HybridConv(3, 4, kernel_size=4)
     with pytest.raises(ValueError, match="probability"):

@@ -65,6 +65,8 @@ class Settings:
     """Modes of each block."""
     stride: tuple[int, ...] | None = None
     """Of the first block: one number or one per axis, as `1,2,2`."""
+    mlp_ratio: int | None = None
+    """Width, in channels, of a two-layer network at each voxel behind each block, 0 for none."""
     norm: Norm | None = None
     """Normalisation."""
     form: Form | None = None
@@ -94,6 +96,7 @@ NETWORK = frozenset(
         "depth",
         "num_modes",
         "stride",
+        "mlp_ratio",
         "norm",
         "form",
         "padding_mode",
@@ -182,7 +185,7 @@ def _check(name: str, value: Any, source: str) -> Any:
         raise ValueError(f"{source} must be from 0 to 2^32 - 1, got {value}")
     if name in ("learning_rate", "field") and not 0 < value < math.inf:
         raise ValueError(f"{source} must be positive, got {value}")
-    if name in ("weight_decay", "mode_lr_scale") and not 0 <= value < math.inf:
+    if name in ("weight_decay", "mode_lr_scale", "mlp_ratio") and not 0 <= value < math.inf:
         raise ValueError(f"{source} must not be negative, got {value}")
     return value
 

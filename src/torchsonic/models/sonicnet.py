@@ -36,7 +36,7 @@ class SonicNet(PretrainedModel):
     stride
         The first block's, alias-free; the logits return to the input's grid by band-limited interpolation. 2 saves
         three quarters of the work in 2-D, seven eighths in 3-D.
-    form, norm, activation, local_kernel
+    form, norm, activation, local_kernel, mlp_ratio
         Of the blocks, see :class:`torchsonic.nn.SonicBlock`.
     head_kernel
         1 by default; the paper has 3.
@@ -71,6 +71,7 @@ class SonicNet(PretrainedModel):
         norm: Norm = "group",
         activation: Activation = "gelu",
         local_kernel: int = 0,
+        mlp_ratio: int = 0,
         head_kernel: int = 1,
         standardise: bool = True,
         spacing: float | Sequence[float] = 1.0,
@@ -112,6 +113,7 @@ class SonicNet(PretrainedModel):
                     norm="none" if form == "pre" and index == 0 else norm,
                     activation="none" if form == "pre" and index == 0 else activation,
                     local_kernel=local_kernel,
+                    mlp_ratio=mlp_ratio,
                     **sonic,
                 )
                 for index in range(depth)

@@ -4,6 +4,7 @@ from torchsonic.nn.block import Bottleneck, ResidualBlock, SonicBlock
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.conv import SonicConv1d, SonicConv2d, SonicConv3d, SonicConvNd
 from torchsonic.nn.hybrid import HybridConv, LocalConv
+from torchsonic.nn.mlp import ChannelMLP
 from torchsonic.nn.norm import ChannelNorm
 from torchsonic.nn.parameters import parameter_groups
 from torchsonic.nn.replace import replace_convs
@@ -12,6 +13,7 @@ from torchsonic.nn.spacing import infer_strides, place_behind, set_spacing, soni
 
 __all__ = [
     "Bottleneck",
+    "ChannelMLP",
     "ChannelNorm",
     "HybridConv",
     "LocalConv",

@@ -13,6 +13,7 @@ from torchsonic.functional.resample import resample
 from torchsonic.nn.conv import make_sonic
 from torchsonic.nn.drop_path import DropPath
 from torchsonic.nn.hybrid import HybridConv
+from torchsonic.nn.mlp import ChannelMLP
 from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
 from torchsonic.nn.spaced import apply, coarsening
 
@@ -150,6 +151,9 @@ class SonicBlock(ResidualBlock):
         See :class:`ResidualBlock`; ReLU behind, GELU before by default. ``norm="channel"`` normalises each pixel.
     local_kernel
         Taps of a local convolution beside the global one (:class:`HybridConv`); 0 for none.
+    mlp_ratio
+        Width, in channels, of a :class:`ChannelMLP` behind the block; 0 for none. A block has one nonlinearity between
+        two global operators, and this adds another at a small part of the cost.
     options
         Of the Sonic layer, for example ``spacing``, ``field``, ``padding_mode`` or ``mode_chunk``.
 
@@ -178,11 +182,14 @@ class SonicBlock(ResidualBlock):
         activation: Activation | None = None,
         drop_path: float = 0.0,
         local_kernel: int = 0,
+        mlp_ratio: int = 0,
         bias: bool = False,
         **options: Any,
     ) -> None:
         if local_kernel < 0:
             raise ValueError(f"local_kernel must be 0 or an odd number of taps, got {local_kernel}")
+        if mlp_ratio < 0:
+            raise ValueError(f"mlp_ratio must be 0 or a multiple of the channels, got {mlp_ratio}")
 
         def operator(channels_in: int, channels_out: int, /, *, stride: Stride) -> nn.Module:
             shared: dict[str, Any] = {"spatial_dims": spatial_dims, "stride": stride, "bias": bias, **options}
@@ -201,6 +208,13 @@ class SonicBlock(ResidualBlock):
             activation=activation,
             drop_path=drop_path,
         )
+        self.mlp: nn.Module = nn.Identity()
+        if mlp_ratio:
+            self.mlp = ChannelMLP(out_channels, mlp_ratio, spatial_dims=spatial_dims, norm=norm)
+
+    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+        """Apply the block to an input of the given spacing."""
+        return self.mlp(super().forward(x, spacing))
 
 
 class Bottleneck(_Block):

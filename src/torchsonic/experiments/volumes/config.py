@@ -74,6 +74,8 @@ class VolumesConfig:
     """Modes of each block, likewise."""
     stride: tuple[int, int, int] | None = None
     """Of SonicNet's first block; for light and hybrid, 2 along axes about as fine as the finest, else 1."""
+    mlp_ratio: int | None = None
+    """Width, in channels, of a two-layer network at each voxel behind SonicNet's blocks, 0 for none; likewise."""
     padding: Literal["circular", "zeros", "reflect"] = "circular"
     """What SonicNet's operator sees beyond the border of a patch."""
     cache_gb: float = 4.0
@@ -92,6 +94,8 @@ class VolumesConfig:
         for name, least in (("num_classes", 2), ("test_cases", 1), ("width", 1), ("depth", 1), ("num_modes", 1)):
             if getattr(self, name) is not None and getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if (self.mlp_ratio or 0) < 0:
+            raise ValueError(f"mlp_ratio must not be negative, got {self.mlp_ratio}")
         for name in ("patch", "stride"):
             if getattr(self, name) is not None and min(getattr(self, name)) < 1:
                 raise ValueError(f"{name} must be at least 1 along each axis, got {getattr(self, name)}")
@@ -125,14 +129,15 @@ class VolumesConfig:
     def name(self) -> str:
         """Folder of the run within a collection of runs."""
         parts = [self.model]
-        parts += [f"{name}{getattr(self, name)}" for name in ("width", "depth", "num_modes") if getattr(self, name)]
+        sizes = {name: getattr(self, name) for name in ("width", "depth", "num_modes", "mlp_ratio")}
+        parts += [f"{name}{value}" for name, value in sizes.items() if value is not None]
         parts += ["untold"] if self.model != "unet" and not self.tell_spacing else []
         parts += ["resampled"] if self.common_spacing else []
         place = f"fold{self.fold}" if self.split is None else self.split.stem
         return f"volumes/{self.data.resolve().name}/{'-'.join(parts)}/{place}-seed{self.training.seed}"
 
 
-_SONIC_ONLY = ("width", "depth", "num_modes", "stride", "padding")
+_SONIC_ONLY = ("width", "depth", "num_modes", "stride", "mlp_ratio", "padding")
 DEFAULTS = {option.name: option.default for option in fields(VolumesConfig)}
 
 # What a preset changes; the same for every model.

@@ -123,7 +123,8 @@ def make_model(config: VolumesConfig, facts: Sequence[Facts]) -> PretrainedModel
         strides = unet_strides(spacing, config.patch)
         return MonaiUNet(channels, config.num_classes, channels=LEVELS[: len(strides) + 1], strides=strides)
     options: dict[str, Any] = {"spacing": spacing, "padding_mode": config.padding}
-    options |= {name: value for name in ("width", "depth", "num_modes") if (value := getattr(config, name))}
+    sizes = {name: getattr(config, name) for name in ("width", "depth", "num_modes", "mlp_ratio")}
+    options |= {name: value for name, value in sizes.items() if value is not None}
     name = config.model
     if name == "hybrid":
         name, options["local_kernel"] = "sonicnet3d.light", 3
