@@ -65,6 +65,26 @@ def score(root, **options):
     return score_folders(root / "predictions", root / "labels", **options)
 
 
+def test_several_folders_are_compared_on_the_cases_they_share(folders):
+    for name in ("good", "moved", "empty"):
+        copied = folders / "other" / f"{name}.nii.gz"
+        copied.parent.mkdir(exist_ok=True)
+        copied.write_bytes((folders / "labels" / f"{name}.nii.gz").read_bytes())
+    both = [folders / "other", folders / "predictions"]
+    found = score_folders(both, folders / "labels", pictures=False, show=False)
+    assert [model.name for model in found.models] == ["other", "predictions"]
+    assert all(case.mean("dice") == 1 for case in found.models[0].cases.values())
+    alone = score(folders)
+    assert found.models[1].summary() == alone.models[0].summary()
+    (difference,) = compare(found.models)
+    assert difference.dice["mean"] == pytest.approx(1 - alone.models[0].summary()["mean"]["dice"]["mean"])
+    with pytest.raises(ValueError, match="twice"):
+        score_folders([both[0], both[0]], folders / "labels", show=False)
+    (folders / "other" / "good.nii.gz").unlink()
+    with pytest.raises(ValueError, match=r"case good: .*other has no prediction"):
+        score_folders(both, folders / "labels", show=False)
+
+
 def make_case(*dice, seconds=None, peak=None, lesions=None):
     rows = [{"class": k, "dice": d, "nsd": d / 2} for k, d in enumerate(dice, start=1)]
     return CaseResult(scores=rows, seconds=seconds, peak_bytes=peak, lesions=lesions)

@@ -38,8 +38,8 @@ class EvaluateVolumes:
     """Folder with images/ and labels/ from elsewhere, all of whose cases the runs predict instead of their own."""
     data: Path | None = None
     """Where the cases of the runs lie, if not where they lay in training."""
-    predictions: Path | None = None
-    """Folder of predicted labels, of nnU-Net or any other tool, instead of runs."""
+    predictions: tuple[Path, ...] = ()
+    """Folders of predicted labels, of nnU-Net or any other tool, instead of runs; several are compared."""
     labels: Path | None = None
     """Folder of true labels, with --predictions."""
     images: Path | None = None
@@ -81,7 +81,7 @@ class EvaluateVolumes:
         print("written:", written[0])
 
     def _check(self) -> None:
-        if bool(self.runs) == (self.predictions is not None):
+        if bool(self.runs) == bool(self.predictions):
             raise UserError("give runs, or --predictions and --labels, but not both")
         with_folders = {"labels": self.labels, "images": self.images, "probabilities": self.probabilities}
         with_runs = {"external": self.external, "data": self.data}
@@ -115,7 +115,7 @@ class EvaluateVolumes:
             "pictures": self.pictures,
             "keep_going": self.keep_going,
         }
-        if self.predictions is not None and self.labels is not None:
+        if self.predictions and self.labels is not None:
             from torchsonic.experiments.volume_report import score_folders
 
             shared |= {"images": self.images, "probabilities": self.probabilities}

@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from torchsonic.data.cases import SUFFIXES
-from torchsonic.data.volumes import Case, CaseError, read_case
+from torchsonic.data.volumes import Case, CaseError, Volume, read_case
 from torchsonic.evaluation.detection import find_lesions
 from torchsonic.evaluation.provenance import describe_run
 from torchsonic.evaluation.volumes import TOLERANCE, score_case
@@ -22,7 +23,7 @@ from torchsonic.experiments.volume_report.overlay import draw_case
 from torchsonic.experiments.volume_report.results import CaseResult, Evaluation, ModelResult
 from torchsonic.training.progress import counting_progress
 
-__all__ = ["class_names", "nifti_files", "score_folders"]
+__all__ = ["class_names", "distinct_names", "nifti_files", "score_folders"]
 
 
 def nifti_files(folder: Path) -> dict[str, Path]:
@@ -57,8 +58,34 @@ def class_names(given: Sequence[str], folders: Sequence[Path]) -> list[str] | No
     return None
 
 
+def distinct_names(folders: Sequence[Path]) -> list[str]:
+    """Names of folders without what all of their paths share at the beginning and at the end.
+
+    Examples
+    --------
+    >>> distinct_names([Path("results/Sonic/fold_0"), Path("results/Plain/fold_0")])
+    ['Sonic', 'Plain']
+    >>> distinct_names([Path("results/Sonic/fold_0")])
+    ['fold_0']
+    """
+    twice = [folder for place, folder in enumerate(folders) if folder in folders[:place]]
+    if twice:
+        raise ValueError(f"predictions names {twice[0]} twice; name each folder once")
+    if len(folders) == 1:
+        return [folders[0].name]
+    parts = [folder.parts for folder in folders]
+    before = _num_shared(parts)
+    after = _num_shared([part[before:][::-1] for part in parts])
+    return ["/".join(part[before : len(part) - after]) or part[-1] for part in parts]
+
+
+def _num_shared(parts: Sequence[Sequence[str]]) -> int:
+    """How many first parts are the same in all."""
+    return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, zip(*parts, strict=False)))
+
+
 def score_folders(
-    predictions: Path,
+    predictions: Path | Sequence[Path],
     labels: Path,
     *,
     images: Path | None = None,
@@ -76,7 +103,7 @@ def score_folders(
     Parameters
     ----------
     predictions, labels
-        Folders of NIfTI files with classes; names match.
+        Folders of NIfTI files with classes; names match. Several folders of predictions are compared case by case.
     images
         Folder with the images, for the background of the pictures: ``name.nii.gz`` or ``name_0000.nii.gz``.
     classes
@@ -93,15 +120,20 @@ def score_folders(
         If names do not match, or naming the case that is bad.
     """
     run = describe_run(seed=0, device=torch.device("cpu"))
-    guesses, truths = nifti_files(predictions), nifti_files(labels)
-    skipped = _match(guesses, truths, predictions, labels, keep_going=keep_going)
-    names = sorted(guesses.keys() & truths.keys())
-    known = class_names(classes, (predictions, labels))
+    folders = [predictions] if isinstance(predictions, Path) else list(predictions)
+    if probabilities is not None and len(folders) > 1:
+        raise ValueError("probabilities belong to one folder of predictions; put nnU-Net's .npz beside each instead")
+    models = dict(zip(distinct_names(folders), map(_Predictions, folders), strict=True))
+    truths = nifti_files(labels)
+    skipped = [row for model in models.values() for row in _match(model, truths, labels, keep_going=keep_going)]
+    names = sorted(truths.keys() & set.intersection(*[set(model.files) for model in models.values()]))
+    if not names:
+        raise ValueError(f"no case is in all of {', '.join(map(str, folders))}; predict the same cases")
+    known = class_names(classes, (*folders, labels))
     if known is None:
         known = [f"class {number}" for number in range(1, _count_classes({n: truths[n] for n in names}, show=show))]
     if lesion_class is not None and not 1 <= lesion_class <= len(known):
         raise ValueError(f"lesions={lesion_class} is none of the classes 1 to {len(known)}")
-    results: dict[str, CaseResult] = {}
     drawn: dict[str, bytes] = {}
     spacings: dict[str, tuple[float, ...]] = {}
     with counting_progress("scoring", len(names), show=show) as advance:
@@ -109,14 +141,10 @@ def score_folders(
             try:
                 background = _image_of(name, images, truths[name])
                 truth = read_case(Case(name, (background,), truths[name]), num_classes=len(known) + 1)
-                guess = read_case(Case(name, (background,), guesses[name]), num_classes=len(known) + 1)
-                assert truth.label is not None
-                assert guess.label is not None
-                found = None
-                if lesion_class is not None:
-                    packed = (probabilities or predictions) / f"{name}.npz"
-                    chance = _read_probability(name, packed, probabilities, truths[name], lesion_class)
-                    found = find_lesions(chance, truth.label == lesion_class)
+                found = {
+                    key: model.score(truth, truths[name], len(known) + 1, lesion_class, probabilities, tolerance)
+                    for key, model in models.items()
+                }
             except CaseError as error:
                 if not keep_going:
                     raise
@@ -124,19 +152,22 @@ def score_folders(
                 continue
             finally:
                 advance()
-            scores = score_case(
-                guess.label, truth.label, truth.spacing, num_classes=len(known) + 1, tolerance=tolerance
-            )
-            results[name], spacings[name] = CaseResult(scores=scores, lesions=found), truth.spacing
+            for key, model in models.items():
+                model.results[name] = found[key][1]
+            spacings[name] = truth.spacing
             if pictures:
+                assert truth.label is not None
                 image = None if images is None else truth.image[0]
-                drawn[name] = draw_case(image, truth.label, {predictions.name: guess.label}, truth.spacing, known)
-    if not results:
+                guesses = {key: guess for key, (guess, _) in found.items()}
+                drawn[name] = draw_case(image, truth.label, guesses, truth.spacing, known)
+    if not spacings:
         raise ValueError(f"no case is left of {len(names)}; the first: {skipped[0][1]}")
     return Evaluation(
-        title=f"{predictions.name} against {labels.name}",
+        title=f"{' and '.join(models)} against {labels.name}",
         classes=known,
-        models=[ModelResult(name=predictions.name, cases=results, source=os.fspath(predictions))],
+        models=[
+            ModelResult(name=key, cases=model.results, source=os.fspath(model.folder)) for key, model in models.items()
+        ],
         pictures=drawn,
         spacings=spacings,
         tolerance=tolerance,
@@ -147,10 +178,39 @@ def score_folders(
     )
 
 
-def _match(
-    guesses: Mapping[str, Path], truths: Mapping[str, Path], predictions: Path, labels: Path, *, keep_going: bool
-) -> list[tuple[str, str]]:
+class _Predictions:
+    """A folder of predicted labels and what was found about them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.files = folder, nifti_files(folder)
+        self.results: dict[str, CaseResult] = {}
+
+    def score(
+        self,
+        truth: Volume,
+        label: Path,
+        num_classes: int,
+        lesion_class: int | None,
+        probabilities: Path | None,
+        tolerance: float,
+    ) -> tuple[NDArray[np.int16], CaseResult]:
+        """The predicted labels of a case and their scores."""
+        name = truth.name
+        guess = read_case(Case(name, (label,), self.files[name]), num_classes=num_classes).label
+        assert truth.label is not None
+        assert guess is not None
+        found = None
+        if lesion_class is not None:
+            packed = (probabilities or self.folder) / f"{name}.npz"
+            chance = _read_probability(name, packed, probabilities, label, lesion_class)
+            found = find_lesions(chance, truth.label == lesion_class)
+        scores = score_case(guess, truth.label, truth.spacing, num_classes=num_classes, tolerance=tolerance)
+        return guess, CaseResult(scores=scores, lesions=found)
+
+
+def _match(model: _Predictions, truths: Mapping[str, Path], labels: Path, *, keep_going: bool) -> list[tuple[str, str]]:
     """Refuse folders that do not match: cases that silently drop out would change every mean."""
+    guesses, predictions = model.files, model.folder
     alone = [(name, f"{labels} has no label of it") for name in sorted(guesses.keys() - truths.keys())]
     alone += [(name, f"{predictions} has no prediction of it") for name in sorted(truths.keys() - guesses.keys())]
     if not guesses.keys() & truths.keys():
