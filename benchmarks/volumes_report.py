@@ -65,6 +65,8 @@ def _patch_table(record: dict, reference: str) -> Table:
         "oneDNN allocates within a convolution is not seen. ResEnc L and DynUNet have the stages that nnU-Net plans "
         "for the patch."
     )
+    if record.get("once"):
+        note += f" {', '.join(record['once'])}: one step, timed while memory was measured, which makes it slower."
     return Table(_title(record), headers, rows, [note])
 
 
