@@ -172,7 +172,10 @@ def _measure_patch(
         peak = step.held() + peak_bytes(step, device)
         if task.contender in patch.once:
             task.samples.append(time.perf_counter() - start)
-        cost = {"parameters": count_parameters(step.model), "flops": count_flops(step.model.eval(), x[:1])}
+        cost = {
+            "parameters": count_parameters(step.model),
+            "flops": count_flops(step.model.eval().to("meta"), x[:1].to("meta")),  # counts without computing
+        }
         networks.append({"name": task.contender, **cost, "peak_bytes": peak, **task.summary()})
         advance(0.2 / len(tasks))
     return {
