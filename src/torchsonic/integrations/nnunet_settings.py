@@ -56,7 +56,7 @@ class Settings:
     mode_lr_scale: float = 0.01
     """Rate of the modes of Sonic layers, relative to the others'."""
     preset: Literal["default", "light", "paper"] = "default"
-    """Of `sonicnet2d` or `sonicnet3d`, changed by the settings below; light has stride and mlp_ratio 2, paper is 3-D."""
+    """Of `sonicnet2d` or `sonicnet3d`, changed by the settings below; light has stride and mlp_ratio 2, paper 3-D."""
     width: int | None = None
     """Channels; the preset's by default, as all below."""
     depth: int | None = None
