@@ -181,9 +181,13 @@ def explanations(evaluation: Evaluation) -> list[str]:
         f"borders that is within {evaluation.tolerance:g} mm of the other, counted in border voxels (MONAI's surface "
         "Dice). A class that is in neither has no score in that case; one that is in only one of the two scores 0. The "
         "mean is over the classes of a case first.",
-        "Time is that of the whole prediction of a case, after a first one that warms up. Peak memory is the most that "
-        "PyTorch had allocated at one time during it, in the case that needed most, without the network and the image.",
     ]
+    if any(model.seconds() is not None for model in evaluation.models):
+        found.append(
+            "Time is that of the whole prediction of a case, after a first one that warms up. Peak memory is the most "
+            "that PyTorch had allocated at one time during it, in the case that needed most, without the network and "
+            "the image."
+        )
     if any(case.lesions is not None for model in evaluation.models for case in model.cases.values()):
         found.append(
             "Lesions: candidates are cut out of the probabilities round their peaks and matched with lesions at an "
