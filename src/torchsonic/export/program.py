@@ -11,6 +11,7 @@ from torch.export import Dim, ExportedProgram
 
 from torchsonic.export.config import ExportConfig, ExportError
 from torchsonic.functional.exporting import Exporting
+from torchsonic.nn.parameters import is_sharded
 from torchsonic.nn.spacing import spaced_layers
 
 __all__ = ["axis_names", "call_model", "example_inputs", "reference_spacing", "trace_model"]
@@ -83,6 +84,11 @@ def trace_model(model: nn.Module, config: ExportConfig) -> ExportedProgram:
         If the model does what cannot be traced.
     """
     _check_spacing(model, config)
+    if is_sharded(model):
+        raise ValueError(
+            f"each process holds a part of this {type(model).__name__}, and a file would hold no more; put it together "
+            "by save_pretrained and from_pretrained first"
+        )
     # Constants would be those of sizes that need not come.
     budget = 0 if "size" in config.dynamic else config.constant_megabytes << 20
     export = Exporting(config.chosen_transforms, constant_bytes=budget)
