@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from torchsonic.export.config import ExportConfig, ExportError
+from torchsonic.export.run import first_line
 from torchsonic.functional.exporting import Exporting
 from torchsonic.nn.parameters import is_sharded
 from torchsonic.nn.spacing import spaced_layers
@@ -101,10 +102,9 @@ def trace_model(model: nn.Module, config: ExportConfig) -> ExportedProgram:
         except ValueError:
             raise
         except Exception as error:  # whatever the tracer makes of a model that was not written for it
-            reason = str(error).strip().splitlines()
             raise ExportError(
-                f"{type(model).__name__} cannot be traced with dynamic={config.dynamic}: "
-                f"{type(error).__name__}: {reason[0] if reason else ''}; fewer dynamic axes may help"
+                f"{type(model).__name__} cannot be traced with dynamic={config.dynamic}: {first_line(error)}; fewer "
+                "dynamic axes may help"
             ) from error
 
 
