@@ -244,6 +244,7 @@ def test_what_does_not_fit_is_refused_with_a_remedy(model, options, words, tmp_p
         ({"spacing_input": "both"}, "spacing_input must be one of"),
         ({"to": "onnx", "transforms": "fft"}, "transforms='fft'"),
         ({"opset": 20}, "opset=20 belongs to"),
+        ({"to": "onnx", "opset": 3}, "opset must be at least 18"),
         ({"constant_megabytes": -1}, "constant_megabytes must be"),
     ],
 )
@@ -262,3 +263,39 @@ def test_a_missing_compiler_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(ExportError, match="no-such-compiler"):
         export(sonicnet(depth=1), tmp_path, ExportConfig(to="aoti", size=(8, 8)))
+
+
+def test_endings_by_which_runtimes_know_their_files_are_asked_for(tmp_path):
+    for to, name in (("onnx", "net.pt2"), ("pt2", "net.onnx"), ("aoti", "net")):
+        with pytest.raises(ValueError, match=rf"path must end in \.(onnx|pt2) with to='{to}', got '{name}'"):
+            export_model(nn.Conv2d(2, 2, 3), tmp_path / name, ExportConfig(to=to, size=(8, 8)))
+
+
+def test_a_file_that_refuses_a_size_is_not_left_behind(tmp_path, monkeypatch):
+    def refuse(*inputs):
+        raise AssertionError("Guard failed: x.size()[2] // 2 != 1\nand more")
+
+    monkeypatch.setattr("torchsonic.export.check.load_exported", lambda path, to: refuse)
+    with pytest.raises(
+        ExportError, match=r"refuses an input \(1, 2, 3, 3\); AssertionError: Guard .* 1; .*larger size"
+    ):
+        export(nn.Conv2d(2, 2, 1), tmp_path, ExportConfig(to="pt2", size=(3, 3)))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("to", ["onnx", "pt2"])
+def test_damaged_files_are_refused_in_one_line(to, tmp_path):
+    needs_onnx(to)
+    path = tmp_path / f"model.{to}"
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        load_exported(path, to)
+    path.write_bytes(b"PK\x03\x04 cut short")
+    with pytest.raises(ExportError, match=f"cannot be loaded as to='{to}'") as caught:
+        load_exported(path, to)
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_opsets_are_refused(tmp_path):
+    needs_onnx("onnx")
+    with pytest.raises(ExportError, match="opset=9999 is not known to onnx"):
+        export(nn.Conv2d(2, 2, 3), tmp_path, ExportConfig(to="onnx", size=(8, 8), opset=9999))

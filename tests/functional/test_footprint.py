@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from tests.layers import make_layer
 from torchsonic.evaluation.memory import peak_bytes
-from torchsonic.functional import ORDERS, estimated_bytes, exhaustion, kernels
+from torchsonic.functional import ORDERS, estimated_bytes, exhaustion, kernels, sides
 from torchsonic.functional.footprint import largest_fit
 
 CPU = torch.device("cpu")
@@ -153,6 +154,35 @@ def test_hopeless_cases_and_silent_devices_are_told_as_they_are(monkeypatch):
         monkeypatch.setattr(exhaustion, "free_bytes", lambda device, free=free: free)
         with pytest.raises(RuntimeError, match=words):
             layer(x)
+
+
+def test_advice_finds_the_responses_of_the_failed_call_freed(monkeypatch):
+    made = []
+    pair = kernels.ResponsePair
+    monkeypatch.setattr(kernels, "ResponsePair", lambda *a, **o: made.append(weakref.ref(p := pair(*a, **o))) or p)
+    monkeypatch.setattr(sides, "synthesise", failing(sides.synthesise, RuntimeError(CPU_WORDS)))
+    left = []
+    monkeypatch.setattr(exhaustion, "free_bytes", lambda device: left.extend(r() for r in made))
+    with pytest.raises(RuntimeError, match="Memory ran out"):
+        make_layer(2)(torch.randn(1, 3, 4, 4, dtype=torch.float64))
+    assert left == [None]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"batch": 0}, "batch must be at least 1, got 0"),
+        ({"num_modes": 0}, "num_modes must be at least 1, got 0"),
+        ({"size": 64}, "size must be the samples of 1 to 3 axes, got 64"),
+        ({"size": (4, 4, 4, 4)}, "size must be the samples of 1 to 3 axes"),
+        ({"output_size": (3,)}, "output_size must be 1 or 2 positive integers"),
+        ({"dtype": torch.bfloat16}, "dtype must be one of torch.float32, torch.float64, got torch.bfloat16"),
+    ],
+)
+def test_estimates_of_nothing_are_refused(change, words):
+    sizes = {"batch": 1, "in_channels": 2, "out_channels": 2, "num_modes": 2, "size": (4, 4)}
+    with pytest.raises(ValueError, match=words):
+        estimated_bytes(**{**sizes, **change})
 
 
 def test_other_errors_pass_unchanged(monkeypatch):

@@ -22,6 +22,7 @@ from torch.distributed.tensor.parallel import parallelize_module
 import torchsonic
 from tests.parallel.training import CONFIG, make_model, make_task
 from torchsonic.evaluation.memory import peak_bytes
+from torchsonic.export import ExportConfig, export_model
 from torchsonic.models import SonicNet
 from torchsonic.nn import SonicBlock
 from torchsonic.nn.parameters import is_sharded
@@ -157,6 +158,7 @@ def memory(mesh):
 
 def refusals(mesh):
     layer = parallelize_modes(torchsonic.SonicConv2d(2, 2, 4), mesh)
+    plane = init_device_mesh("cpu", (2, 1), mesh_dim_names=("data", "modes"))
     attempts = {
         "too few modes": lambda: parallelize_modes(torchsonic.SonicConv2d(2, 2, 1), mesh),
         "no layer": lambda: parallelize_modes(nn.Linear(2, 2), mesh),
@@ -164,6 +166,12 @@ def refusals(mesh):
         "twice": lambda: parallelize_modes(layer, mesh),
         "drawing": lambda: layer.reset_parameters(),
         "second derivative": lambda: second_derivative(layer),
+        "twice in a plan": lambda: parallelize_module(layer, mesh, ModeParallel()),
+        "modes last": lambda: parallelize_modes(shard_parameters(torchsonic.SonicConv2d(2, 2, 4), mesh), mesh),
+        "two dimensions": lambda: parallelize_modes(torchsonic.SonicConv2d(2, 2, 4), plane),
+        "two dimensions, sharded": lambda: shard_parameters(nn.Linear(2, 2), plane),
+        "no mesh": lambda: parallelize_modes(torchsonic.SonicConv2d(2, 2, 4), "cpu"),
+        "export": lambda: export_model(layer, Path(sys.argv[1]) / "x.pt2", ExportConfig(to="pt2", size=(8, 8))),
         "sharded twice": lambda: shard_parameters(shard_parameters(nn.Linear(2, 2), mesh), mesh),
     }
     found = {}

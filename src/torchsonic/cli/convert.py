@@ -27,29 +27,25 @@ class Convert:
     """Spacing the layers were built with: one number, or one per axis in array order (dz dy dx)."""
     standardise: Literal["channel", "sample", "none"] | None = None
     """What the input was standardised over; by default as in the generation."""
-    band_order: int = 4
-    """Butterworth order of layers with log_bandwidth."""
+    band_order: int | None = None
+    """Butterworth order of layers with log_bandwidth; 4 if not given."""
     missing_bandwidth: Literal["none", "half"] | None = None
     """Needed for layers with theta_v but no log_bandwidth: no band limit, or half the Nyquist frequency."""
 
     def run(self) -> None:
-        from torchsonic.integrations.released import Choices, ConversionError, convert_file
+        from torchsonic.integrations.released import Choices, convert_file
 
-        if not self.spacing or not all(0 < step < float("inf") for step in self.spacing):
-            raise UserError(f"--spacing must be positive, got {self.spacing}")
-        if self.band_order < 1:
-            raise UserError(f"--band-order must be at least 1, got {self.band_order}")
-        choices = Choices(
-            generation=self.generation,
-            spacing=self.spacing,
-            standardise=self.standardise,
-            band_order=self.band_order,
-            missing_bandwidth=self.missing_bandwidth,
-        )
         try:
+            choices = Choices(
+                generation=self.generation,
+                spacing=self.spacing,
+                standardise=self.standardise,
+                band_order=self.band_order,
+                missing_bandwidth=self.missing_bandwidth,
+            )
             conversion = convert_file(self.file, choices)
             conversion.save(self.out)
-        except ConversionError as error:
+        except ValueError as error:
             raise UserError(str(error)) from error
         except OSError as error:
             raise UserError(f"cannot write {self.out}: {error.strerror}") from error

@@ -11,9 +11,9 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
-from torchsonic.export.config import ExportConfig
+from torchsonic.export.config import ExportConfig, ExportError
 from torchsonic.export.program import call_model, example_inputs
-from torchsonic.export.run import load_exported
+from torchsonic.export.run import first_line, load_exported
 
 __all__ = ["TOLERANCE", "CheckRow", "check_file"]
 
@@ -63,7 +63,14 @@ def check_file(
             inputs = example_inputs(model, config, size=size, batch=batch, spacing_factor=factor)
             with torch.no_grad():
                 expected = call_model(model, inputs, config)
-            error = _relative_error(exported(*inputs), expected)
+            try:
+                actual = exported(*inputs)
+            except Exception as error:  # each runtime has errors of its own
+                raise ExportError(
+                    f"the exported file refuses an input {tuple(inputs[0].shape)}; {first_line(error)}; "
+                    "export with a larger size, or with fewer dynamic axes"
+                ) from error
+            error = _relative_error(actual, expected)
             seconds: tuple[float | None, float | None] = (None, None)
             if index == 0 and timed_seconds > 0:
                 seconds = _time_in_turns(

@@ -14,6 +14,7 @@ __all__ = ["Dynamic", "ExportConfig", "ExportError", "Format", "SpacingInput"]
 Format = Literal["onnx", "pt2", "aoti"]
 Dynamic = Literal["batch", "size"]
 SpacingInput = Literal["no", "batch", "sample"]
+FIRST_OPSET = 18
 
 
 class ExportError(RuntimeError):
@@ -79,6 +80,8 @@ class ExportConfig:
             )
         if self.opset is not None and self.to != "onnx":
             raise ValueError(f"opset={self.opset} belongs to to='onnx', got to={self.to!r}")
+        if self.opset is not None and self.opset < FIRST_OPSET:
+            raise ValueError(f"opset must be at least {FIRST_OPSET}, from which PyTorch writes, got {self.opset}")
         if self.constant_megabytes < 0:
             raise ValueError(f"constant_megabytes must be at least 0, got {self.constant_megabytes}")
 

@@ -51,7 +51,8 @@ def export_model(
     model
         Any module of one input, told ``spacing`` if it ``takes_spacing``; it is exported in evaluation mode.
     path
-        Of the new file, which appears when it is whole and right: nothing is left of one that is not.
+        Of the new file, ending in ``.onnx`` or ``.pt2``; it appears when it is whole and right, and nothing is left of
+        one that is not.
     classes
         Names of the model's answers, to be kept in the file.
     check, timed_seconds
@@ -75,8 +76,9 @@ def export_model(
     """
     path = Path(path)
     require_packages(config.to)
-    if config.to == "aoti" and path.suffix != ".pt2":
-        raise ValueError(f"files of AOTInductor must end in .pt2, got {path.name}")
+    ending = ".onnx" if config.to == "onnx" else ".pt2"  # by which runtimes know their files
+    if path.suffix != ending:
+        raise ValueError(f"path must end in {ending} with to={config.to!r}, got {path.name!r}")
     program = trace_model(model, config)
     metadata = json.dumps(_describe(model, config, classes))
     with replacing(path) as scratch:

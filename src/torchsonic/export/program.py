@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from torchsonic.export.config import ExportConfig, ExportError
+from torchsonic.export.run import first_line
 from torchsonic.functional.exporting import Exporting
+from torchsonic.nn.parameters import is_sharded
 from torchsonic.nn.spacing import spaced_layers
 
 __all__ = ["axis_names", "call_model", "example_inputs", "reference_spacing", "trace_model"]
@@ -83,6 +85,11 @@ def trace_model(model: nn.Module, config: ExportConfig) -> ExportedProgram:
         If the model does what cannot be traced.
     """
     _check_spacing(model, config)
+    if is_sharded(model):
+        raise ValueError(
+            f"each process holds a part of this {type(model).__name__}, and a file would hold no more; put it together "
+            "by save_pretrained and from_pretrained first"
+        )
     # Constants would be those of sizes that need not come.
     budget = 0 if "size" in config.dynamic else config.constant_megabytes << 20
     export = Exporting(config.chosen_transforms, constant_bytes=budget)
@@ -95,10 +102,9 @@ def trace_model(model: nn.Module, config: ExportConfig) -> ExportedProgram:
         except ValueError:
             raise
         except Exception as error:  # whatever the tracer makes of a model that was not written for it
-            reason = str(error).strip().splitlines()
             raise ExportError(
-                f"{type(model).__name__} cannot be traced with dynamic={config.dynamic}: "
-                f"{type(error).__name__}: {reason[0] if reason else ''}; fewer dynamic axes may help"
+                f"{type(model).__name__} cannot be traced with dynamic={config.dynamic}: {first_line(error)}; fewer "
+                "dynamic axes may help"
             ) from error
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
-from torchsonic.export.config import Format
+from torchsonic.export.config import ExportError, Format
+from torchsonic.functional.arguments import choice
 
-__all__ = ["METADATA", "Exported", "load_exported", "require_packages"]
+__all__ = ["METADATA", "Exported", "first_line", "load_exported", "require_packages"]
 
 METADATA = "torchsonic"
 """Under this key files hold JSON that describes them."""
@@ -30,6 +31,11 @@ class Exported:
             return self._run(*inputs)
 
 
+def first_line(error: Exception) -> str:
+    """Class and first line of an error of some library, whose messages may fill pages."""
+    return f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}"
+
+
 def require_packages(to: Format) -> None:
     """Refuse to go on without what a format needs."""
     import importlib.util
@@ -43,9 +49,20 @@ def load_exported(path: Path, to: Format) -> Exported:
     """Load a file that :func:`export_model` wrote; ONNX runs on the CPU with as many threads as PyTorch.
 
     ``pt2`` and ``aoti`` files are for machines that trust whoever wrote them: the latter hold compiled code.
+
+    Raises
+    ------
+    ExportError
+        If the file is damaged, of another format, or was not written by :func:`export_model`.
     """
-    require_packages(to)
-    return {"onnx": _load_onnx, "pt2": _load_pt2, "aoti": _load_aoti}[to](Path(path))
+    require_packages(choice(to, get_args(Format), "to"))
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    try:
+        return {"onnx": _load_onnx, "pt2": _load_pt2, "aoti": _load_aoti}[to](path)
+    except Exception as error:  # each runtime has errors of its own
+        raise ExportError(f"{path} cannot be loaded as to={to!r}; {first_line(error)}") from error
 
 
 def _load_onnx(path: Path) -> Exported:

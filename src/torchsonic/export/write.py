@@ -33,6 +33,10 @@ def _num_bytes(program: ExportedProgram) -> int:
 
 def _write_onnx(program: ExportedProgram, path: Path, config: ExportConfig, metadata: str) -> None:
     require_packages("onnx")
+    import onnx
+
+    if config.opset is not None and config.opset > onnx.defs.onnx_opset_version():
+        raise ExportError(f"opset={config.opset} is not known to onnx, whose last is {onnx.defs.onnx_opset_version()}")
     if _num_bytes(program) > ONNX_LIMIT:
         raise ExportError(
             f"weights and constants take {_num_bytes(program) / 1e9:.1f} GB, an ONNX file holds at most 2; "
@@ -54,6 +58,8 @@ def _write_onnx(program: ExportedProgram, path: Path, config: ExportConfig, meta
             raise ExportError(f"no ONNX for this model: {str(error).strip().splitlines()[0]}") from error
     assert onnx_program is not None
     model = onnx_program.model
+    if config.opset not in (None, model.opset_imports[""]):  # PyTorch keeps its own where it cannot convert
+        raise ExportError(f"opset={config.opset} does not suit this model, which needs {model.opset_imports['']}")
     for part in (model, model.graph, *model.graph.inputs, *model.graph.outputs, *model.graph.all_nodes()):
         part.metadata_props.clear()  # lines of source, and where they lie on this machine
     model.metadata_props[METADATA] = metadata

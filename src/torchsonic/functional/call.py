@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchsonic.functional import kernels
 from torchsonic.functional.coupling import zero_imaginary
-from torchsonic.functional.exhaustion import is_exhaustion, raise_with_advice
+from torchsonic.functional.exhaustion import advising
 from torchsonic.functional.exporting import exporting
 from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.pages import keep_pages
@@ -114,16 +114,18 @@ def run_forward(operands: Operands, options: Options, *, keep: bool = False) -> 
     """The output, and what :func:`run_backward` can use if it was to be kept."""
     plan = plan_of(*operands[:3], options)
     omega = _omega(operands, options, plan)
-    respond = kernels.respond_with(operands.shape, omega, plan, options.symmetry, options.limits)
-    try:
-        return _run(*operands[:3], operands.bias, respond, plan, options.symmetry, keep=keep)
-    except (RuntimeError, MemoryError) as error:
-        if not is_exhaustion(error):
-            raise
-        del respond
-        training = keep or any(t is not None and t.requires_grad for t in operands)
-        per_sample = operands.spacing.shape[0] > 1
-        raise_with_advice(error, *operands[:3], options, training=training, keep=keep, per_sample=per_sample)
+    training = keep or any(t is not None and t.requires_grad for t in operands)
+    per_sample = operands.spacing.shape[0] > 1
+    with advising(*operands[:3], options, training=training, keep=keep, per_sample=per_sample):
+        return _run(
+            *operands[:3],
+            operands.bias,
+            # No variable of this frame: it keeps responses, which the advice is to find freed.
+            kernels.respond_with(operands.shape, omega, plan, options.symmetry, options.limits),
+            plan,
+            options.symmetry,
+            keep=keep,
+        )
 
 
 def run_evaluated(
@@ -131,12 +133,8 @@ def run_evaluated(
 ) -> Tensor:
     """The output from responses ``(1, M, *band)`` that were evaluated before; no gradient."""
     plan = plan_of(x, mix_in, mix_out, options)
-    try:
+    with advising(x, mix_in, mix_out, options):
         return _run(x, mix_in, mix_out, bias, kernels.respond_from(responses), plan, options.symmetry)[0]
-    except (RuntimeError, MemoryError) as error:
-        if not is_exhaustion(error):
-            raise
-        raise_with_advice(error, x, mix_in, mix_out, options)
 
 
 def run_reusing(operands: Operands, options: Options) -> Tensor:
@@ -170,22 +168,10 @@ def run_backward(
     grad_y: Tensor, operands: Operands, options: Options, kept: list[Tensor], needs: Sequence[bool]
 ) -> list[Tensor | None]:
     """Gradients of all operands but the spacing, in their order; ``needs`` says which are wanted."""
-    try:
-        return _run_backward(grad_y, operands, options, kept, needs)
-    except (RuntimeError, MemoryError) as error:
-        if not is_exhaustion(error):
-            raise
-        per_sample = operands.spacing.shape[0] > 1
-        raise_with_advice(
-            error, *operands[:3], options, training=True, keep=bool(kept), kept=kept, per_sample=per_sample
-        )
-
-
-def _run_backward(
-    grad_y: Tensor, operands: Operands, options: Options, kept: list[Tensor], needs: Sequence[bool]
-) -> list[Tensor | None]:
     plan = plan_of(*operands[:3], options)
-    with without_autocast(grad_y.device):
+    per_sample = operands.spacing.shape[0] > 1
+    advice = advising(*operands[:3], options, training=True, keep=bool(kept), kept=kept, per_sample=per_sample)
+    with advice, without_autocast(grad_y.device):
         grads = kernels.backward(
             grad_y.contiguous(),
             operands.x.contiguous(),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from torchsonic.functional.call import Options
 
-__all__ = ["free_bytes", "is_exhaustion", "raise_with_advice"]
+__all__ = ["advising", "free_bytes", "is_exhaustion"]
 
 # How PyTorch's allocators for CPUs and for Apple's GPUs say it; CUDA's has an exception of its own.
 WORDS = ("can't allocate memory", "not enough memory", "out of memory")
@@ -69,12 +70,12 @@ def free_bytes(device: torch.device) -> int | None:
     return None
 
 
-def _gigabytes(count: float) -> str:
-    return f"{count / 1e9:.2f} GB"
+def _readable(count: float) -> str:
+    return f"{count / 1e9:.2f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
-def raise_with_advice(
-    error: Exception,
+@contextmanager
+def advising(
     x: Tensor,
     mix_in: Tensor,
     mix_out: Tensor,
@@ -84,11 +85,13 @@ def raise_with_advice(
     keep: bool = False,
     kept: Sequence[Tensor] = (),
     per_sample: bool = False,
-) -> NoReturn:
-    """Raise an error of the same class that says what was asked for, what is free and what would fit.
+) -> Iterator[None]:
+    """If memory runs out in the block, raise an error of the same class that says what was asked for and what fits.
 
     Parameters
     ----------
+    x, mix_in, mix_out
+        ``(B, C, *size)``, ``(M, 2, C)`` and ``(K, M, 2)`` of the call.
     training
         Whether a backward pass follows or is at work.
     keep, kept
@@ -96,28 +99,33 @@ def raise_with_advice(
     per_sample
         Whether each sample has its own spacing.
     """
-    # The frames of the failed call still hold its tensors.
-    traceback.clear_frames(error.__traceback__)
-    sizes = (x.shape[0], x.shape[1], mix_out.shape[0], mix_in.shape[0], tuple(x.shape[2:]))
-    others = {
-        "output_size": options.out_size,
-        "padding_mode": options.padding_mode,
-        "order": options.order,
-        "symmetry": options.symmetry,
-        "limits": options.limits,
-        "training": training,
-        "per_sample": per_sample,
-        "dtype": x.dtype,
-        "device": x.device.type,
-    }
-    free = free_bytes(x.device)
-    if free is not None:
-        free += sum(t.numel() * t.element_size() for t in kept)
     try:
-        text = _advice(sizes, options.mode_chunk or None, not keep, free, others)
-    except (RuntimeError, MemoryError):  # not even room to think
-        raise error from None
-    raise type(error)(text) from error
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_exhaustion(error):
+            raise
+        # The frames of the failed call still hold its tensors.
+        traceback.clear_frames(error.__traceback__)
+        sizes = (x.shape[0], x.shape[1], mix_out.shape[0], mix_in.shape[0], tuple(x.shape[2:]))
+        others = {
+            "output_size": options.out_size,
+            "padding_mode": options.padding_mode,
+            "order": options.order,
+            "symmetry": options.symmetry,
+            "limits": options.limits,
+            "training": training,
+            "per_sample": per_sample,
+            "dtype": x.dtype,
+            "device": x.device.type,
+        }
+        free = free_bytes(x.device)
+        if free is not None:
+            free += sum(t.numel() * t.element_size() for t in kept)
+        try:
+            text = _advice(sizes, options.mode_chunk or None, not keep, free, others)
+        except (RuntimeError, MemoryError):  # not even room to think
+            raise error from None
+        raise type(error)(text) from error
 
 
 def _advice(
@@ -135,23 +143,23 @@ def _advice(
     lines = [
         f"Memory ran out in a Sonic operator: batch {batch}, {in_channels} to {out_channels} channels, {num_modes} "
         f"modes, grid {size}, {others['dtype']}, mode_chunk={chunk}, recompute={recompute}.",
-        f"This needs about {_gigabytes(asked)} beyond its input and weights ({step}).",
+        f"This needs about {_readable(asked)} beyond its input and weights ({step}).",
     ]
     if free is None:
         fit = largest_fit(asked // 2, sizes, **others)
-        lines.append(f"mode_chunk={fit.mode_chunk} needs about {_gigabytes(fit.needed)}.")
+        lines.append(f"mode_chunk={fit.mode_chunk} needs about {_readable(fit.needed)}.")
         return " ".join(lines)
     fit = largest_fit(int(USABLE * free), sizes, **others)
-    lines.append(f"About {_gigabytes(free)} are free.")
+    lines.append(f"About {_readable(free)} are free.")
     if not fit.fits:
-        text = f"Even mode_chunk=1 needs about {_gigabytes(fit.needed)}: make the batch or the grid smaller."
+        text = f"Even mode_chunk=1 needs about {_readable(fit.needed)}: make the batch or the grid smaller."
     elif fit.mode_chunk < (chunk or num_modes):
         text = (
-            f"mode_chunk={fit.mode_chunk} would fit with about {_gigabytes(fit.needed)}: pass it to the layer, or set "
+            f"mode_chunk={fit.mode_chunk} would fit with about {_readable(fit.needed)}: pass it to the layer, or set "
             "layer.mode_chunk; recompute is then on by default."
         )
     elif not recompute:
-        text = f"recompute=True would fit with about {_gigabytes(fit.needed)}."
+        text = f"recompute=True would fit with about {_readable(fit.needed)}."
     else:  # by the estimate it fits: memory is in pieces, or somebody took some
         text = f"Try mode_chunk={max(1, (chunk or num_modes) // 2)}."
     return " ".join([*lines, text])

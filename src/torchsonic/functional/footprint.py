@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
+from torchsonic.functional.arguments import choice, per_axis, positive
 from torchsonic.functional.call import Operands, Options, run_backward, run_forward
 from torchsonic.functional.limits import UNLIMITED, ResponseLimits
 from torchsonic.functional.pages import keep_pages
@@ -111,8 +112,14 @@ def estimated_bytes(
     >>> whole > 3 * chunked
     True
     """
-    grid = tuple(size)
-    out_grid = grid if output_size is None else tuple(output_size)
+    counts = {"batch": batch, "in_channels": in_channels, "out_channels": out_channels, "num_modes": num_modes}
+    for name, count in counts.items():
+        positive(count, name)
+    if not isinstance(size, Sequence) or not 1 <= len(size) <= 3:
+        raise ValueError(f"size must be the samples of 1 to 3 axes, got {size!r}")
+    choice(dtype, (torch.float32, torch.float64), "dtype")
+    grid = per_axis(size, len(size), "size")
+    out_grid = grid if output_size is None else per_axis(output_size, len(grid), "output_size")
     sizes = (batch, in_channels, out_channels, num_modes, grid, out_grid)
     order = make_plan(*sizes, padding=padding_mode, order=order, mode_chunk=mode_chunk, on_cpu=device == "cpu").order
     options = Options(out_grid, padding_mode, order, mode_chunk or 0, symmetry, *limits)

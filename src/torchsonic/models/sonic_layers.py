@@ -32,9 +32,12 @@ class SonicLayers(PretrainedModel):
 
     def __init__(self, layers: Mapping[str, Mapping[str, Any]]) -> None:
         super().__init__()
-        wrong = [name for name in layers if not name or "/" in name]
-        if wrong or not layers:
-            raise ValueError(f"layers must have names without '/', got {wrong[0]!r}" if wrong else "layers is empty")
+        if not layers:
+            raise ValueError("layers is empty")
+        taken = nn.ModuleDict()
+        for name in layers:
+            if not name or "/" in name or hasattr(taken, name):
+                raise ValueError(f"layers must have names without '/' that no module has of its own, got {name!r}")
         # Names of modules may hold no dots.
         self.layers = nn.ModuleDict({name.replace(".", "/"): make_sonic(**given) for name, given in layers.items()})
 

@@ -27,6 +27,7 @@ from torch.distributed.tensor.placement_types import Placement
 from torchsonic.nn import SonicConvNd, sonic_layers
 from torchsonic.nn.parameters import is_sharded
 from torchsonic.parallel.collectives import agree, read_by_all, sum_over_processes
+from torchsonic.parallel.mesh import check_mesh
 
 __all__ = ["ModeParallel", "parallelize_modes"]
 
@@ -57,10 +58,8 @@ class ModeParallel(ParallelStyle):
             raise TypeError(
                 f"ModeParallel is for Sonic layers, got {type(module).__name__}; name the layer in the plan"
             )
-        if device_mesh.ndim != 1:
-            raise ValueError(f"the mesh must have one dimension, got {device_mesh.ndim}; take one of them by its name")
-        if is_sharded(module):
-            raise ValueError("the layer is shared out already; share modes out first and once")
+        check_mesh(device_mesh)
+        _check_whole(module)
         module.own_modes = _own_modes(module.num_modes, device_mesh)
         for name, parameter in list(module.named_parameters(recurse=False)):
             shared = distribute_tensor(
@@ -100,12 +99,21 @@ def parallelize_modes(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
     layers = [layer for _, layer in sonic_layers(module)]
     if not layers:
         raise ValueError(f"parallelize_modes found no Sonic layer in {type(module).__name__}")
-    for layer in layers:  # before any is changed
+    check_mesh(mesh)
+    # Before any is changed. The whole model, not its layers alone: processes hold shares of FSDP that differ in size,
+    # which cannot agree.
+    _check_whole(module)
+    for layer in layers:
         _own_modes(layer.num_modes, mesh)
     agree(module, mesh.get_group())
     for layer in layers:
         parallelize_module(layer, mesh, ModeParallel(), src_data_rank=None)
     return module
+
+
+def _check_whole(module: nn.Module) -> None:
+    if is_sharded(module):
+        raise ValueError("parameters are shared out already; share modes out once, and before shard_parameters")
 
 
 def _placement(name: str) -> Placement:

@@ -9,6 +9,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from torchsonic.parallel.collectives import agree
+from torchsonic.parallel.mesh import check_mesh
 
 __all__ = ["shard_parameters"]
 
@@ -43,8 +44,7 @@ def shard_parameters(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
         model = parallelize_modes(model, mesh["modes"])
         model = shard_parameters(model, mesh["data"])
     """
-    if mesh.ndim != 1:
-        raise ValueError(f"the mesh must have one dimension, got {mesh.ndim}; take one of them by its name")
+    check_mesh(mesh)
     if any(isinstance(part, FSDPModule) for part in module.modules()):
         raise ValueError("the model's parameters are shared out already")
     _scalars_to_vectors(module)

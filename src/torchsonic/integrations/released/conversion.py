@@ -11,7 +11,7 @@ from pathlib import Path
 from safetensors.torch import save_file
 from torch import Tensor
 
-from torchsonic.integrations.released.generations import ConversionError, find_layers
+from torchsonic.integrations.released.generations import ConversionError, ReleasedLayer, find_layers
 from torchsonic.integrations.released.layers import Choices, ConvertedLayer, convert_layer
 from torchsonic.integrations.released.reading import read_tensors
 from torchsonic.models.sonic_layers import SonicLayers
@@ -81,7 +81,8 @@ class Conversion:
         texts = [f"input brought to mean 0 and variance 1 per {way}" for way in sorted(ways - {"none"})]
         texts += ["input not standardised"] if "none" in ways else []
         if any("band_limit" in given for given in arguments):
-            texts.append(f"Butterworth order {self.choices.band_order}, cutoff relative to the coarsest axis")
+            order = next(given["band_limit"] for given in arguments if "band_limit" in given)
+            texts.append(f"Butterworth order {order}, cutoff relative to the coarsest axis")
         return [*texts, f"built with spacing {', '.join(f'{step:g}' for step in self.choices.spacing)}"]
 
     def text(self) -> str:
@@ -115,6 +116,20 @@ class Conversion:
         return folder
 
 
+def _unheard(converted: Mapping[str, ConvertedLayer], found: list[ReleasedLayer], choices: Choices) -> list[str]:
+    """Choices that no layer of the file asks for."""
+    problems = []
+    if choices.band_order is not None and not any("band_limit" in layer.arguments for layer in converted.values()):
+        problems.append(f"band_order={choices.band_order} is for layers with a band limit, and there is none")
+    late = [layer for layer in found if layer.family == "late"]
+    if choices.missing_bandwidth is not None and all("log_bandwidth" in layer.tensors for layer in late):
+        problems.append(
+            f"missing_bandwidth={choices.missing_bandwidth!r} is for layers with theta_v but no log_bandwidth, and "
+            "there is none"
+        )
+    return problems
+
+
 def convert_file(path: Path, choices: Choices | None = None) -> Conversion:
     """Read a state dict of the released code and express its Sonic layers as ours.
 
@@ -136,10 +151,14 @@ def convert_file(path: Path, choices: Choices | None = None) -> Conversion:
             converted[layer.name or LONE_NAME] = convert_layer(layer, choices)
         except ConversionError as error:
             problems.append(str(error))
+    problems = problems or _unheard(converted, found, choices)
     if problems:
         more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         raise ConversionError(f"{path}: {'; '.join(problems[:SHOWN])}{more}")
-    layers = SonicLayers({name: layer.arguments for name, layer in converted.items()})
+    try:
+        layers = SonicLayers({name: layer.arguments for name, layer in converted.items()})
+    except ValueError as error:  # a name that no layer of ours can have
+        raise ConversionError(f"{path}: {error}") from error
     for name, layer in converted.items():
         own = layers[name]
         if own.state_dict().keys() != layer.state.keys():

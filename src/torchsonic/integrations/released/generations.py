@@ -121,7 +121,7 @@ def _check(parent: str, tensors: Mapping[str, Tensor]) -> list[str]:
         wanted = matrices.get(leaf, (modes,))
         if tuple(value.shape) != wanted and not (leaf == "rho" and value.numel() == 1):
             problems.append(f"{key(leaf)} has shape {tuple(value.shape)}, expected {wanted}")
-        elif not value.is_floating_point():
+        elif value.is_complex() or not (value.is_floating_point() or leaf == "Bmask"):  # a mask may be of bools
             problems.append(f"{key(leaf)} holds {value.dtype}, not real numbers")
         elif not value.isfinite().all():
             problems.append(f"{key(leaf)} holds {int((~value.isfinite()).sum())} values that are not finite")

@@ -6,19 +6,22 @@ the last axis, and turn directions by the spacing: that is ``variant="paper"``. 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from torchsonic.functional.arguments import choice, positive
 from torchsonic.integrations.released.generations import ConversionError, Generation, ReleasedLayer
 from torchsonic.integrations.released.physical import Physical, physical
+from torchsonic.nn.bank import LARGEST_LOG_GAIN
 from torchsonic.nn.raw import SMALLEST, inverse_softplus
 
 __all__ = ["Choices", "ConvertedLayer", "convert_layer"]
 
-HARD_LIMIT, SOFT_LIMIT = 5.0, 50.0
+HARD_LIMIT, SOFT_LIMIT, BAND_ORDER = 5.0, 50.0, 4
 # The released code keeps |denominator|^2 above 1e-8; ours needs no such floor.
 DAMPING_FLOOR = 1e-4
 SMALLEST_TRANSVERSE = 1e-30
@@ -43,6 +46,7 @@ class Choices:
         What the input was brought to mean 0 and variance 1 over.
     band_order
         Butterworth order of layers with ``log_bandwidth``.
+        ``None`` is 4.
     missing_bandwidth
         Band limit of late layers without ``log_bandwidth``: none, or half the Nyquist frequency, which the released
         loader puts in.
@@ -51,8 +55,20 @@ class Choices:
     generation: Generation | None = None
     spacing: tuple[float, ...] = (1.0,)
     standardise: Literal["channel", "sample", "none"] | None = None
-    band_order: int = 4
+    band_order: int | None = None
     missing_bandwidth: Literal["none", "half"] | None = None
+
+    def __post_init__(self) -> None:
+        for name, allowed in (
+            ("generation", get_args(Generation)),
+            ("standardise", ("channel", "sample", "none")),
+            ("missing_bandwidth", ("none", "half")),
+        ):
+            choice(getattr(self, name), (None, *allowed), name)
+        if not self.spacing or not all(0 < step < math.inf for step in self.spacing):
+            raise ValueError(f"spacing must be positive and finite, got {self.spacing}")
+        if self.band_order is not None:
+            positive(self.band_order, "band_order")
 
 
 @dataclass(frozen=True)
@@ -87,7 +103,7 @@ def convert_layer(layer: ReleasedLayer, choices: Choices) -> ConvertedLayer:
     if choices.standardise is not None:
         arguments["standardise"] = False if choices.standardise == "none" else choices.standardise
     if meaning.cutoff is not None:
-        arguments["band_limit"] = choices.band_order
+        arguments["band_limit"] = choices.band_order or BAND_ORDER
     unit = float(torch.tensor(steps, dtype=torch.float64).log().mean().exp())
     state = {name: value.to(dtype) for name, value in _stored(layer, meaning, unit).items()}
     return ConvertedLayer(arguments, state, generation, _remarks(layer, meaning, unit))
@@ -130,7 +146,13 @@ def _stored(layer: ReleasedLayer, meaning: Physical, unit: float) -> dict[str, T
     _refuse(layer, "vx" if early else "theta_v", meaning.direction.norm(dim=-1) < 1e-12, "no direction")
     _refuse(layer, names[0], meaning.scale / unit <= 2 * SMALLEST, f"s <= {2 * SMALLEST} of the spacing")
     _refuse(layer, names[1], meaning.damping <= 2 * SMALLEST, f"|Re a| <= {2 * SMALLEST}")
-    for name, value in zip(names, (meaning.scale, meaning.damping), strict=True):
+    sizes = {
+        names[0]: meaning.scale / unit,
+        names[1]: meaning.damping,
+        "tau_raw" if early else "log_tau": meaning.transverse / unit**2,
+        "beta_raw" if early else "beta": 1.25 * meaning.oscillation,  # with the room that it gets below
+    }
+    for name, value in sizes.items():
         _refuse(layer, name, ~value.to(torch.float32).isfinite(), "a value beyond float32")
     if early:
         limit, turned = layer.tensors["rho"].reshape(()), layer.tensors["beta_raw"]
@@ -148,6 +170,9 @@ def _stored(layer: ReleasedLayer, meaning: Physical, unit: float) -> dict[str, T
         "oscillation_limit": limit,
     }
     if meaning.gain is not None:
+        largest = math.exp(LARGEST_LOG_GAIN)
+        name = "log_alpha" if "log_alpha" in layer.tensors else "log_dc_gain"
+        _refuse(layer, name, ~(meaning.gain <= largest), f"a gain above {largest:.1e}")
         stored["log_gain"] = meaning.gain.log()
     if meaning.cutoff is not None:
         _refuse(layer, "log_bandwidth", meaning.cutoff <= 2 * SMALLEST, f"a cutoff <= {2 * SMALLEST} of Nyquist")

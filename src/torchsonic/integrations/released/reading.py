@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,19 +32,24 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise ConversionError(f"there is no file {path}")
     if path.suffix == ".safetensors":
-        return _without_shells(_read_safetensors(path))
+        return _checked(_without_shells(_read_safetensors(path)), path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # on pickle protocols that it may not know; it refuses those it does not
             content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        reason = str(error).partition("\n")[0]
         raise ConversionError(
-            f"{path} holds more than tensors and plain containers and is not loaded: {reason}"
+            f"{path} is damaged, or holds more than tensors and plain containers, and is not loaded{_refused(error)}"
         ) from error
     except Exception as error:  # whatever a broken file makes of the reader
         raise ConversionError(f"{path} is no whole file of weights ({type(error).__name__}: {error})") from error
-    return _without_shells(_state_dict(content, path))
+    return _checked(_without_shells(_state_dict(content, path)), path)
+
+
+def _refused(error: pickle.UnpicklingError) -> str:
+    """What was refused, if PyTorch says so; not its advice, which is to load the file without this protection."""
+    found = re.search(r"[Uu]nsupported (?:global: )?GLOBAL (\S+)", str(error))
+    return f": it asks for {found[1]}" if found else ""
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -70,7 +76,7 @@ def _state_dict(content: Any, path: Path) -> dict[str, Tensor]:
     found = [name for name in WRAPPERS if _is_state_dict(content.get(name))]
     if len(found) == 1:
         return dict(content[found[0]])
-    names = ", ".join(str(name) for name in list(content)[:8])
+    names = ", ".join(str(name) for name in list(content)[:8]) or "nothing"
     if found:
         raise ConversionError(
             f"{path} holds several state dicts ({', '.join(found)}); save the one that is meant alone"
@@ -82,4 +88,12 @@ def _without_shells(state: dict[str, Tensor]) -> dict[str, Tensor]:
     for shell in (*SHELLS, *SHELLS):  # either may be inside the other
         if state and all(name.startswith(shell) for name in state):
             state = {name.removeprefix(shell): value for name, value in state.items()}
+    return state
+
+
+def _checked(state: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """Refuse tensors that are no plain arrays of numbers, which could be neither read nor copied."""
+    odd = [n for n, t in state.items() if t.layout != torch.strided or t.is_quantized or t.device.type != "cpu"]
+    if odd:
+        raise ConversionError(f"{path}: {', '.join(odd[:5])} must be dense and not quantised; save them as such")
     return state
