@@ -6,11 +6,11 @@ import re
 from typing import Any
 
 LONGEST = 32
-CELL = 14
-"""Characters of a cell that is not broken, as an entry 2d-64-16-128, a goal <= 1.05 or a row distortion 2."""
+CELL = 18
+"""Characters of a cell that is not broken, such as 2d-64-16-128 or 0.971 ± 0.003 (3)."""
 PICTURE = re.compile(r"<img\b[^>]*?\bsrc=\"([^\"]+)\"[^>]*>")
 WORD = re.compile(rf"<code>([^<\n]{{1,{LONGEST}}})</code>")
-SHORT = re.compile(rf"<td([^>]*)>([^<\n]{{1,{CELL}}})</td>")
+SHORT = re.compile(rf"<td([^>]*)>((?:<strong>)?[^<\n]{{1,{CELL}}}(?:</strong>)?)</td>")
 
 
 def on_page_content(html: str, **_: Any) -> str:
