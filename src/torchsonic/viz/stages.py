@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -108,7 +109,7 @@ def shares_of_highest(values: Tensor, of: Tensor | None = None) -> Tensor:
 def _finish_profile(panel: Axes, count: int, unit: str) -> None:
     panel.set_yscale("log")
     panel.set(xlabel=frequency_label("", unit).replace(r"\omega_{}", r"|\omega|"))
-    ends = [float(line.get_xdata()[-1]) for line in panel.lines]
+    ends = [float(np.asarray(line.get_xdata())[-1]) for line in panel.lines]
     if max(ends) > 2.5 * min(ends):
         panel.set_xscale("log")
     else:
