@@ -74,3 +74,9 @@ def test_a_page_that_loads_from_elsewhere_is_refused(tag, tmp_path):
     (tmp_path / "page.html").write_text(tag)
     with pytest.raises(hosts.PluginError, match=r"page\.html loads from a foreign host"):
         hosts.on_post_build(Config())
+
+
+def test_short_cells_stay_on_one_line():
+    layout = hook("layout")
+    shown = layout.on_page_content('<td>2d-64-16-128</td><td style="a">a cell of many words</td>')
+    assert shown == '<td><span class="word">2d-64-16-128</span></td><td style="a">a cell of many words</td>'

@@ -71,14 +71,17 @@ def test_a_trained_layer_filters_the_same_on_every_grid(checkpoint):
     assert view["sonic"]["difference"] < 1e-4 < view["gfnet"]["difference"]
 
 
-def test_channels_that_are_not_there_are_refused(checkpoint):
-    with pytest.raises(ValueError, match="Input channel must be from 0 to"):
-        Session(checkpoint).view({**SETTING, "filter": "layer", "layer": 0, "input": 10_000, "output": 0})
+@pytest.mark.parametrize(
+    ("channel", "words"), [(10_000, "must be from 0 to"), (1.5, "must be a whole number from 0 to")]
+)
+def test_channels_that_are_not_there_are_refused(checkpoint, channel, words):
+    with pytest.raises(ValueError, match=f"Input channel {words}"):
+        Session(checkpoint).view({**SETTING, "filter": "layer", "layer": 0, "input": channel, "output": 0})
 
 
 def test_a_model_of_volumes_is_refused_with_a_reason(tmp_path):
     torchsonic.create_model("sonicnet3d", in_channels=1, num_classes=2, width=8).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"two-dimensional Sonic layers, but its .* are 3-D"):
+    with pytest.raises(ValueError, match=r"two-dimensional Sonic layers, but its .* are 3-D; torchsonic explain shows"):
         open_checkpoint(tmp_path)
 
 

@@ -222,6 +222,7 @@ def test_a_busy_port_is_named(server, capsys):
         (["--port", "70000"], "--port must be from 0"),
         (["--host", "no.such.host.invalid"], "--host no.such.host.invalid"),
         (["no/such/folder"], "there is no folder no/such/folder"),
+        ([__file__], "test_server.py is a file; give the folder"),
     ],
 )
 def test_wrong_options_end_in_one_line(arguments, words, capsys):
@@ -229,6 +230,14 @@ def test_wrong_options_end_in_one_line(arguments, words, capsys):
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1
+
+
+def test_a_flag_that_switches_off_shows_no_default(capsys):
+    with pytest.raises(SystemExit):
+        main(["explore", "--help"])
+    shown = capsys.readouterr().out
+    assert "Do not open a browser." in shown
+    assert "default: True" not in shown
 
 
 def test_only_this_machine_is_served_unless_told_otherwise():

@@ -57,6 +57,15 @@ def test_receptive_fields_are_drawn_side_by_side(num_axes):
     figure = viz.draw_receptive_fields(fields, unit="mm")
     figure.canvas.draw()
     assert {"Sonic", "conv"} <= set(texts(figure))
+    rows_and_columns = figure.axes[0].get_subplotspec().get_gridspec().get_geometry()
+    assert rows_and_columns == ((2, 3) if num_axes == 3 else (1, 2))
+
+
+def test_layers_behind_strides_are_told_apart_and_those_left_out_are_counted():
+    layers = [torchsonic.SonicConv1d(1, 1, num_modes=8, spacing=2.0 ** (place / 4)) for place in range(17)]
+    many, few = viz.draw_stages(torch.nn.Sequential(*layers)), viz.draw_stages(torch.nn.Sequential(*layers[:4]))
+    assert any("16 of 17 layers" in word for word in texts(many))
+    assert [figure.axes[0].get_xscale() for figure in (many, few)] == ["log", "linear"]
 
 
 def test_sweeps_show_the_knob_that_is_turned():

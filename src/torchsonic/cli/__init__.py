@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass, fields, make_dataclass
 from typing import Annotated, Any, Union, get_type_hints
 
 import torchsonic
@@ -121,6 +121,10 @@ def _command_type(commands: Mapping[str, Any], arguments: Sequence[str]) -> Any:
                 entry.__annotations__[field] = tyro.conf.Positional[get_type_hints(entry)[field]]
             for field in getattr(entry, "hidden", ()):
                 entry.__annotations__[field] = tyro.conf.Suppress[get_type_hints(entry)[field]]
+            for field in fields(entry):  # --no-browser says what it does, beside which "default: True" would be wrong
+                if field.default is True:
+                    kind = get_type_hints(entry)[field.name]
+                    entry.__annotations__[field.name] = Annotated[kind, tyro.conf.arg(help_behavior_hint="")]
             preset = {"default": entry.with_preset(arguments)} if hasattr(entry, "with_preset") else {}
             members.append(Annotated[entry, tyro.conf.subcommand(name, **preset)])
     if len(members) == 1:  # tyro takes a union of one for the type itself, without a subcommand

@@ -32,6 +32,8 @@ class Explain:
         require("matplotlib", "viz")
         if self.layers < 1:
             raise UserError(f"--layers must be at least 1, got {self.layers}")
+        if self.out.is_dir():  # said before minutes of drawing
+            raise UserError(f"--out {self.out} is a folder; give an HTML file, such as {self.out / 'explain.html'}")
         from torchsonic.experiments.explain import load_subject, write_explanation
         from torchsonic.training.checkpoint import CheckpointError
 

@@ -114,12 +114,15 @@ def open_checkpoint(path: Path) -> Checkpoint:
     """
     folder = path / "model" if (path / "model" / "config.json").is_file() else path
     if not folder.is_dir():  # else a name like a/b would be looked for on the Hub
-        raise ValueError(f"there is no folder {path}; give one that save_pretrained wrote, or a run's")
+        what = f"{path} is a file" if path.is_file() else f"there is no folder {path}"
+        raise ValueError(f"{what}; give the folder that save_pretrained wrote, or a run's")
     model = from_pretrained(folder)
     found = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, SonicConvNd)]
     flat = [(name, layer) for name, layer in found if layer.num_axes == 2]
     if not flat:
-        there = f"its {len(found)} Sonic layers are {found[0][1].num_axes}-D" if found else "it has no Sonic layer"
+        there = "it has no Sonic layer"
+        if found:
+            there = f"its {len(found)} Sonic layers are {found[0][1].num_axes}-D; torchsonic explain shows those"
         raise ValueError(f"{path}: the explorer shows two-dimensional Sonic layers, but {there}")
     title = "/".join(path.resolve().parts[-3:]).lstrip("/")
     return Checkpoint(title, tuple(_layer(name, layer) for name, layer in flat))

@@ -9,7 +9,7 @@ from typing import Any
 
 from torchsonic.explorer.errors import RefusedError
 
-__all__ = ["KNOBS", "Knob", "ModeValues", "read_number"]
+__all__ = ["KNOBS", "Knob", "ModeValues", "read_count", "read_number"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,14 @@ def read_number(value: Any, name: str, low: float, high: float) -> float:
     if not low <= number <= high:
         raise RefusedError(f"{name} must be from {low:g} to {high:g}, got {number:g}")
     return number
+
+
+def read_count(value: Any, name: str, low: int, high: int) -> int:
+    """A whole number within limits, or a refusal that names it."""
+    number = read_number(value, name, low, high)
+    if not number.is_integer():
+        raise RefusedError(f"{name} must be a whole number from {low} to {high}, got {number:g}")
+    return int(number)
 
 
 @dataclass(frozen=True)

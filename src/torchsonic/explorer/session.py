@@ -14,7 +14,7 @@ from torchsonic.explorer.checkpoint import Checkpoint, Layer
 from torchsonic.explorer.errors import RefusedError
 from torchsonic.explorer.filters import BANK_SIZE, bank_of, mode_magnitude, mode_of, symbol_magnitude
 from torchsonic.explorer.images import DETAIL, FIELD_MM, REFERENCE, SAMPLES, sample_field
-from torchsonic.explorer.knobs import KNOBS, ModeValues, read_number
+from torchsonic.explorer.knobs import KNOBS, ModeValues, read_count, read_number
 from torchsonic.explorer.pictures import brightness_picture, magnitude_picture, robust_bound, signed_picture
 from torchsonic.explorer.sampling import Subject, compare_operators, reference_kernel
 from torchsonic.explorer.uploads import MAX_BYTES, MAX_MEGAPIXELS, Uploads
@@ -55,6 +55,7 @@ class Session:
                 {
                     "name": layer.name,
                     "modes": layer.num_modes,
+                    "pages": math.ceil(layer.num_modes / SHEET_PAGE),
                     "inputs": layer.inputs,
                     "outputs": layer.outputs,
                     "exact": layer.exact,
@@ -125,7 +126,7 @@ class Session:
         """A page of a layer's modes, strongest first: pictures and values."""
         layer = self._layer(request.get("layer"))
         pages = math.ceil(layer.num_modes / SHEET_PAGE)
-        page = int(read_number(request.get("page"), "Page", 0, pages - 1))
+        page = read_count(request.get("page"), "Page", 0, pages - 1)
         indices = list(layer.order[page * SHEET_PAGE : (page + 1) * SHEET_PAGE])
         with self._computing:
             kernels = layer.thumbnails(indices)
@@ -151,8 +152,8 @@ class Session:
             layer = self._layer(request.get("layer"))
             if not layer.exact:
                 raise RefusedError(f"{layer.name} is no filter here: {layer.note}")
-            channel_in = int(read_number(request.get("input"), "Input channel", 0, layer.inputs - 1))
-            channel_out = int(read_number(request.get("output"), "Output channel", 0, layer.outputs - 1))
+            channel_in = read_count(request.get("input"), "Input channel", 0, layer.inputs - 1)
+            channel_out = read_count(request.get("output"), "Output channel", 0, layer.outputs - 1)
             return (kind, layer.name, channel_in, channel_out), lambda: layer.operator.between(
                 [channel_in], [channel_out]
             )
@@ -161,7 +162,7 @@ class Session:
     def _layer(self, index: Any) -> Layer:
         if self.checkpoint is None:
             raise RefusedError("no checkpoint is loaded; start the explorer as: torchsonic explore CHECKPOINT")
-        return self.checkpoint.layers[int(read_number(index, "Layer", 0, len(self.checkpoint.layers) - 1))]
+        return self.checkpoint.layers[read_count(index, "Layer", 0, len(self.checkpoint.layers) - 1)]
 
     def _subject(self, name: Any) -> Subject:
         if not isinstance(name, str):

@@ -23,7 +23,7 @@ class TrainingConfig:
     momentum: float = 0.9
     """Of SGD."""
     nesterov: bool = True
-    """Nesterov's momentum instead of plain, with SGD."""
+    """Plain momentum instead of Nesterov's, with SGD."""
     learning_rate: float = 1e-2
     """Highest rate of the schedule."""
     schedule: Literal["one-cycle", "staircase"] = "one-cycle"

@@ -34,7 +34,8 @@ def draw_receptive_fields(fields: Mapping[str, ReceptiveField], *, unit: str = "
     """What the middle output pixel of each network looks at, and how much of it lies how far away.
 
     Pictures show the sensitivity over its highest value, on a logarithmic scale of four decades; volumes are cut
-    through the pixel's place. The curve is the part of the squared sensitivity that lies beyond a distance.
+    through the pixel's place, one network in each row. The curve is the part of the squared sensitivity that lies
+    beyond a distance.
 
     Examples
     --------
@@ -49,12 +50,13 @@ def draw_receptive_fields(fields: Mapping[str, ReceptiveField], *, unit: str = "
     if len(dimensions) > 1:
         raise ValueError(f"fields must all have the same number of dimensions, got {sorted(dimensions)}")
     (axes,) = dimensions
-    count = len(shown) if axes == 2 else 3 * len(shown) if axes == 3 else len(shown)
-    figure = new_figure((2.75 if axes == 2 else 2.1) * count + 4.3, 3.5)
-    widths = [(2.75 if axes == 2 else 2.1) * count, 4.0]
+    rows, columns = (len(shown), 3) if axes == 3 else (1, len(shown))
+    width = (2.1 if axes == 1 else 2.75) * columns
+    figure = new_figure(width + 4.3, max(3.5, 2.5 * rows + 0.4))
+    widths = [width, 4.0]
     left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=widths)[0]
     left.suptitle("Sensitivity" + ("" if axes == 1 else r", $\log_{10}$"))
-    panels = left.subplots(1, count, squeeze=False).ravel().tolist()
+    panels = left.subplots(rows, columns, squeeze=False).ravel().tolist()
     image = None
     for place, (name, field) in enumerate(shown):
         if axes == 1:

@@ -115,6 +115,8 @@ def draw_snapshot(snapshot: Snapshot, *, longest: float, fastest: float, unit: s
     longest, fastest
         Upper ends of decay length and frequency, the same for all frames.
     """
+    from matplotlib.patheffects import Normal, Stroke
+
     axes = len(snapshot.lattice.size)
     figure = new_figure(7.6, 3.9)
     figure.suptitle(f"{title}{', ' if title else ''}step {snapshot.step}")
@@ -150,6 +152,8 @@ def draw_snapshot(snapshot: Snapshot, *, longest: float, fastest: float, unit: s
         left.set_thetagrids([0, 90, 180, 270], ["+x", "+y", f"{MINUS}x", f"{MINUS}y"])
         left.set_rgrids(ticks, [*names[:-1], f"{names[-1]} {unit}"], angle=315, fontsize=7)
         left.set_rlim(0, 1.05 * outer)
+        for label in left.get_yticklabels():  # dots lie under the numbers
+            label.set_path_effects([Stroke(linewidth=2.2, foreground="white"), Normal()])
         left.grid(linewidth=0.4, alpha=0.6)
     bar = figure.colorbar(drawn, ax=left, location="bottom", fraction=0.045, pad=0.06, aspect=30)
     bar.set_label(f"frequency of the mode (rad/{unit})", fontsize=8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -51,20 +52,24 @@ def draw_stages(model: nn.Module, *, samples: int | None = None, unit: str = "px
     r"""Energy of each Sonic layer over frequency, :math:`\sum_{kc}|\hat H_{kc}(\omega)|^2` over its highest value.
 
     One picture for each layer, in the order of the network, and the mean over directions of all of them beside each
-    other. Of more than 16 layers, 16 evenly chosen ones are shown. Volumes are cut at ``w_z = 0``.
+    other; their frequencies are on a logarithmic axis if those of the layers reach differently far, as behind strides.
+    Of more than 16 layers, 16 evenly chosen ones are shown. Volumes are cut at ``w_z = 0``.
 
     Examples
     --------
     >>> figure = torchsonic.viz.draw_stages(torchsonic.create_model("synthshape_sonicnet"))
     """
     layers = list(named_sonic_layers(model).items())
-    if len(layers) > MOST:
+    part = f", {MOST} of {len(layers)} layers" if len(layers) > MOST else ""
+    if part:
         layers = [layers[round(place * (len(layers) - 1) / (MOST - 1))] for place in range(MOST)]
     flat = layers[0][1].num_axes == 1
     columns = min(COLUMNS, len(layers))
     rows = 0 if flat else math.ceil(len(layers) / columns)
     figure = new_figure(max(2.15 * columns, 1.0) * (not flat) + 5.2, max(3.6, 2.35 * rows + 0.6))
-    figure.suptitle("Spectral energy of the filters" + ("" if flat else r", $\log_{10}$ of the part of the highest"))
+    figure.suptitle(
+        f"Spectral energy of the filters{part}" + ("" if flat else r", $\log_{10}$ of the part of the highest")
+    )
     left, right = (
         (None, figure) if flat else figure.subfigures(1, 2, squeeze=False, width_ratios=[2.15 * columns, 4.6])[0]
     )
@@ -103,7 +108,12 @@ def shares_of_highest(values: Tensor, of: Tensor | None = None) -> Tensor:
 
 def _finish_profile(panel: Axes, count: int, unit: str) -> None:
     panel.set_yscale("log")
-    panel.set(xlabel=frequency_label("", unit).replace(r"\omega_{}", r"|\omega|"), xlim=(0, None))
+    panel.set(xlabel=frequency_label("", unit).replace(r"\omega_{}", r"|\omega|"))
+    ends = [float(np.asarray(line.get_xdata())[-1]) for line in panel.lines]
+    if max(ends) > 2.5 * min(ends):
+        panel.set_xscale("log")
+    else:
+        panel.set_xlim(0, None)
     panel.set_ylabel("mean over directions, highest = 1")
     thin_axes(panel)
     if count > 1:

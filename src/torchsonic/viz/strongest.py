@@ -25,9 +25,9 @@ def strongest_modes(layer: SonicConvNd, count: int | None = None) -> tuple[Tenso
 
 
 def mode_words(layer: SonicConvNd, index: Tensor, unit: str) -> list[str]:
-    """Decay length and wavelength of modes, as short words."""
+    """Decay length and wavelength of modes, as short words; a wave of 100 decay lengths is no wave that is seen."""
     lengths, waves = decay_lengths(layer)[index], wavelengths(layer)[index]
     return [
-        f"{DECAY} {short(length)}, λ {'∞' if wave > 1e3 * length else short(wave)} {unit}"
+        f"{DECAY} {short(length)}, λ {'∞' if wave > 1e2 * length else short(wave)} {unit}"
         for length, wave in zip(lengths.tolist(), waves.tolist(), strict=True)
     ]

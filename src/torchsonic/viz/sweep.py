@@ -128,7 +128,7 @@ def draw_sweep(
     figure = new_figure(max(2.35 * columns + 1.2, 5.5), 1.36 * len(rows) + (1.0 if kind == "image" else 1.4))
     figure.suptitle("Response $\\log(1+|T|)$ of one mode over frequency, and its kernel")
     if kind == "surface":  # whose labels hang out of their panel
-        figure.get_layout_engine().set(rect=(0, 0.04, 1, 0.96))  # type: ignore[union-attr]
+        figure.get_layout_engine().set(rect=(0.01, 0.04, 0.99, 0.96))  # type: ignore[union-attr]
     grid = figure.add_gridspec(len(rows), 2 * columns + 1, width_ratios=[*[1.0] * (2 * columns), 0.1])
     for row, (name, turned) in enumerate(rows.items()):
         pictures = [plane_mode_pictures(replace(mode, **{name: float(value)}), lattice) for value in turned]
@@ -152,7 +152,7 @@ def _label(left: Any, right: Axes, symbol: str, lattice: Lattice, unit: str, kin
     if last:
         frame_axes(right, lattice.places, ("y", "x"), unit, frequency=False)
     if kind == "surface":
-        left.text2D(-0.16, 0.5, symbol, rotation=90, va="center", transform=left.transAxes, fontsize=10)
+        left.text2D(-0.22, 0.5, symbol, rotation=90, va="center", transform=left.transAxes, fontsize=10)
     if last:
         frame_axes(left, lattice.frequencies, ("y", "x"), unit, frequency=True)
     if kind == "surface":  # close to the surface: it fills its panel

@@ -106,11 +106,15 @@ def load_subject(folder: Path, *, against: Path | None = None, unit: str | None 
 def _load(folder: Path) -> tuple[PretrainedModel, Path | None]:
     """The model in a folder, and the folder of its run if it is one's."""
     if not folder.is_dir():
-        raise ValueError(f"there is no folder {folder}")
+        what = f"{folder} is a file" if folder.is_file() else f"there is no folder {folder}"
+        raise ValueError(f"{what}; give the folder that save_pretrained wrote, or a run's")
     inner = folder / "model"
     is_run = (inner / CONFIG_NAME).is_file()
     if not is_run and not (folder / WEIGHTS_NAME).is_file():
-        raise ValueError(f"{folder} holds no saved model: neither {WEIGHTS_NAME} nor model/{CONFIG_NAME} is there")
+        raise ValueError(
+            f"{folder} holds no saved model: neither {WEIGHTS_NAME} nor model/{CONFIG_NAME} is there; "
+            "give the folder that save_pretrained wrote, or a run's"
+        )
     try:
         model = from_pretrained(inner if is_run else folder)
     except PretrainedError as error:

@@ -224,19 +224,25 @@ async function upload(file) {
 
 // The checkpoint ----------------------------------------------------------------------------------------------------
 
-async function showSheet() {
+const sheet = newestOnly(async (wanted) => {
   let answer;
   try {
-    answer = await ask("/api/sheet", JSON.stringify({ layer: state.layer, page: state.page }));
+    answer = await ask("/api/sheet", JSON.stringify(wanted));
   } catch (error) {
     complain(error.message);
     return;
   }
+  if (wanted.layer !== state.layer || wanted.page !== state.page) return; // a newer one follows
   find("#page-number").textContent = `page ${answer.page + 1} of ${answer.pages}`;
-  find("#earlier").disabled = answer.page === 0;
-  find("#later").disabled = answer.page + 1 >= answer.pages;
   find("#sheet").replaceChildren(...answer.modes.map(makeCard));
   showChosen();
+});
+
+/** Asks for the modes of the chosen layer and page; the buttons know its ends before the answer is there. */
+function showSheet() {
+  find("#earlier").disabled = state.page === 0;
+  find("#later").disabled = state.page + 1 >= start.layers[state.layer].pages;
+  sheet({ layer: state.layer, page: state.page });
 }
 
 function makeCard(mode) {
