@@ -18,6 +18,7 @@ from nnunetv2.inference.predict_from_raw_data import nnUNetPredictor
 from nnunetv2.training.nnUNetTrainer.nnUNetTrainer import nnUNetTrainer
 from nnunetv2.utilities.plans_handling.plans_handler import PlansManager
 
+from tests.integrations.absent import import_without
 from tests.integrations.hippocampi import AFFINE, write_cases
 from torchsonic.cli import main
 from torchsonic.integrations.nnunet import (
@@ -355,11 +356,9 @@ def test_deep_supervision_and_foreign_plans_are_refused():
         nnUNetTrainerSonic.build_network_architecture(plans, configuration, 1, 3)
 
 
-def test_without_nnunet_the_error_names_the_extra():
-    code = "import sys; sys.modules['nnunetv2'] = None; import torchsonic.integrations.nnunet"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert run.returncode != 0
-    assert 'pip install "torchsonic[medical]"' in run.stderr
+def test_without_nnunet_the_error_names_the_extra(monkeypatch):
+    said = import_without("nnunetv2", "torchsonic.integrations.nnunet", monkeypatch)
+    assert 'pip install "torchsonic[medical]"' in said
 
 
 @pytest.mark.slow
