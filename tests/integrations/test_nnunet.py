@@ -402,7 +402,7 @@ def test_the_real_commands_plan_train_and_predict(tmp_path):
     images.mkdir()
     shutil.copy(data / "images" / f"{name}.nii.gz", images / f"{name}_0000.nii.gz")
     other = {"width": 32, "norm": "group", "stride": 1, "patch_size": "8,8,8"}
-    arguments = ("-d", 4, "-c", "3d_fullres", "-tr", "nnUNetTrainerSonic", "-f", 0, "-npp", 1, "-nps", 1)
+    arguments = ("-d", 4, "-c", "3d_fullres", "-tr", "nnUNetTrainerSonic", "-f", 0, "-npp", 0, "-nps", 0)
     run("nnUNetv2_predict", *arguments, "-i", images, "-o", tmp_path / "out", "-device", "cpu", **other)
     source, label = (nibabel.load(data / kind / f"{name}.nii.gz") for kind in ("images", "labels"))
     prediction = nibabel.load(tmp_path / "out" / f"{name}.nii.gz")
