@@ -38,10 +38,10 @@ figures: $(VENV)/.installed
 	$(MAKE) --no-print-directory explorer-picture
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 test-fast: $(VENV)/.installed
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 fuzz: $(VENV)/.installed
 	HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -q tests/test_stability.py

@@ -12,6 +12,8 @@ import torch
 ENVIRONMENT = Path(__file__).parent / "environment"
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ENVIRONMENT), os.environ.get("PYTHONPATH")]))
 runpy.run_path(str(ENVIRONMENT / "sitecustomize.py"))
+# Threads of programs that tests start would wait for cores, and burn others while they do.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 hypothesis.settings.register_profile("suite", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=500)

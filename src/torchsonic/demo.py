@@ -169,7 +169,7 @@ def _draw(losses: list[float], results: dict[str, dict], model: nn.Sequential) -
             ax = axes[row, column]
             picture = result[key].permute(1, 2, 0).clamp(0, 1) if key == "image" else result[key]
             options = {} if key == "image" else {"cmap": colours, "vmin": 0, "vmax": NUM_CLASSES - 1}
-            ax.imshow(picture, extent=(0, 1, 1, 0), interpolation="nearest", **options)
+            ax.imshow(picture.numpy(), extent=(0, 1, 1, 0), interpolation="nearest", **options)
             bare(ax)
             if key != "image":
                 ax.set_xlabel(f"Dice {result[f'dice_{key}']:.2f}")

@@ -17,6 +17,7 @@ from monai.data import DataLoader, Dataset, MetaTensor, decollate_batch, list_da
 from monai.inferers import SlidingWindowInferer as PlainInferer  # noqa: E402
 from monai.transforms import Orientationd, RandZoomd  # noqa: E402
 
+from tests.integrations.absent import import_without  # noqa: E402
 from torchsonic.integrations.monai import SlidingWindowInferer, SonicNet, spacing_of  # noqa: E402
 
 BUNDLE = Path(__file__).parents[2] / "recipes" / "monai_bundle"
@@ -274,8 +275,6 @@ def test_both_bundle_configurations_describe_one_network():
     assert logits.shape[1] == data["outputs"]["pred"]["num_channels"] == len(data["outputs"]["pred"]["channel_def"])
 
 
-def test_without_monai_the_error_names_the_extra():
-    code = "import sys; sys.modules['monai'] = None; import torchsonic.integrations.monai"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert run.returncode != 0
-    assert 'pip install "torchsonic[medical]"' in run.stderr
+def test_without_monai_the_error_names_the_extra(monkeypatch):
+    said = import_without("monai", "torchsonic.integrations.monai", monkeypatch)
+    assert 'pip install "torchsonic[medical]"' in said

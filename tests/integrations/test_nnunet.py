@@ -18,6 +18,7 @@ from nnunetv2.inference.predict_from_raw_data import nnUNetPredictor
 from nnunetv2.training.nnUNetTrainer.nnUNetTrainer import nnUNetTrainer
 from nnunetv2.utilities.plans_handling.plans_handler import PlansManager
 
+from tests.integrations.absent import import_without
 from tests.integrations.hippocampi import AFFINE, write_cases
 from torchsonic.cli import main
 from torchsonic.integrations.nnunet import (
@@ -355,11 +356,9 @@ def test_deep_supervision_and_foreign_plans_are_refused():
         nnUNetTrainerSonic.build_network_architecture(plans, configuration, 1, 3)
 
 
-def test_without_nnunet_the_error_names_the_extra():
-    code = "import sys; sys.modules['nnunetv2'] = None; import torchsonic.integrations.nnunet"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert run.returncode != 0
-    assert 'pip install "torchsonic[medical]"' in run.stderr
+def test_without_nnunet_the_error_names_the_extra(monkeypatch):
+    said = import_without("nnunetv2", "torchsonic.integrations.nnunet", monkeypatch)
+    assert 'pip install "torchsonic[medical]"' in said
 
 
 @pytest.mark.slow
@@ -403,7 +402,7 @@ def test_the_real_commands_plan_train_and_predict(tmp_path):
     images.mkdir()
     shutil.copy(data / "images" / f"{name}.nii.gz", images / f"{name}_0000.nii.gz")
     other = {"width": 32, "norm": "group", "stride": 1, "patch_size": "8,8,8"}
-    arguments = ("-d", 4, "-c", "3d_fullres", "-tr", "nnUNetTrainerSonic", "-f", 0, "-npp", 1, "-nps", 1)
+    arguments = ("-d", 4, "-c", "3d_fullres", "-tr", "nnUNetTrainerSonic", "-f", 0, "-npp", 0, "-nps", 0)
     run("nnUNetv2_predict", *arguments, "-i", images, "-o", tmp_path / "out", "-device", "cpu", **other)
     source, label = (nibabel.load(data / kind / f"{name}.nii.gz") for kind in ("images", "labels"))
     prediction = nibabel.load(tmp_path / "out" / f"{name}.nii.gz")

@@ -1,8 +1,5 @@
 """torchsonic's classifiers behave as timm's own."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -11,6 +8,7 @@ import torchsonic
 timm = pytest.importorskip("timm", reason="timm is not installed")
 from timm.optim import create_optimizer_v2  # noqa: E402
 
+from tests.integrations.absent import import_without  # noqa: E402
 from torchsonic.integrations.timm import registered  # noqa: E402
 
 SHALLOW = {"depths": (1, 1, 1, 1)}
@@ -117,8 +115,6 @@ def test_levels_that_do_not_exist_are_refused(indices):
         make("sonic_tiny").forward_intermediates(torch.randn(1, 3, 64, 64), indices=indices)
 
 
-def test_without_timm_the_error_names_the_extra():
-    code = "import sys; sys.modules['timm'] = None; import torchsonic.integrations.timm"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert run.returncode != 0
-    assert 'pip install "torchsonic[timm]"' in run.stderr
+def test_without_timm_the_error_names_the_extra(monkeypatch):
+    said = import_without("timm", "torchsonic.integrations.timm", monkeypatch)
+    assert 'pip install "torchsonic[timm]"' in said

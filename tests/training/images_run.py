@@ -1,4 +1,4 @@
-"""A short training run on pictures as a program of its own: tests kill it, start it again, or start several of it."""
+"""A short training run on pictures, also as a program of its own: tests kill it, start it again, or start several."""
 
 import json
 import sys
@@ -11,9 +11,7 @@ from torchsonic.experiments.images import ImagesConfig, run_experiment
 from torchsonic.training import TrainingConfig
 
 
-def main() -> None:
-    folder, data, options = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
-    torch.set_num_threads(1)
+def run(folder: Path, data: Path, **options) -> None:
     training = {"steps": 12, "batch": 8, "log_every": 1, "checkpoint_every": 1, "learning_rate": 1e-3, **options}
     config = ImagesConfig(
         data=data,
@@ -26,6 +24,11 @@ def main() -> None:
     results = run_experiment(config, folder, show=False)
     if results:
         (folder / "done").write_text(str(results["top1"]))
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    run(Path(sys.argv[1]), Path(sys.argv[2]), **json.loads(sys.argv[3]))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ pytest.importorskip("PIL", reason="Pillow is not installed")
 
 import torchsonic
 from tests.data.pictures import write_pictures
+from tests.training.images_run import run
 from torchsonic.data.image_changes import ImageChanges
 from torchsonic.data.image_folder import find_images
 from torchsonic.data.image_store import ImageStore
@@ -165,7 +166,7 @@ def start(folder, data, **options):
 def whole(pictures, tmp_path_factory):
     pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installed")
     folder = tmp_path_factory.mktemp("whole")
-    assert start(folder, pictures).wait(timeout=300) == 0
+    run(folder, pictures)
     return folder
 
 
