@@ -66,7 +66,7 @@ OPTIONAL_IN = {
     "functional": {"pyvkfft", "pyopencl", "cupy"},  # the FFT backend, where it is used
     "models": {"huggingface_hub"},
     "explorer": {"PIL"},
-    "export": {"onnxruntime"},
+    "export": {"onnx", "onnxruntime"},
     "integrations": {"files", "timm", "monai", "nnunetv2"},
     "training": {"files", "lightning_fabric", "rich", "wandb"},
     "viz": {"matplotlib", "PIL"},
