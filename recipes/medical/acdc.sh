@@ -21,3 +21,16 @@ for group in same thin fine; do
     torchsonic evaluate volumes "$out"/runs/volumes/*/*/acdc-seed0 --external "$out/$group" \
         --classes "right ventricle" myocardium "left ventricle" --out "$out/evaluation/$group"
 done
+
+# Both shifts together.
+for group in thin fine; do
+    mkdir -p "$out/shifted/labels"
+    ln -sfr "$out/$group"/labels/* "$out/shifted/labels/"
+    for model in "$out/evaluation/$group"/predictions/*; do
+        mkdir -p "$out/shifted/predictions/$(basename "$model")"
+        ln -sfr "$model"/* "$out/shifted/predictions/$(basename "$model")/"
+    done
+done
+torchsonic evaluate volumes --labels "$out/shifted/labels" --out "$out/evaluation/shifted" \
+    --classes "right ventricle" myocardium "left ventricle" --predictions \
+    "$out"/shifted/predictions/sonicnet3d.light-{told,not-told,untold} "$out/shifted/predictions/unet"
