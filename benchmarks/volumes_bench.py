@@ -17,7 +17,6 @@ from torchsonic import create_model
 from torchsonic.evaluation import count_flops, count_parameters
 from torchsonic.evaluation.provenance import describe_run
 from torchsonic.experiments.volumes.plan import fine_axes
-from torchsonic.functional.pages import keep_all_pages
 
 __all__ = ["CONTENDERS", "FULL", "QUICK", "REFERENCE", "Patch", "run_volumes_bench"]
 
@@ -124,7 +123,6 @@ def run_volumes_bench(patches: Sequence[Patch], *, repeats: int, seed: int = 0, 
         ``run`` (provenance) and ``patches``, a record each.
     """
     where = torch.device(device)
-    keep_all_pages()  # for all networks, as training does
     run = describe_run(seed=seed, device=where)
     with progress_bar("networks for volumes", sum(patch.budget for patch in patches)) as part:
         records = [_measure_patch(patch, repeats, seed, where, part(patch.name, patch.budget)) for patch in patches]
