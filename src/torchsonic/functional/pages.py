@@ -11,14 +11,26 @@ from __future__ import annotations
 import ctypes
 import platform
 from functools import lru_cache
+from pathlib import Path
+from typing import Literal
 
 import torch
+
+from torchsonic.functional.exhaustion import free_bytes
 
 __all__ = ["keep_all_pages", "keep_pages"]
 
 LARGEST_ADAPTING_BLOCK = 31 << 20
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # glibc's malloc.h
-NEVER = -1
+RESERVE = 0.25
+"""Free memory over what the process holds, below which it keeps nothing."""
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4  # glibc's malloc.h
+KEEPING = {M_MMAP_MAX: 0, M_TRIM_THRESHOLD: -1}
+# What `keep_pages` leads to, which has to be said now: glibc adapts no threshold once one was set.
+USUAL = {
+    M_MMAP_MAX: 65536,
+    M_MMAP_THRESHOLD: LARGEST_ADAPTING_BLOCK,
+    M_TRIM_THRESHOLD: 2 * LARGEST_ADAPTING_BLOCK,
+}
 
 
 @lru_cache(maxsize=1)
@@ -27,19 +39,49 @@ def keep_pages() -> None:
     torch.empty(LARGEST_ADAPTING_BLOCK, dtype=torch.uint8, device="cpu")
 
 
-@lru_cache(maxsize=1)
 def keep_all_pages() -> bool:
-    """Let the allocator keep all freed memory until the process ends.
+    """Let the allocator keep all freed memory, while there is plenty of it.
 
-    For programs that do one thing again and again, as training and benchmarks do: the process stays as large as it ever
-    was, and a training step on volumes takes about half of the time.
+    For programs that do one thing again and again, as training does: the process stays as large as it ever was, and a
+    training step on volumes takes about half of the time. Call it at every step: memory that is kept falls into pieces,
+    so a process that holds more than four times what is left free gives it back, and keeps nothing from then on.
 
     Returns
     -------
     bool
-        Whether the C library is glibc, and takes it.
+        Whether memory is kept; only glibc can be asked to.
     """
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    library = ctypes.CDLL(None)
-    return bool(library.mallopt(M_MMAP_MAX, 0)) and bool(library.mallopt(M_TRIM_THRESHOLD, NEVER))
+    return _allocator.keep()
+
+
+class _Allocator:
+    """What the C library of this process was told."""
+
+    def __init__(self) -> None:
+        self.state: Literal["usual", "keeping", "given back"] = "usual"
+
+    def keep(self) -> bool:
+        if self.state == "given back" or platform.libc_ver()[0] != "glibc":
+            return False
+        free = free_bytes(torch.device("cpu"))
+        if free is not None and free < RESERVE * _resident_bytes():
+            if self.state == "keeping":
+                self._tell(USUAL)
+                ctypes.CDLL(None).malloc_trim(0)
+            self.state = "given back"
+        elif self.state == "usual" and self._tell(KEEPING):
+            self.state = "keeping"
+        return self.state == "keeping"
+
+    @staticmethod
+    def _tell(settings: dict[int, int]) -> bool:
+        return all(ctypes.CDLL(None).mallopt(name, value) for name, value in settings.items())
+
+
+def _resident_bytes() -> int:
+    import resource
+
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+_allocator = _Allocator()

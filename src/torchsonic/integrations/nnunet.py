@@ -110,8 +110,6 @@ class _SettableTrainer(nnUNetTrainer):
             random.seed(int(words[2]))
 
     def initialize(self) -> None:
-        if self.device.type == "cpu":
-            keep_all_pages()  # every step allocates what the last one freed
         self._seed(0)
         super().initialize()
         count = sum(parameter.numel() for parameter in self._built().parameters())
@@ -134,6 +132,11 @@ class _SettableTrainer(nnUNetTrainer):
     def on_train_epoch_start(self) -> None:
         self._seed(1 + self.current_epoch)
         super().on_train_epoch_start()
+
+    def train_step(self, batch: dict) -> dict:
+        if self.device.type == "cpu":
+            keep_all_pages()  # every step allocates what the last one freed
+        return super().train_step(batch)
 
     def _refuse_another_network(self) -> None:
         """All folds share one plans.json; another network in it would make the other folds' checkpoints useless."""

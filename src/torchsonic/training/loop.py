@@ -90,8 +90,6 @@ def fit(
     if fabric is None:
         fabric = make_fabric(config)
         fabric.launch()
-    if fabric.device.type == "cpu":
-        keep_all_pages()  # every step allocates what the last one freed
     folder.mkdir(parents=True, exist_ok=True)
     prepare_to_wait(fabric)
     run = _Run(model, task, config, folder, fabric)
@@ -111,6 +109,8 @@ def fit(
     try:
         with training_progress(config.steps, run.step, config.batch, show=show and first) as advance:
             while run.step < config.steps:
+                if fabric.device.type == "cpu":
+                    keep_all_pages()  # every step allocates what the last one freed
                 loss = run.train_step(batches)
                 if run.step % config.log_every == 0 or run.step == config.steps:
                     value = float(fabric.all_reduce(loss, reduce_op="mean"))  # type: ignore[arg-type]
