@@ -36,7 +36,7 @@ def _goal_table(result: dict) -> Table:
             ratio = _ratio(record, "sonicnet3d.light", reference, quantity)
             cells = [_title(record), f"{words} of sonicnet3d.light / {reference}"]
             rows.append([*cells, f"{ratio:.2f}", f"<= {bound:.2f}", verdict(ratio <= bound)])
-        if tuple(record["size"]) == (96, 96, 96):
+        if tuple(record["size"]) == (96, 96, 96) and "sonicnet3d.paper" in _named(record):
             peak = _named(record)["sonicnet3d.paper"]["peak_bytes"]
             cells = [_title(record), "peak memory of sonicnet3d.paper, GB"]
             rows.append([*cells, f"{peak / 1e9:.2f}", f"<= {PAPER_BYTES / 1e9:.0f}", verdict(peak <= PAPER_BYTES)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -131,13 +131,23 @@ class BenchCompile(_Bench):
 class BenchVolumes(_Bench):
     """Time and peak memory of a training step of networks for volumes, as ratios to nnU-Net's ResEnc L."""
 
+    without: tuple[str, ...] = ()
+    """Networks to be left out, by their names in the table; the paper's takes minutes for a step."""
+
     def run(self) -> None:
-        repeats, folder = self._prepare(), result_folder(self.out, partial=self.quick)
+        repeats = self._prepare()
+        folder = result_folder(self.out, partial=self.quick or bool(self.without))
         require("monai", "medical")
         require("nnunetv2", "medical")
         from benchmarks import volumes_bench
 
+        measured = {"sonicnet3d.light", volumes_bench.REFERENCE}
+        unknown = set(self.without) - (set(volumes_bench.CONTENDERS) - measured)
+        if unknown:
+            known = ", ".join(repr(name) for name in volumes_bench.CONTENDERS if name not in measured)
+            raise UserError(f"--without: {min(unknown)!r} cannot be left out; these can: {known}")
         patches = volumes_bench.QUICK if self.quick else volumes_bench.FULL
+        patches = [replace(patch, without=(*patch.without, *self.without)) for patch in patches]
         write_report(
             volumes_bench.run_volumes_bench(patches, repeats=repeats, seed=self.seed, device=self.device), folder
         )
