@@ -180,6 +180,6 @@ def _measure_patch(
         "size": patch.size,
         "spacing": patch.spacing,
         "batch": patch.batch,
-        "once": patch.once,
+        "once": [name for name in patch.once if name in steps],
         "networks": networks,
     }
