@@ -104,7 +104,7 @@ class SpacedSequential(nn.Sequential):
     def walk(self, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
         """Apply all layers; return the output and its spacing."""
         for module in self:
-            if self.checkpointing and torch.is_grad_enabled():
+            if self.checkpointing and torch.is_grad_enabled() and not torch.compiler.is_exporting():
                 x, spacing = checkpoint(walk, module, x, spacing, use_reentrant=False)
             else:
                 x, spacing = walk(module, x, spacing)
