@@ -64,6 +64,32 @@ def test_first_and_second_derivatives_pass_gradcheck(variant, padding, size):
     assert torch.autograd.gradgradcheck(call, (x, *values), fast_mode=True)
 
 
+@pytest.mark.parametrize("variant", ["exact", "paper"])
+def test_gradients_that_can_be_differentiated_equal_those_that_cannot(variant):
+    layer = make_layer(2, variant=variant, band_limit=2, magnitude_limit=1.5)
+    x = torch.randn(2, 3, 5, 6, dtype=torch.float64, requires_grad=True)
+    inputs = [x, *layer.parameters()]
+    loss = layer(x).square().sum()
+    expected = torch.autograd.grad(loss, inputs, retain_graph=True)
+    for a, b in zip(torch.autograd.grad(loss, inputs, create_graph=True), expected, strict=True):
+        assert relative_error(a, b) < 1e-10
+
+
+def test_operands_made_of_one_another_get_their_gradient_once():
+    modes = make_layer(2).modes()
+    x = torch.randn(2, 3, 5, 6, dtype=torch.float64, requires_grad=True)
+
+    def call(x):
+        return sonic_conv(x, modes._replace(gain=modes.gain * x.square().mean()), x.mean((0, 2, 3))[:1].expand(4))
+
+    assert torch.autograd.gradcheck(call, (x,), fast_mode=True)
+    loss = call(x).square().sum()
+    (expected,) = torch.autograd.grad(loss, x, retain_graph=True)
+    (differentiable,) = torch.autograd.grad(loss, x, create_graph=True)
+    assert relative_error(differentiable, expected) < 1e-10
+    assert torch.autograd.gradgradcheck(call, (x,), fast_mode=True)
+
+
 def test_per_sample_spacing_equals_one_call_per_sample():
     for variant in ("exact", "paper"):
         layer = make_layer(3, variant=variant)

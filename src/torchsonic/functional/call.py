@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
@@ -60,6 +60,10 @@ class Operands(NamedTuple):
     @property
     def shape(self) -> ModeShape:
         return ModeShape(*self[3:10])
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Operands:
+        """Apply a function to every tensor that is there."""
+        return Operands(*[None if t is None else change(t) for t in self])  # type: ignore[arg-type]
 
 
 class Options(NamedTuple):

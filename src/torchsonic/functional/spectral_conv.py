@@ -219,6 +219,8 @@ class _SpectralConv(torch.autograd.Function):
 
 
 def _differentiable_gradients(grad_y: Tensor, operands: Operands, options: Options, needs) -> list[Tensor | None]:
+    # Operands may be made of one another, as a gain of its direction: views keep to each its own part of the gradient.
+    operands = operands.each(lambda t: t.view_as(t))
     wanted = [i for i, needed in enumerate(needs) if needed]
     inputs = [t for t, needed in zip(operands, needs, strict=True) if needed and t is not None]
     with without_autocast(grad_y.device):  # the derivatives of products, too
