@@ -1,5 +1,7 @@
 """Limits of the responses against their definitions, with gradients."""
 
+import copy
+
 import pytest
 import torch
 
@@ -44,6 +46,25 @@ def test_limited_layers_equal_the_dense_reference_with_all_gradients(size, name)
     modes = layer.modes(without_limits=True)
     expected = dense_conv(x, modes, layer.bias, spacing=spacing, cutoff=layer.cutoff(), limits=layer.limits)
     assert_same_with_gradients(layer(x, spacing=spacing), expected, [x, *layer.parameters()])
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("variant", ["exact", "paper"])
+def test_vanishing_responses_have_finite_second_derivatives(variant, soft):
+    exact = make_layer(2, variant=variant, band_limit=8, magnitude_limit=1.0, soft_limit=soft, standardise=False)
+    with torch.no_grad():
+        exact.raw_cutoff.fill_(-6.0)  # pyright: ignore[reportOptionalMemberAccess]
+    x = torch.randn(1, 3, 16, 16, dtype=torch.float64)
+
+    def second_derivatives(layer):
+        weights = list(layer.parameters())
+        first = torch.autograd.grad(layer(x.to(weights[0])).square().sum(), weights, create_graph=True)
+        return torch.autograd.grad(sum(g.square().sum() for g in first), weights)  # type: ignore[arg-type]
+
+    expected = second_derivatives(exact)
+    largest = max(g.abs().max().item() for g in expected)
+    for got, wanted in zip(second_derivatives(copy.deepcopy(exact).float()), expected, strict=True):
+        torch.testing.assert_close(got.double(), wanted, rtol=0, atol=1e-4 * largest)
 
 
 @pytest.mark.parametrize("options", [{"recompute": True}, {"mode_chunk": 1}, {"order": "channels-channels"}])

@@ -36,6 +36,8 @@ SERIES_BELOW = 0.1
 # Coefficients 2 k c_k of (u sech^2 u - tanh u) / u^3, where tanh u = sum c_k u^(2k+1).
 SERIES = (-2 / 3, 8 / 15, -34 / 105, 496 / 2835, -2764 / 31185)
 TINY = 1e-20
+# Responses below this part of the limit are not changed by it, in any digit.
+NEGLIGIBLE = 1e-12
 
 
 class ResponseLimits(NamedTuple):
@@ -104,6 +106,14 @@ def saturation(magnitude: Tensor, limits: ResponseLimits) -> Tensor:
     return part.tanh() / part if limits.soft else part.clamp_min(1.0).reciprocal()
 
 
+def _saturated(response: Tensor, limits: ResponseLimits) -> Tensor:
+    """A complex response within the largest magnitude; autograd can follow, any number of times."""
+    # Second derivatives of a magnitude grow as its inverse and overflow where responses vanish.
+    least = NEGLIGIBLE * limits.magnitude
+    magnitude = response.masked_fill(response.detach().abs() < least, least).abs()
+    return response * saturation(magnitude, limits)
+
+
 def _saturation_backward(grad: Tensor, response: Tensor, limits: ResponseLimits) -> Tensor:
     """``G = phi G' + (phi' / |T|) Re(G' T) conj(T)`` for ``T' = phi(|T|) T``."""
     part = response.abs().clamp_min(TINY) / limits.magnitude
@@ -146,9 +156,9 @@ def limit_responses(
         factor = band_on_grid(omega, cutoff, limits.band_order)
         limited = [t * factor for t in limited]
     if limits.magnitude > 0 and len(limited) == 1:
-        limited = [limited[0] * saturation(limited[0].abs(), limits)]
+        limited = [_saturated(limited[0], limits)]
     elif limits.magnitude > 0:
-        a, abar = (t * saturation(t.abs(), limits) for t in _apart(limited[0], limited[1]))
+        a, abar = (_saturated(t, limits) for t in _apart(limited[0], limited[1]))
         limited = [0.5 * (a + abar), -0.5j * (a - abar)]
     return limited
 
@@ -207,4 +217,4 @@ def limit_response(response: Tensor, omega: Tensor, cutoff: Tensor | None, limit
         assert cutoff is not None
         column = cutoff.reshape(-1, *[1] * (response.dim() - 1))
         response = response * _band_factor(omega.square().sum(-1), column, limits.band_order)
-    return response * saturation(response.abs(), limits) if limits.magnitude > 0 else response
+    return _saturated(response, limits) if limits.magnitude > 0 else response
