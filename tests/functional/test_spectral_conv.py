@@ -2,6 +2,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 from torch.func import functional_call, grad, jvp, stack_module_state, vmap
 from torch.utils.checkpoint import checkpoint
 
@@ -147,6 +148,23 @@ def test_custom_operator_passes_opcheck(limits):
                 False,
             )
             torch.library.opcheck(torch.ops.torchsonic.spectral_conv.default, arguments)
+
+
+def test_gradients_have_the_layout_that_compilers_are_told():
+    layer = make_layer(2, band_limit=2)
+    spacing = torch.ones(1, 2, dtype=torch.float64)
+    shape = layer._shape((4, 5), spacing, torch.float64).each(Tensor.detach)
+    x = torch.randn(2, 3, 4, 5, dtype=torch.float64)
+    weights = [layer.mix_in.detach(), layer.mix_out.detach(), *shape]
+    transposed = [w if w is None else w.mT.contiguous().mT for w in weights]
+    arguments = (layer.bias, spacing, [4, 5], "circular", "modes-modes", 0, "real", *layer.limits, [True] * 11)
+    backward, grad_y = torch.ops.torchsonic.spectral_conv_backward.default, torch.ones(2, 4, 4, 5, dtype=torch.float64)
+    told = (grad_y, [], x, *transposed, *arguments)
+    torch.library.opcheck(backward, told, test_utils=("test_schema", "test_faketensor"))
+    actual, expected = backward(*told), backward(grad_y, [], x, *weights, *arguments)
+    for a, b in zip(actual, expected, strict=True):
+        assert a.stride() == b.stride()
+        torch.testing.assert_close(a, b)
 
 
 def test_empty_batch_gives_empty_output_and_zero_gradients():

@@ -211,8 +211,9 @@ def backward(
     multiplicity = plan.band.multiplicity(device=grad_y.device, dtype=grad_y.dtype)
     respond = respond_with(shape, omega, plan, symmetry, limits, differentiable=True)
     grad_x = grad_y.new_empty(grad_y.shape[0], mix_in.shape[2], *plan.size) if need_x else None
-    grad_in, grad_out = torch.zeros_like(mix_in), torch.zeros_like(mix_out)
-    grad_shape = shape.each(torch.zeros_like)
+    # In one layout whatever that of the operands: compilers are told it before.
+    grad_in, grad_out = mix_in.new_zeros(mix_in.shape), mix_out.new_zeros(mix_out.shape)
+    grad_shape = shape.each(lambda t: t.new_zeros(t.shape))
     open_sides: dict[int, tuple[Entry, Exit]] = {}
     samples_of, chunks = plan.sample_chunks(grad_y.shape[0]), plan.mode_chunks(mix_in.shape[0])
     queue = iter(kept) if kept else None
