@@ -9,7 +9,7 @@ from torch import nn
 
 from tests.layers import LAYERS, make_layer
 from torchsonic import SonicConv1d, SonicConv2d, SonicConv3d
-from torchsonic.functional import resample
+from torchsonic.functional import resample, sonic_conv
 from torchsonic.testing import band_limited_field, relative_error
 
 
@@ -149,6 +149,24 @@ def test_autocast_computes_in_float32_and_returns_the_input_type(dtype, size):
         y = layer(x.to(dtype))
     assert y.dtype == dtype
     assert relative_error(y, expected) < {torch.float32: 1e-6, torch.bfloat16: 2e-2, torch.float16: 3e-3}[dtype]
+
+
+@pytest.mark.parametrize("variant", ["exact", "paper"])
+def test_what_a_layer_tells_of_itself_is_the_same_under_autocast(variant):
+    layer = make_layer(2, dtype=torch.float32, variant=variant)
+    x, omega = torch.randn(2, 3, 7, 8), torch.randn(5, 2)
+
+    def told():
+        modes = layer.modes()
+        convolved = sonic_conv(x, modes, layer.bias, symmetry=layer.reference_operator().symmetry)
+        return [*modes, layer.kernel(8), layer.mode_kernels(8), layer.response(omega), convolved]
+
+    expected = told()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        actual = told()
+    for a, b in zip(actual, expected, strict=True):
+        assert a.dtype == b.dtype
+        assert relative_error(a, b) < 1e-6
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

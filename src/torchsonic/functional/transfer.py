@@ -83,16 +83,12 @@ def mode_response(omega: Tensor, direction: Tensor, scale: Tensor, pole: Tensor,
     ----------
     The paper's equation for a single mode, section "Formulation".
     """
-    along = torch.einsum("...d,md->m...", omega, direction)
-    across = torch.zeros_like(along)
-    for i, j in combinations(range(omega.shape[-1]), 2):
-        across = (
-            across
-            + torch.einsum("m,...->m...", direction[:, j], omega[..., i])
-            .sub(torch.einsum("m,...->m...", direction[:, i], omega[..., j]))
-            .square()
-        )
+    # Products of numbers, not of matrices: those autocast would round to half precision.
     column = (slice(None), *[None] * (omega.dim() - 1))
+    v, w = [component[column] for component in direction.unbind(-1)], omega.unbind(-1)
+    along = sum((a * b for a, b in zip(v, w, strict=True)), start=direction.new_zeros(()))
+    pairs = combinations(range(len(w)), 2)
+    across = sum(((v[j] * w[i] - v[i] * w[j]).square() for i, j in pairs), start=torch.zeros_like(along))
     p = transverse[column] * across - pole.real[column]
     q = scale[column] * along - pole.imag[column]
     return torch.complex(p, q).reciprocal()
@@ -195,7 +191,7 @@ def reference_gain(direction: Tensor, scale: Tensor, pole: Tensor, transverse: T
         p = damping[:, None] + (transverse * radius.square())[:, None] * nodes
     height = 2 * reach[:, None] * p
     power = torch.atan2(height, p.square() + (oscillation.square() - reach.square())[:, None]) / height
-    mean = power[:, 0] if weights is None else power @ weights
+    mean = power[:, 0] if weights is None else (power * weights).sum(-1)  # autocast would round a matrix product
     return mean.clamp_min(LEAST_POWER).rsqrt()
 
 
