@@ -72,6 +72,26 @@ def test_memory_does_not_grow_with_the_modes_when_they_are_taken_in_chunks(order
     assert whole > 2 * max(peaks)
 
 
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize(
+    ("size", "options"),
+    [
+        ((16, 17), {"padding_mode": "zeros"}),
+        ((16, 17), {"padding_mode": "reflect"}),
+        ((16, 18), {"stride": 2}),
+        ((16, 18), {"stride": (1, 2)}),
+        ((64,), {"stride": 2}),
+        ((6, 8, 8), {"stride": 2, "padding_mode": "zeros"}),
+    ],
+    ids=str,
+)
+def test_what_is_kept_for_the_backward_pass_holds_nothing_else_in_memory(size, options, order):
+    y = make_layer(len(size), order=order, **options)(torch.randn(2, 3, *size, dtype=torch.float64))
+    kept = y.grad_fn.saved_tensors[12:]
+    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in kept}
+    assert sum(storages.values()) == kept_bytes(y)
+
+
 def test_estimating_costs_no_memory_and_leaves_no_trace():
     huge = (8, 256, 256, 256, (512, 512, 512))
     assert estimated_bytes(*huge) > 1e12

@@ -79,7 +79,7 @@ def _inverse_parts(spectrum: Tensor) -> list[slice]:
 
 
 class _Collector:
-    """Puts slices of modes together; a single slice is passed on without a copy."""
+    """Puts slices of modes together; a single slice is passed on, without what it may be cut out of."""
 
     def __init__(self, num_modes: int) -> None:
         self._num_modes = num_modes
@@ -87,7 +87,7 @@ class _Collector:
 
     def add(self, part: slice, value: Tensor) -> None:
         if part.stop - part.start == self._num_modes:
-            self._whole = value
+            self._whole = value.contiguous()
             return
         if self._whole is None:
             self._whole = value.new_empty(value.shape[0], self._num_modes, *value.shape[2:])

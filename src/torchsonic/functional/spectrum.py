@@ -94,8 +94,10 @@ def _extend_adjoint(g: Tensor, size: tuple[int, ...], padding: PaddingMode) -> T
 
 
 def _gather(spectrum: Tensor, band: Band) -> Tensor:
-    """Pick the band out of the half spectrum of either grid."""
-    for axis in range(band.num_axes):
+    """Pick the band out of the half spectrum of either grid; what is kept of it does not hold the rest in memory."""
+    if not any(band.resampled):
+        return spectrum
+    for axis in reversed(range(band.num_axes)):  # the last first: it leaves the others less to copy
         dim, reach = axis - band.num_axes, band.reach[axis]
         if not band.resampled[axis]:
             continue
@@ -104,7 +106,7 @@ def _gather(spectrum: Tensor, band: Band) -> Tensor:
             spectrum = positive
         else:
             spectrum = torch.cat([positive, spectrum.narrow(dim, spectrum.shape[dim] - reach, reach)], dim)
-    return spectrum
+    return spectrum.contiguous()
 
 
 def _scatter(coefficients: Tensor, band: Band, size: tuple[int, ...]) -> Tensor:
