@@ -3,6 +3,8 @@ import threading
 import torch
 
 from tests.layers import make_layer
+from torchsonic.functional.pair import Responses
+from torchsonic.nn.cache import ResponseCache
 
 
 def evaluate(layer, x, **options):
@@ -30,6 +32,50 @@ def test_cache_is_bounded_and_keeps_grids_apart():
     assert len(layer._cache) <= layer._cache.max_entries
 
 
+def made(number=0.0):
+    """Responses of 160 bytes."""
+    return Responses(*torch.full((2, 10), number, dtype=torch.complex64))
+
+
+def test_bytes_of_all_grids_together_are_bounded():
+    cache, parameters = ResponseCache(max_bytes=400), [torch.zeros(3)]
+    for grid in range(4):
+        cache.get(grid, parameters, made)
+    assert len(cache) == 2
+    last = cache.get(3, parameters, made)
+    assert cache.get(3, parameters, lambda: made(1.0)) is last
+
+
+def test_a_parameter_is_never_taken_for_one_that_is_gone():
+    cache = ResponseCache()
+
+    def parameter():
+        return torch.empty(3, device="meta")  # whose values are not looked at, as on accelerators
+
+    gone = parameter()
+    place = id(gone)
+    cache.get("grid", [gone], made)
+    del gone
+    later = [parameter()]
+    while id(later[-1]) != place and len(later) < 10_000:
+        later.append(parameter())
+    assert cache.get("grid", later[-1:], lambda: made(1.0)).t1[0] == 1.0
+
+
+def test_what_was_evaluated_before_a_change_is_not_kept_after_it():
+    cache, parameter = ResponseCache(), torch.zeros(3)
+
+    def evaluate_while_another_thread_changes():
+        stale = made(parameter[0].item())
+        parameter.data.add_(1.0)
+        cache.clear()
+        cache.get("other grid", [parameter], made)
+        return stale
+
+    cache.get("grid", [parameter], evaluate_while_another_thread_changes)
+    assert cache.get("grid", [parameter], lambda: made(parameter[0].item())).t1[0] == 1.0
+
+
 def test_large_responses_and_those_of_chunked_layers_are_not_kept():
     large, chunked = make_layer(1).eval(), make_layer(1, mode_chunk=2).eval()
     large._cache.max_bytes = 10
@@ -38,9 +84,9 @@ def test_large_responses_and_those_of_chunked_layers_are_not_kept():
         assert len(layer._cache) == 0
 
 
-def test_every_way_of_changing_parameters_is_noticed():
-    layer = make_layer(2).eval()
-    other = make_layer(2, seed=1)
+def test_every_way_of_changing_parameters_and_settings_is_noticed():
+    layer = make_layer(2, magnitude_limit=2.0).eval()
+    other = make_layer(2, seed=1, magnitude_limit=2.0)
     x = torch.randn(1, 3, 6, 7, dtype=torch.float64)
 
     def in_place():
@@ -60,7 +106,13 @@ def test_every_way_of_changing_parameters_is_noticed():
         with torch.no_grad():
             layer.mix_in.mul_(2)
 
-    for change in (in_place, through_data, replaced, loaded, mixing):
+    def limited():
+        layer.magnitude_limit = 0.5
+
+    def gained():
+        layer.gain = "dc"
+
+    for change in (in_place, through_data, replaced, loaded, mixing, limited, gained):
         before = evaluate(layer, x)
         change()
         after = evaluate(layer, x)

@@ -81,6 +81,10 @@ class Responses(NamedTuple):
     t1: Tensor
     t2: Tensor
 
+    @property
+    def num_bytes(self) -> int:
+        return self.t1.nbytes + self.t2.nbytes
+
 
 def response_bytes(num_modes: int, band: Band, dtype: torch.dtype) -> int:
     """Bytes of ``T1`` and ``T2`` of so many modes, shared by the batch, for samples of a real type."""

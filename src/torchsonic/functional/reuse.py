@@ -35,7 +35,7 @@ def find_responses(values: list[Tensor], key: Hashable, evaluate: Callable[[], R
     responses = evaluate()
     with _lock:
         _kept[full_key] = responses
-        while sum(map(_bytes, _kept.values())) > MOST_BYTES:
+        while sum(kept.num_bytes for kept in _kept.values()) > MOST_BYTES:
             _kept.popitem(last=False)
     return responses
 
@@ -44,7 +44,3 @@ def forget_responses() -> None:
     """Free what is kept."""
     with _lock:
         _kept.clear()
-
-
-def _bytes(responses: Responses) -> int:
-    return responses.t1.nbytes + responses.t2.nbytes

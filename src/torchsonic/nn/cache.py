@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from typing import NamedTuple
 
 from torch import Tensor
 
 from torchsonic.functional.pair import Responses
 
 __all__ = ["ResponseCache"]
+
+
+class _Seen(NamedTuple):
+    """A parameter as it was when responses were evaluated."""
+
+    reference: weakref.ref[Tensor]  # not its id, which a later tensor may get when this one is gone
+    address: int
+    version: int
+    value: Tensor
+
+    def still_is(self, parameter: Tensor) -> bool:
+        same = self.reference() is parameter and self.address == parameter.data_ptr()
+        if not same or self.version != parameter._version:
+            return False
+        # Writing through ``parameter.data`` leaves no trace in the version; on a CPU looking is cheap. Elsewhere it
+        # would make the host wait for the device, so there such writes need ``clear``.
+        return parameter.device.type != "cpu" or parameter.equal(self.value)
 
 
 class ResponseCache:
@@ -21,51 +40,47 @@ class ResponseCache:
     max_entries
         Grids to remember; the least recently used one is dropped.
     max_bytes
-        Largest responses worth keeping; the layer evaluates larger ones as it goes.
+        Of all kept responses together; the layer evaluates larger ones as it goes.
     """
 
     def __init__(self, max_entries: int = 4, max_bytes: int = 256 << 20) -> None:
         self.max_entries, self.max_bytes = max_entries, max_bytes
         self._lock = threading.Lock()
         self._entries: OrderedDict[Hashable, Responses] = OrderedDict()
-        self._parameters: list[Tensor] = []
-        self._versions: tuple[Hashable, ...] = ()
+        self._seen: list[_Seen] = []
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def clear(self) -> None:
         with self._lock:
-            self._entries.clear()
-            self._parameters = []
+            self._forget()
+
+    def _forget(self) -> None:
+        # Another thread may still evaluate for the old ones: what it finds then goes into them.
+        self._entries, self._seen = OrderedDict(), []
 
     def get(self, key: Hashable, parameters: list[Tensor], evaluate: Callable[[], Responses]) -> Responses:
         """Return the responses for ``key``, evaluating them if the parameters changed or the grid is new."""
-        versions = tuple((id(p), p.data_ptr(), p._version) for p in parameters)
         with self._lock:
-            if not self._still_valid(versions, parameters):
-                self._entries.clear()
-                self._versions = versions
-                self._parameters = [p.detach().clone() for p in parameters]
-            found = self._entries.get(key)
+            if not self._still_are(parameters):
+                self._forget()
+                self._seen = [_Seen(weakref.ref(p), p.data_ptr(), p._version, p.detach().clone()) for p in parameters]
+            entries = self._entries
+            found = entries.get(key)
             if found is not None:
-                self._entries.move_to_end(key)
+                entries.move_to_end(key)
                 return found
         responses = evaluate()
         with self._lock:
-            if self._versions == versions:
-                self._entries[key] = responses
-                while len(self._entries) > self.max_entries:
-                    self._entries.popitem(last=False)
+            entries[key] = responses
+            while len(entries) > self.max_entries or sum(r.num_bytes for r in entries.values()) > self.max_bytes:
+                entries.popitem(last=False)
         return responses
 
-    def _still_valid(self, versions: tuple[Hashable, ...], parameters: list[Tensor]) -> bool:
-        if versions != self._versions or len(self._parameters) != len(parameters):
-            return False
-        # Writing through ``parameter.data`` leaves no trace in the version; on a CPU looking is cheap. Elsewhere it
-        # would make the host wait for the device, so there such writes need ``clear``.
-        return all(
-            p.device.type != "cpu" or p.equal(seen) for p, seen in zip(parameters, self._parameters, strict=True)
+    def _still_are(self, parameters: list[Tensor]) -> bool:
+        return len(self._seen) == len(parameters) and all(
+            seen.still_is(p) for seen, p in zip(self._seen, parameters, strict=True)
         )
 
     def __deepcopy__(self, memo: dict) -> ResponseCache:

@@ -203,7 +203,7 @@ class SonicConvNd(ModeBank):
             band = padded_sizes(size, out_size, self.padding_mode)
             if response_bytes(self.num_modes, band, dtype) <= self._cache.max_bytes:
                 responses = self._cache.get(
-                    (band, spacing_values(given, self.num_axes), self.reference_spacing, dtype, x.device),
+                    (band, spacing_values(given, self.num_axes), *self._response_settings, dtype, x.device),
                     self.mode_parameters(),
                     lambda: evaluate_responses(
                         self._shape(band.size_in, steps, dtype), steps, band, self._symmetry, self.limits
@@ -249,6 +249,11 @@ class SonicConvNd(ModeBank):
             or isinstance(given, Tensor)
             or any(p.is_inference() for p in self.mode_parameters())
         )
+
+    @property
+    def _response_settings(self) -> tuple:
+        """What the responses depend on besides parameters, grid and spacing."""
+        return (self.reference_spacing, self.variant, self.gain, self.limits)
 
     def clear_cache(self) -> None:
         """Forget responses kept in evaluation; needed only after writing to ``parameter.data`` on an accelerator."""
