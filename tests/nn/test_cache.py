@@ -1,9 +1,11 @@
 import threading
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.layers import make_layer
 from torchsonic.functional.pair import Responses
+from torchsonic.nn import conv
 from torchsonic.nn.cache import ResponseCache
 
 
@@ -149,6 +151,23 @@ def test_inference_mode_works_before_and_after_training():
     layer.train()(x).sum().backward()
     with torch.no_grad():
         torch.testing.assert_close(layer.eval()(x), first)
+
+
+def test_tensors_without_numbers_are_not_kept():
+    layer = make_layer(2).eval()
+    x = torch.randn(1, 3, 6, 7, dtype=torch.float64)
+    with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        layer(mode.from_tensor(x))
+    torch.testing.assert_close(evaluate(layer, x), layer(x))
+
+
+def test_a_recorded_graph_evaluates_for_itself(monkeypatch):
+    layer = make_layer(2).eval()
+    x = torch.randn(1, 3, 6, 7, dtype=torch.float64)
+    expected = evaluate(layer, x)
+    monkeypatch.setattr(conv, "recording_graph", lambda device: True)
+    monkeypatch.setattr(layer._cache, "get", None)
+    torch.testing.assert_close(evaluate(layer, x), expected)
 
 
 def test_many_threads_get_right_answers():

@@ -33,12 +33,14 @@ __all__ = [
     "frequency_grid",
     "inside_function_transform",
     "spacing_values",
+    "tracing",
     "widest_float",
 ]
 
 Spacing = float | Sequence[float] | Tensor
 ANY_BATCH = -1
 DEVICES_WITHOUT_FLOAT64 = {"mps"}
+TRACERS = tuple(getattr(torch._C._TorchDispatchModeKey, name) for name in ("FAKE", "PROXY", "FUNCTIONAL"))
 
 
 def widest_float(device: torch.device) -> torch.dtype:
@@ -124,6 +126,11 @@ def spacing_values(spacing: Spacing, num_axes: int) -> tuple[float, ...]:
 def inside_function_transform() -> bool:
     """Whether ``torch.func`` (grad, vmap, jvp) is at work; it needs operations that it knows."""
     return torch._C._functorch.peek_interpreter_stack() is not None  # type: ignore[attr-defined]
+
+
+def tracing() -> bool:
+    """Whether a tracer is at work, whose tensors mean nothing later; modes that only watch are none."""
+    return torch.compiler.is_compiling() or any(torch._C._get_dispatch_mode(key) is not None for key in TRACERS)
 
 
 def _may_share_tensors() -> bool:

@@ -8,11 +8,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from torchsonic.functional.pair import Responses
 
-__all__ = ["ResponseCache"]
+__all__ = ["ResponseCache", "recording_graph"]
+
+
+def recording_graph(device: torch.device) -> bool:
+    """Whether a CUDA graph is being recorded: it would read kept responses even when they are dropped."""
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
 class _Seen(NamedTuple):

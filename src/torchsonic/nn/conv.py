@@ -16,13 +16,14 @@ from torchsonic.functional.frequency import (
     as_spacing,
     inside_function_transform,
     spacing_values,
+    tracing,
 )
 from torchsonic.functional.pair import ModeShape, evaluate_responses, response_bytes
 from torchsonic.functional.plan import ORDERS
 from torchsonic.functional.spectral_conv import spectral_conv
 from torchsonic.functional.spectrum import PaddingMode, padded_sizes
 from torchsonic.nn.bank import DEFAULT_FIELD, Gain, ModeBank, Variant
-from torchsonic.nn.cache import ResponseCache
+from torchsonic.nn.cache import ResponseCache, recording_graph
 from torchsonic.nn.portable import convolve_portably
 from torchsonic.nn.spaced import batch_spacing
 
@@ -244,8 +245,9 @@ class SonicConvNd(ModeBank):
             self.training
             or self.mode_chunk is not None  # memory matters more than time
             or torch.is_grad_enabled()
-            or torch.compiler.is_compiling()
+            or tracing()
             or inside_function_transform()
+            or recording_graph(self._device)
             or isinstance(given, Tensor)
             or any(p.is_inference() for p in self.mode_parameters())
         )
