@@ -3,6 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.func import functional_call, grad, jvp, stack_module_state, vmap
 from torch.utils.checkpoint import checkpoint
 
@@ -122,6 +123,26 @@ def test_per_sample_gradients_and_forward_mode_work():
     bias = layer.bias
     assert bias is not None
     torch.testing.assert_close(derivative, layer(tangent) - bias[:, None, None])
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("variant", ["exact", "paper"])
+def test_dual_numbers_carry_the_derivative_along(variant, order):
+    layer = make_layer(2, variant=variant, order=order)
+    x, tangent = torch.randn(2, 1, 3, 5, 6, dtype=torch.float64)
+    _, expected = jvp(layer, (x,), (tangent,))
+    for training, graph in ((True, True), (False, True), (False, False)):
+        layer.train(training)
+        with forward_ad.dual_level(), torch.set_grad_enabled(graph):
+            actual = forward_ad.unpack_dual(layer(forward_ad.make_dual(x, tangent))).tangent
+        assert actual is not None
+        assert relative_error(actual, expected) < 1e-12
+    names, values = zip(*layer.named_parameters(), strict=True)
+
+    def call(*values):
+        return functional_call(layer, dict(zip(names, values, strict=True)), (x,))
+
+    assert torch.autograd.gradcheck(call, values, check_forward_ad=True, check_backward_ad=False, fast_mode=True)
 
 
 @pytest.mark.parametrize("limits", [{}, {"band_limit": 2, "magnitude_limit": 1.5, "soft_limit": True}])

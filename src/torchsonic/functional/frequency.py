@@ -21,6 +21,7 @@ from functools import lru_cache, wraps
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 __all__ = [
@@ -124,8 +125,9 @@ def spacing_values(spacing: Spacing, num_axes: int) -> tuple[float, ...]:
 
 
 def inside_function_transform() -> bool:
-    """Whether ``torch.func`` (grad, vmap, jvp) is at work; it needs operations that it knows."""
-    return torch._C._functorch.peek_interpreter_stack() is not None  # type: ignore[attr-defined]
+    """Whether ``torch.func`` (grad, vmap, jvp) or forward-mode AD is at work; they need operations that they know."""
+    transforming = torch._C._functorch.peek_interpreter_stack() is not None  # type: ignore[attr-defined]
+    return transforming or forward_ad._current_level >= 0
 
 
 def tracing() -> bool:
