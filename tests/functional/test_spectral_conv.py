@@ -188,10 +188,12 @@ def test_gradients_have_the_layout_that_compilers_are_told():
         torch.testing.assert_close(a, b)
 
 
-def test_empty_batch_gives_empty_output_and_zero_gradients():
-    layer = make_layer(2)
+@pytest.mark.parametrize("variant", ["exact", "paper"])
+@pytest.mark.parametrize("spacing", [1.5, torch.ones(0, 2)], ids=["shared", "per sample"])
+def test_empty_batch_gives_empty_output_and_zero_gradients(variant, spacing):
+    layer = make_layer(2, variant=variant)
     x = torch.randn(0, 3, 4, 5, dtype=torch.float64, requires_grad=True)
-    y = layer(x)
+    y = layer(x, spacing=spacing)
     assert y.shape == (0, 4, 4, 5)
     y.sum().backward()
     assert x.grad is not None

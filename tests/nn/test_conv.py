@@ -106,6 +106,14 @@ def test_kernel_is_the_answer_to_an_impulse(num_axes, padding):
     assert centred[(0, 0, *[n // 2 for n in size])] == kernel[(0, 0, *[0] * num_axes)]
 
 
+def test_kernels_do_not_depend_on_the_default_device():
+    layer = make_layer(2)
+    expected = layer.kernel((5, 6)), layer.mode_kernels((5, 6))
+    with torch.device("meta"):
+        actual = layer.kernel((5, 6)), layer.mode_kernels((5, 6))
+    torch.testing.assert_close(actual, expected)
+
+
 def test_response_is_the_spectrum_of_the_kernel():
     layer = make_layer(2)
     size = (9, 7)  # odd: no bin without sign
@@ -197,6 +205,18 @@ def test_mode_dropout_leaves_out_whole_modes_in_training_only():
     seen = {round((layer(x).norm() / full.norm()).item(), 6) for _ in range(30)}
     assert seen == {0.0, 2.0}
     torch.testing.assert_close(layer.eval()(x), full)
+
+
+def test_dropout_of_limited_modes_is_as_exact_as_float64():
+    layer, other = (make_layer(2, magnitude_limit=3.0, mode_dropout=p) for p in (0.3, 0.0))
+    x = torch.randn(1, 3, 6, 7, dtype=torch.float64)
+    torch.manual_seed(2)
+    kept = torch.rand(layer.num_modes) >= 0.3
+    assert kept.any()
+    with torch.no_grad():
+        other.mix_out.mul_(kept[:, None] / torch.tensor(0.7, dtype=torch.float64))
+    torch.manual_seed(2)
+    assert relative_error(layer(x), other(x)) < 1e-14
 
 
 def test_a_dropped_mode_gets_no_gradient_and_none_is_nan():

@@ -227,7 +227,7 @@ class ModeBank(SpacedLayer):
             for step, frame in zip(spacing, directions, strict=True):
                 omega = frequency_grid(grid, step, half=True, dtype=dtype, device=direction.device)
                 gains.append(grid_gain(omega, frame, scale, pole, transverse))
-            gain = torch.stack(gains)
+            gain = torch.stack(gains) if gains else scale.new_empty(0, len(scale))
         scale, damping, oscillation, transverse = (t[None] for t in (scale, damping, oscillation, transverse))
         return ModeShape(directions, scale, damping, oscillation, transverse, gain, self._cutoff(spacing, dtype))
 

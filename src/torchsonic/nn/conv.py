@@ -143,7 +143,7 @@ class SonicConvNd(ModeBank):
         dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
         channels = mix_in.shape[-1]
         impulses = torch.zeros(channels, channels, *grid, dtype=dtype, device=self._device)
-        channel = torch.arange(channels)
+        channel = torch.arange(channels, device=self._device)
         impulses[(channel, channel, *[0] * self.num_axes)] = 1.0
         return spectral_conv(
             impulses,
@@ -237,7 +237,7 @@ class SonicConvNd(ModeBank):
             return shape, mix_out
         kept = (torch.rand(self.num_modes, device=shape.gain.device) >= self.mode_dropout)[self.own_modes]
         if self.magnitude_limit is not None:  # a larger gain would meet the limit
-            return shape, mix_out * (kept / (1 - self.mode_dropout)).to(mix_out.dtype)[:, None]
+            return shape, mix_out * kept[:, None] / (1 - self.mode_dropout)
         return shape._replace(gain=shape.gain * kept / (1 - self.mode_dropout)), mix_out
 
     def _may_cache(self, given: Spacing) -> bool:
