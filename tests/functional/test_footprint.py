@@ -126,7 +126,12 @@ CPU_WORDS = (
 
 @pytest.mark.parametrize(
     "failure",
-    [RuntimeError(CPU_WORDS), torch.OutOfMemoryError("CUDA out of memory."), MemoryError("no room")],
+    [
+        RuntimeError(CPU_WORDS),
+        RuntimeError("cuFFT error: CUFFT_ALLOC_FAILED"),
+        torch.OutOfMemoryError("CUDA out of memory."),
+        MemoryError("no room"),
+    ],
     ids=lambda failure: type(failure).__name__,
 )
 @pytest.mark.parametrize("place", ["forward", "backward"])
@@ -160,6 +165,14 @@ def test_evaluation_without_memory_names_the_chunk_that_fits(monkeypatch):
     monkeypatch.setattr(exhaustion, "free_bytes", lambda device: int(needed / exhaustion.USABLE) + 1)
     monkeypatch.setattr(kernels, "forward", failing(kernels.forward, RuntimeError(CPU_WORDS)))
     with torch.no_grad(), pytest.raises(RuntimeError, match="mode_chunk=12 would fit"):
+        layer(torch.randn(1, 8, 40, 40))
+
+
+@pytest.mark.parametrize("options", [{}, {"mode_chunk": 8}])
+def test_advice_for_evaluation_counts_no_backward_pass(monkeypatch, options):
+    layer = make_layer(2, (8, 8), 24, dtype=torch.float32, **options).eval()
+    monkeypatch.setattr(kernels, "forward", failing(kernels.forward, RuntimeError(CPU_WORDS)))
+    with torch.no_grad(), pytest.raises(RuntimeError, match=r"weights \(forward\)"):
         layer(torch.randn(1, 8, 40, 40))
 
 

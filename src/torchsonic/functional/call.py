@@ -114,11 +114,12 @@ def without_autocast(device: torch.device) -> AbstractContextManager:
     return nullcontext()
 
 
-def run_forward(operands: Operands, options: Options, *, keep: bool = False) -> tuple[Tensor, list[Tensor]]:
-    """The output, and what :func:`run_backward` can use if it was to be kept."""
+def run_forward(
+    operands: Operands, options: Options, *, training: bool = False, keep: bool = False
+) -> tuple[Tensor, list[Tensor]]:
+    """The output, and what :func:`run_backward`, which follows in training, can use if it was to be kept."""
     plan = plan_of(*operands[:3], options)
     omega = _omega(operands, options, plan)
-    training = keep or any(t is not None and t.requires_grad for t in operands)
     per_sample = operands.spacing.shape[0] > 1
     with advising(*operands[:3], options, training=training, keep=keep, per_sample=per_sample):
         return _run(

@@ -61,7 +61,7 @@ def _spectral_conv(
     )  # fmt: skip
     if reuse:
         return run_reusing(operands, options), []
-    y, parts = run_forward(operands, options, keep=keep)
+    y, parts = run_forward(operands, options, training=True, keep=keep)
     if not keep:
         return y, []
     whole = _empty_kept(operands, options)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["advising", "free_bytes", "is_exhaustion"]
 
-# How PyTorch's allocators for CPUs and for Apple's GPUs say it; CUDA's has an exception of its own.
-WORDS = ("can't allocate memory", "not enough memory", "out of memory")
+# How PyTorch's allocators for CPUs and for Apple's GPUs say it, and cuFFT and cuBLAS; CUDA's has an own exception.
+WORDS = ("can't allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED")
 # Part of the free memory to plan with: libraries behind the operations take some, and memory is fragmented.
 USABLE = 0.8
 
@@ -66,7 +66,7 @@ def free_bytes(device: torch.device) -> int | None:
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + unused
     if device.type == "mps":
-        return torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory()
+        return max(0, torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
     return None
 
 

@@ -136,7 +136,7 @@ def estimated_bytes(
         grad_y = operands.x.new_empty(batch, out_channels, *out_grid)
         with _Tally() as tally:
             tally.exclude(*operands, grad_y)
-            y, kept = run_forward(operands, options, keep=keep)
+            y, kept = run_forward(operands, options, training=training, keep=keep)
             if training:
                 grads = run_backward(grad_y, operands, options, kept, [True] * (len(operands) - 1))
                 del grads

@@ -200,7 +200,7 @@ def spectral_conv(
 class _SpectralConv(torch.autograd.Function):
     @staticmethod
     def forward(ctx, options: Options, keep: bool, *tensors):  # type: ignore[override]
-        y, kept = run_forward(Operands(*tensors), options, keep=keep)
+        y, kept = run_forward(Operands(*tensors), options, training=True, keep=keep)
         ctx.save_for_backward(*tensors, *kept)
         ctx.options = options
         return y
