@@ -156,6 +156,14 @@ def test_compiled_operator_knows_the_limits():
     assert_same_with_gradients(compiled(x), layer(x), [x, *layer.parameters()])
 
 
+def test_layers_with_different_limits_compile_in_one_process():
+    x = torch.randn(2, 3, 6, 5, dtype=torch.float64)
+    for magnitude, order in ((1.5, 3), (2.0, 4), (2.5, 5)):  # numbers that change become symbols
+        layer = make_layer(2, magnitude_limit=magnitude, soft_limit=True, band_limit=order)
+        compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+        assert relative_error(compiled(x), layer(x)) < 1e-12
+
+
 def test_limits_off_leave_state_dict_and_operator_alone():
     assert not {"log_gain", "raw_cutoff"} & set(make_layer(2).state_dict())
     layer = make_layer(2)

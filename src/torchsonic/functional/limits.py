@@ -65,11 +65,12 @@ class ResponseLimits(NamedTuple):
         """Refuse what has no meaning."""
         if isinstance(self.band_order, bool) or self.band_order != int(self.band_order) or self.band_order < 0:
             raise ValueError(f"limits.band_order must be a whole number >= 0, got {self.band_order}")
-        if not (math.isfinite(self.magnitude) and self.magnitude >= 0):
+        if not 0 <= self.magnitude < math.inf:
             raise ValueError(f"limits.magnitude must be a finite number >= 0, got {self.magnitude}")
         if self.soft and self.magnitude == 0:
             raise ValueError("limits.soft=True needs limits.magnitude > 0")
-        if (self.band_order > 0) != (cutoff is not None):
+        # Not compared as truth values, which a compiler's symbols are not.
+        if cutoff is None if self.band_order > 0 else cutoff is not None:
             raise ValueError(
                 f"cutoff frequencies and limits.band_order > 0 belong together, got band_order={self.band_order} and "
                 f"{'no cutoff' if cutoff is None else 'a cutoff'}"
