@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 
 from tests.layers import make_layer
 from torchsonic import SonicConv2d
-from torchsonic.functional import ORDERS, sonic_conv
+from torchsonic.functional import ORDERS, ModeShape, sonic_conv, spectral_conv
 from torchsonic.testing import relative_error
 
 PADDINGS = ["circular", "zeros", "reflect"]
@@ -171,6 +171,17 @@ def test_custom_operator_passes_opcheck(limits):
             torch.library.opcheck(torch.ops.torchsonic.spectral_conv.default, arguments)
 
 
+def test_compiled_calls_take_any_number_of_samples_and_modes():
+    compiled = torch.compile(spectral_conv, fullgraph=True, backend="eager", dynamic=True)
+    for batch, num_modes in ((2, 3), (3, 4), (4, 4)):
+        layer = make_layer(2, num_modes=num_modes)
+        spacing = torch.rand(batch, 2, dtype=torch.float64) + 0.5
+        x = torch.randn(batch, 3, 4, 5, dtype=torch.float64)
+        shape = layer._shape((4, 5), spacing, torch.float64).each(Tensor.detach)
+        operands = (x, layer.mix_in.detach(), layer.mix_out.detach(), shape, layer.bias)
+        assert relative_error(compiled(*operands, spacing=spacing), layer(x, spacing=spacing)) < 1e-12
+
+
 def test_gradients_have_the_layout_that_compilers_are_told():
     layer = make_layer(2, band_limit=2)
     spacing = torch.ones(1, 2, dtype=torch.float64)
@@ -276,7 +287,10 @@ def test_backward_inside_autocast_is_as_exact_as_outside():
         ({"x": torch.zeros(1, 3, 5, 5, dtype=torch.long)}, TypeError, "real floating-point"),
         ({"x": torch.zeros(1, 3, 5, 5, dtype=torch.bfloat16)}, TypeError, "must both be float32 or float64"),
         ({"x": torch.zeros(1, 2, 5, 5)}, ValueError, "expects 3 channels, got 2"),
-        ({"x": torch.zeros(3, 5, 5)}, ValueError, "modes have 2 axes, spacing and x have 1"),
+        ({"x": torch.zeros(3, 5, 5)}, ValueError, r"expects \(batch, channel, 2 axes\), got shape \(3, 5, 5\)"),
+        ({"x": torch.zeros(3)}, ValueError, r"expects \(batch, channel, 2 axes\), got shape \(3,\)"),
+        ({"spacing": (1.0, 1.0, 1.0)}, ValueError, r"spacing needs 1 or 2 values"),
+        ({"bias": torch.zeros(1)}, ValueError, r"bias must have shape \(4,\) to fit mix_in and mix_out, got \(1,\)"),
         ({"output_size": (4, 0)}, ValueError, "output_size"),
         ({"output_size": (4,)}, ValueError, "output_size"),
         ({"mode_chunk": 0}, ValueError, "mode_chunk must be at least 1"),
@@ -288,3 +302,30 @@ def test_the_function_refuses_bad_input_by_name(change, error, words):
     arguments = {"x": torch.zeros(1, 3, 5, 5), "modes": make_layer(2, dtype=torch.float32).modes(), **change}
     with pytest.raises(error, match=words):
         sonic_conv(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "wanted"),
+    [
+        ("mix_in", (6, 3, 3), r"\(6, 2, 3\)"),
+        ("mix_out", (4, 7, 2), r"\(4, 6, 2\)"),
+        ("direction", (1, 7, 2), r"\(1, 6, 2\)"),
+        ("scale", (1, 7), r"\(1, 6\)"),
+        ("gain", (3, 6), r"\(1, 6\), or \(2, 6\) with one row per sample"),
+        ("cutoff", (6,), r"\(1, 6\)"),
+        ("spacing", (3, 2), r"\(1, 2\), or \(2, 2\) with one row per sample"),
+        ("spacing", (1, 3), r"\(1, 2\)"),
+    ],
+)
+def test_tensors_that_do_not_belong_together_are_refused(name, shape, wanted):
+    layer = make_layer(2, band_limit=2)
+    operands = {
+        "mix_in": layer.mix_in,
+        "mix_out": layer.mix_out,
+        **layer._shape((4, 5), torch.ones(1, 2), torch.float64)._asdict(),
+        "spacing": torch.ones(1, 2, dtype=torch.float64),
+    }
+    operands[name] = torch.ones(shape, dtype=torch.float64)
+    modes = ModeShape(*[operands.pop(field) for field in ModeShape._fields])
+    with pytest.raises(ValueError, match=f"{name} must have shape {wanted}"):
+        spectral_conv(torch.zeros(2, 3, 4, 5, dtype=torch.float64), shape=modes, limits=layer.limits, **operands)

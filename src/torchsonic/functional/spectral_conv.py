@@ -89,6 +89,8 @@ def sonic_conv(
     >>> torch.allclose(sonic_conv(x, layer.modes(), layer.bias), layer(x), atol=1e-5)
     True
     """
+    num_axes = modes.direction.shape[-1]
+    check_samples(x, num_axes, modes.mix_in.shape[-1], "sonic_conv")
     shape = ModeShape(
         modes.direction[None],
         modes.scale[None],
@@ -104,7 +106,7 @@ def sonic_conv(
         torch.stack([modes.mix_out.real, -modes.mix_out.imag], dim=2),
         shape,
         bias,
-        spacing=as_spacing(spacing, x.dim() - 2, batch=x.shape[0], device=x.device),
+        spacing=as_spacing(spacing, num_axes, batch=x.shape[0], device=x.device),
         output_size=output_size,
         padding_mode=padding_mode,
         order=order,
@@ -169,18 +171,17 @@ def spectral_conv(
     torch.Size([2, 5, 8, 9])
     """
     num_axes = shape.direction.shape[-1]
-    if spacing.shape[-1] != num_axes:
-        raise ValueError(f"modes have {num_axes} axes, spacing and x have {spacing.shape[-1]}")
     check_samples(x, num_axes, mix_in.shape[-1], "spectral_conv")
     if x.dtype not in (torch.float32, torch.float64) or mix_in.dtype != x.dtype:
         raise TypeError(f"x and mix_in must both be float32 or float64, got {x.dtype} and {mix_in.dtype}")
+    operands = Operands(x, mix_in, mix_out, *shape, bias, spacing)
+    _check_sizes(operands)
     size = tuple(x.shape[2:])
     out_size = size if output_size is None else per_axis(output_size, num_axes, "output_size")
     if mode_chunk is not None:
         positive(mode_chunk, "mode_chunk")
     choice(symmetry, get_args(Symmetry), "symmetry")
     limits.check(shape.cutoff)
-    operands = Operands(x, mix_in, mix_out, *shape, bias, spacing)
     options = Options(out_size, padding_mode, order, mode_chunk or 0, symmetry, *limits)
     needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in operands)
     keep = needs_grad and not (mode_chunk is not None if recompute is None else recompute)
@@ -195,6 +196,33 @@ def spectral_conv(
     if needs_grad:
         return _SpectralConv.apply(options, keep, *operands)
     return run_forward(operands, options)[0]
+
+
+def _check_sizes(operands: Operands) -> None:
+    """Refuse tensors that do not belong together: modes and samples too many would be left out in silence."""
+    num_modes, _, channels = operands.mix_in.shape
+    num_axes, batch = operands.direction.shape[-1], operands.x.shape[0]
+    out_channels = operands.mix_out.shape[0]
+    whole = {"mix_in": (num_modes, 2, channels), "mix_out": (out_channels, num_modes, 2), "bias": (out_channels,)}
+    own = {"direction": (num_modes, num_axes), "spacing": (num_axes,)}
+    for name, value in operands._asdict().items():
+        if name == "x" or value is None:
+            continue
+        given = tuple(value.shape)
+        if name in whole:
+            if _differ(given, whole[name]):
+                raise ValueError(f"{name} must have shape {whole[name]} to fit mix_in and mix_out, got {given}")
+            continue
+        of_one = own.get(name, (num_modes,))
+        if _differ(given, (1, *of_one)) and _differ(given, (batch, *of_one)):
+            raise ValueError(
+                f"{name} must have shape {(1, *of_one)}, or {(batch, *of_one)} with one row per sample, got {given}"
+            )
+
+
+def _differ(size: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    # One by one: a compiler compares tuples of symbols by what they are called.
+    return len(size) != len(other) or any(a != b for a, b in zip(size, other, strict=True))
 
 
 class _SpectralConv(torch.autograd.Function):
