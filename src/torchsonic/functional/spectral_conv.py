@@ -253,6 +253,6 @@ def _differentiable_gradients(grad_y: Tensor, operands: Operands, options: Optio
     inputs = [t for t, needed in zip(operands, needs, strict=True) if needed and t is not None]
     with without_autocast(grad_y.device):  # the derivatives of products, too
         y = run_plain(operands, options)
-        grads = torch.autograd.grad(y, inputs, grad_y, create_graph=True, allow_unused=True)
+        grads = torch.autograd.grad(y, inputs, grad_y, create_graph=True, materialize_grads=True)
     found = dict(zip(wanted, grads, strict=True))
     return [found.get(i) for i in range(len(operands) - 1)]
