@@ -20,6 +20,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torchsonic.functional.grid import column, outer_sum
+
 __all__ = [
     "UNLIMITED",
     "ResponseLimits",
@@ -80,10 +82,6 @@ class ResponseLimits(NamedTuple):
 UNLIMITED = ResponseLimits()
 
 
-def _column(values: Tensor, num_axes: int) -> Tensor:
-    return values.reshape(*values.shape, *[1] * num_axes)
-
-
 def _band_factor(squared: Tensor, cutoff: Tensor, order: int) -> Tensor:
     """``1 / (1 + (|w| / w_c)^{2n})`` by a sigmoid of logarithms: no overflow, and no pole at ``w = 0``."""
     return torch.sigmoid(order * (2 * cutoff.log() - squared.log()))
@@ -91,14 +89,9 @@ def _band_factor(squared: Tensor, cutoff: Tensor, order: int) -> Tensor:
 
 def band_on_grid(omega: Sequence[Tensor], cutoff: Tensor, order: int) -> Tensor:
     """The factor for axes ``(G, n_d)`` and cutoffs ``(G, M)``: ``(G, M, n_1 .. n_D)``."""
-    num_axes, squared = len(omega), None
-    for axis, w in enumerate(omega):
-        place = [1] * num_axes
-        place[axis] = w.shape[-1]
-        piece = w.square().reshape(w.shape[0], 1, *place)
-        squared = piece if squared is None else squared + piece
-    assert squared is not None
-    return _band_factor(squared, _column(cutoff, num_axes), order)
+    num_axes = len(omega)
+    squared = outer_sum([w.square()[:, None] for w in omega], range(num_axes), num_axes)
+    return _band_factor(squared, column(cutoff, num_axes), order)
 
 
 def saturation(magnitude: Tensor, limits: ResponseLimits) -> Tensor:
@@ -216,6 +209,6 @@ def limit_response(response: Tensor, omega: Tensor, cutoff: Tensor | None, limit
     """Limit gained responses ``(M, ...)`` at any frequencies ``(..., D)``, with cutoffs ``(M,)``."""
     if limits.band_order > 0:
         assert cutoff is not None
-        column = cutoff.reshape(-1, *[1] * (response.dim() - 1))
-        response = response * _band_factor(omega.square().sum(-1), column, limits.band_order)
+        squared = omega.square().sum(-1)
+        response = response * _band_factor(squared, column(cutoff, squared.dim()), limits.band_order)
     return _saturated(response, limits) if limits.magnitude > 0 else response

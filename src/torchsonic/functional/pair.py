@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 
 from torchsonic.functional.frequency import Band
+from torchsonic.functional.grid import column, outer_sum
 from torchsonic.functional.limits import UNLIMITED, ResponseLimits, limit_backward, limit_pair
 from torchsonic.functional.nyquist import average_signs, average_signs_backward
 
@@ -54,7 +55,8 @@ LARGEST_GRADIENT = 1e24
 class ModeShape(NamedTuple):
     """Physical parameters of the responses, each ``(G, M)`` but ``direction (G, M, D)``; G is 1 or the batch.
 
-    ``cutoff`` is there if the responses have a band limit; see :mod:`torchsonic.functional.limits`.
+    ``cutoff`` is there if the responses have a band limit; see :mod:`torchsonic.functional.limits`. A mode of gain zero
+    is left out: it gets no gradient, that of the gain included.
     """
 
     direction: Tensor
@@ -91,27 +93,11 @@ def response_bytes(num_modes: int, band: Band, dtype: torch.dtype) -> int:
     return 2 * 2 * dtype.itemsize * num_modes * math.prod(band.shape)
 
 
-def _column(values: Tensor, num_axes: int) -> Tensor:
-    return values.reshape(*values.shape, *[1] * num_axes)
-
-
-def _outer_sum(pieces: list[Tensor], axes: tuple[int, ...], num_axes: int) -> Tensor:
-    """Add vectors ``(G, M, n_d)``, one for each of the given axes, to an array ``(G, M, ..)`` with D axes."""
-    total = None
-    for axis, piece in zip(axes, pieces, strict=True):
-        shape = [1] * num_axes
-        shape[axis] = piece.shape[-1]
-        piece = piece.reshape(*piece.shape[:2], *shape)
-        total = piece if total is None else total + piece
-    assert total is not None
-    return total
-
-
 def _across(omega: list[Tensor], direction: Tensor, i: int, j: int) -> Tensor:
     """``w_i v_j - w_j v_i`` on axes i and j, with length 1 on the others."""
     first = (direction[..., j : j + 1] * omega[i][:, None]).clamp(-LARGEST, LARGEST)
     second = (direction[..., i : i + 1] * -omega[j][:, None]).clamp(-LARGEST, LARGEST)
-    return _outer_sum([first, second], (i, j), len(omega))
+    return outer_sum([first, second], (i, j), len(omega))
 
 
 def along_on_grid(omega: list[Tensor], shape: ModeShape) -> Tensor:
@@ -119,7 +105,7 @@ def along_on_grid(omega: list[Tensor], shape: ModeShape) -> Tensor:
     num_axes = len(omega)
     slope = shape.scale[..., None] * shape.direction
     pieces = [(slope[..., d : d + 1] * w[:, None]).clamp(-LARGEST, LARGEST) for d, w in enumerate(omega)]
-    return _outer_sum(pieces, tuple(range(num_axes)), num_axes)
+    return outer_sum(pieces, tuple(range(num_axes)), num_axes)
 
 
 def _denominator(omega: list[Tensor], shape: ModeShape, *, split_root: bool = True) -> Tensor:
@@ -134,11 +120,11 @@ def damping_on_grid(omega: list[Tensor], shape: ModeShape, *, split_root: bool =
     Giving each factor of a square its root of ``tau`` keeps huge values in range, but a root has no derivative at zero.
     """
     num_axes = len(omega)
-    p = _column(shape.damping, num_axes)
+    p = column(shape.damping, num_axes)
     spread = shape.direction * shape.transverse.sqrt()[..., None] if split_root else shape.direction
     for i, j in combinations(range(num_axes), 2):
         component = _across(omega, spread, i, j)
-        other = component if split_root else component * _column(shape.transverse, num_axes)
+        other = component if split_root else component * column(shape.transverse, num_axes)
         p = torch.addcmul(p, component, other)
     clamp = p.clamp_ if split_root and num_axes > 1 else p.clamp
     return clamp(max=LARGEST)
@@ -147,7 +133,7 @@ def damping_on_grid(omega: list[Tensor], shape: ModeShape, *, split_root: bool =
 def _raw_pair(omega: list[Tensor], shape: ModeShape, symmetry: Symmetry) -> tuple[Tensor, Tensor]:
     num_axes = len(omega)
     e = _denominator(omega, shape)
-    gain, b = _column(shape.gain, num_axes), _column(shape.oscillation, num_axes)
+    gain, b = column(shape.gain, num_axes), column(shape.oscillation, num_axes)
     if symmetry == "half":
         t1 = e.sub_(1j * b).reciprocal_().mul_(gain)
         return t1, t1 * -1j
@@ -162,7 +148,7 @@ def plain_pair(
     """``T1`` and ``T2`` by operations that autograd can follow, any number of times."""
     num_axes = len(omega)
     e = _denominator(omega, shape, split_root=False)
-    gain, b = _column(shape.gain, num_axes), _column(shape.oscillation, num_axes)
+    gain, b = column(shape.gain, num_axes), column(shape.oscillation, num_axes)
     if symmetry == "half":
         t1 = gain / (e - 1j * b)
         return Responses(*limit_pair((t1, -1j * t1), omega, shape.cutoff, limits, half=True))
@@ -229,7 +215,7 @@ class ResponsePair:
         num_axes = len(self._omega)
         # A dropped mode has gain zero: it gets no gradient, and its responses cannot be divided by the gain.
         gain = self._shape.gain
-        inverse_gain = _column(torch.where(gain == 0, 0.0, gain.reciprocal()), num_axes)
+        inverse_gain = column(torch.where(gain == 0, 0.0, gain.reciprocal()), num_axes)
         if self._symmetry == "half":
             (grad_t,), grad_cutoff = self._unlimit([grad_t1.add_(grad_t2, alpha=-1j)], [t1])
             grad_t.mul_(inverse_gain)  # first: squares of large responses times large gradients would overflow

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from torchsonic.functional.frequency import Band
+from torchsonic.functional.grid import column
 from torchsonic.functional.limits import UNLIMITED, ResponseLimits, band_on_grid, saturation
 from torchsonic.functional.nyquist import blend_signs, one_sided_omega, two_sided_omega
 from torchsonic.functional.pair import ModeShape, Responses, Symmetry, along_on_grid, damping_on_grid
@@ -56,10 +57,6 @@ def split_responses(responses: Responses, symmetry: Symmetry, dtype: torch.dtype
     return RealResponses(parts(t1 + 1j * t2), parts(t1 - 1j * t2))
 
 
-def _column(values: Tensor, num_axes: int) -> Tensor:
-    return values.reshape(*values.shape, *[1] * num_axes)
-
-
 def evaluate_real(
     shape: ModeShape, spacing: Tensor, band: Band, symmetry: Symmetry, limits: ResponseLimits = UNLIMITED
 ) -> RealResponses:
@@ -69,7 +66,7 @@ def evaluate_real(
     omega = (two_sided_omega if exact else one_sided_omega)(band, spacing, dtype)
     num_axes = len(omega)
     along, damping = along_on_grid(omega, shape), damping_on_grid(omega, shape)
-    gain, oscillation = _column(shape.gain, num_axes), _column(shape.oscillation, num_axes)
+    gain, oscillation = column(shape.gain, num_axes), column(shape.oscillation, num_axes)
 
     def resolvent(q: Tensor) -> Parts:
         """``g / (p + i q)`` within its limits."""
@@ -90,7 +87,7 @@ def evaluate_real(
 def real_grid_gain(shape: ModeShape, spacing: Tensor, size: tuple[int, ...]) -> Tensor:
     """The paper's gain, :func:`torchsonic.functional.grid_gain`, for any spacings ``(G, D)``: ``(G, M)``."""
     omega = one_sided_omega(Band(size, size), spacing, shape.scale.dtype)
-    off = along_on_grid(omega, shape) - _column(shape.oscillation, len(omega))
+    off = along_on_grid(omega, shape) - column(shape.oscillation, len(omega))
     power = (damping_on_grid(omega, shape).square() + off.square()).reciprocal()
     return power.flatten(2).mean(-1).rsqrt()
 
