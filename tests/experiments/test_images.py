@@ -13,6 +13,7 @@ pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installe
 
 import torchsonic
 from tests.data.pictures import CLASSES, write_pictures
+from torchsonic.data.image_changes import ImageChanges
 from torchsonic.data.image_folder import find_images
 from torchsonic.evaluation.classification import (
     accuracy_interval,
@@ -97,6 +98,23 @@ def test_a_run_of_other_settings_or_images_is_not_resumed(finished, pictures, tm
     (moved / "train" / "red" / "000.png").rename(moved / "train" / "red" / "zero.png")
     with pytest.raises(CheckpointError, match="had training images of other names"):
         run_experiment(small(moved), copy, show=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"training": {"batch": 2}}, r"had batch=4, not 2; give the old value"),
+        ({"changes": ImageChanges(mixup=0.3)}, r"had mixup=0\.0, not 0\.3; give the old value"),
+    ],
+)
+def test_a_refused_change_is_named_alone_and_leaves_the_run_as_it_was(finished, pictures, change, words):
+    folder, _ = finished
+    before = (folder / "config.json").read_bytes()
+    config = small(pictures)
+    config = replace(config, **{**change, "training": replace(config.training, **change.get("training", {}))})
+    with pytest.raises(CheckpointError, match=words):
+        run_experiment(config, folder, show=False)
+    assert (folder / "config.json").read_bytes() == before
 
 
 def test_a_finished_run_keeps_the_record_of_its_training(finished, pictures, tmp_path):

@@ -38,8 +38,8 @@ __all__ = ["find_test_images", "run_experiment"]
 
 DECODED = 50_000
 """Most images to learn from that are decoded before training begins; those to test on always are."""
-# What may differ when a run resumes: none of it changes the weights. The loop looks after its own settings.
-MAY_CHANGE = {"training", "data", "strict", "cache_gb", "test_images"}
+# What may differ when a run resumes, beside settings of the loop: none of it changes the weights.
+MAY_CHANGE = {"data", "strict", "cache_gb", "test_images"}
 
 
 def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> dict[str, Any]:
