@@ -117,6 +117,23 @@ def test_a_refused_change_is_named_alone_and_leaves_the_run_as_it_was(finished, 
     assert (folder / "config.json").read_bytes() == before
 
 
+def test_a_wrong_network_is_refused_before_images_are_read_and_leaves_no_folder(pictures, tmp_path, monkeypatch):
+    def fail(*args, **options):
+        raise AssertionError("images were read")
+
+    monkeypatch.setattr("torchsonic.experiments.images.run.leave_out_bad", fail)
+    torchsonic.create_model("sonic_tiny", in_channels=1, widths=(8,), depths=(1,)).save_pretrained(tmp_path / "grey")
+    run = tmp_path / "run"
+    for options, words in (
+        ({"model": "sonic_tiny", "model_options": ("width=8",)}, "did you mean 'widths'"),
+        ({"init": str(tmp_path / "nowhere")}, "there is no folder"),
+        ({"init": str(tmp_path / "grey")}, "of 1 channels, which does not classify colour images; give"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            run_experiment(small(pictures, **options), run, show=False)
+        assert not run.exists(), "a pattern of runs would find it"
+
+
 def test_a_finished_run_keeps_the_record_of_its_training(finished, pictures, tmp_path):
     folder, before = finished
     copy = shutil.copytree(folder, tmp_path / "run")
@@ -267,7 +284,8 @@ def test_a_fine_tuned_run_can_be_saved_and_resumed(finished, pictures, tmp_path)
     config = small(pictures, init=str(folder))
     first = run_experiment(config, tmp_path, show=False)
     assert first["weights"].startswith("all ")
-    assert run_experiment(config, tmp_path, show=False)["top1"] == first["top1"]
+    again = replace(config, init=f"{folder}/")  # as a shell completes it
+    assert run_experiment(again, tmp_path, show=False)["top1"] == first["top1"]
 
 
 @pytest.mark.parametrize(
