@@ -22,6 +22,7 @@ from torchsonic.evaluation.classification import (
     degradation_interval,
     top_hits,
 )
+from torchsonic.experiments.image_report import score_runs
 from torchsonic.experiments.images import (
     MODELS,
     ImagesConfig,
@@ -419,6 +420,17 @@ def test_predictions_are_sorted_and_sum_to_one(finished, pictures, tmp_path):
     (alone / "images.json").unlink()
     with pytest.raises(OSError, match=r"images\.json"):
         load_run(alone)
+
+
+def test_runs_on_the_same_files_are_scored_by_their_own_numbers_of_classes(finished, pictures, tmp_path):
+    more = shutil.copytree(pictures, tmp_path / "more")
+    shutil.copytree(more / "train" / "red", more / "train" / "azure")  # sorted first, so that all others move
+    with pytest.warns(UserWarning, match="no folder for 1 of 4 classes: azure"):
+        run_experiment(small(more), tmp_path / "run", show=False)
+        alone = score_runs([tmp_path / "run"], [32], data=pictures, show=False)
+        beside = score_runs([finished[0], tmp_path / "run"], [32], data=pictures, show=False)
+    for key, hits in alone.runs[0].hits.items():
+        assert np.array_equal(beside.runs[1].hits[key], hits)
 
 
 def test_losses_are_relative_and_intervals_hold_them():
