@@ -80,6 +80,9 @@ def test_fine_tuning_says_what_was_loaded(trained, tmp_path, capsys):
         (["evaluate", "images", "no/run", "--resolutions", "96;128"], "--resolutions must be sizes"),
         (["predict", "images", "no/run", "a.png"], "no/run holds no finished run on images"),
         (["predict", "images", "no/run", "a.png", "--top", "0"], "--top must be at least 1, got 0"),
+        (["predict", "images", "no/run", "a.png", "--device", "no"], "--device no: Expected one of cpu"),
+        (["evaluate", "images", "no/run", "--device", "cuda:77"], "--device cuda:77: "),
+        (["train", "images", "--seeds", "1", "-1"], "--seeds must not be negative, got 1, -1"),
     ],
 )
 def test_mistakes_end_in_one_line(arguments, words, capsys):
@@ -87,6 +90,39 @@ def test_mistakes_end_in_one_line(arguments, words, capsys):
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1
+
+
+def test_no_run_is_tested_before_all_are_found_good(trained, tmp_path, capsys, monkeypatch):
+    def fail(*args, **options):
+        raise AssertionError("a run was tested")
+
+    monkeypatch.setattr("torchsonic.experiments.image_report.results.score_sizes", fail)
+    _, folders = trained
+    good = folders["sonic_tiny"]
+    stopped = tmp_path / "stopped"
+    (stopped / "checkpoints").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    capsys.readouterr()
+    for arguments, words in (
+        ([good, stopped], "its training has not ended; give the command of the training again"),
+        ([good, good.parent], f"did you mean {good}?"),
+        ([good, good], f"{good} is named twice"),
+        ([good, "--out", tmp_path / "file"], "--out: cannot create"),
+    ):
+        assert main(["evaluate", "images", "--out", str(tmp_path / "out"), *map(str, arguments)]) == 1
+        error = capsys.readouterr().err
+        assert words in error
+        assert error.count("\n") == 1
+
+
+def test_images_left_out_are_counted_beside_json(trained, tmp_path, capsys):
+    _, folders = trained
+    (tmp_path / "bad.png").write_bytes(b"no picture")
+    capsys.readouterr()
+    assert main(["predict", "images", str(folders["sonic_tiny"]), str(tmp_path), "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out) == []
+    assert "1 of 1 images could not be read" in shown.err
 
 
 def test_a_wrong_network_is_refused_with_the_known_ones(capsys):
