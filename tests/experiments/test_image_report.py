@@ -144,6 +144,19 @@ def test_rivals_that_learnt_nothing_or_elsewhere_are_not_counted():
     assert verdict_lines(make_report(SONIC)) == [], "without rivals there is nothing to say"
 
 
+@pytest.mark.parametrize(
+    ("classes", "top1", "learnt"),
+    [(2, 0.70, False), (2, 0.80, True), (3, 0.70, True), (10, 0.29, False), (10, 0.31, True)],
+)
+def test_a_network_well_above_guessing_has_learnt_however_few_the_classes(classes, top1, learnt):
+    run = replace(make_run("resnet50", {96: top1, 128: top1}), num_classes=classes)
+    controlled = replace(run, hits={**run.hits, **{(size, True): run.hits[size, False] for size in (96, 128)}})
+    report = make_report(controlled)
+    assert {curve.has_learnt for curve in report.curves} == {learnt}
+    assert len(report.curves) == 2
+    assert sum("has learnt little" in line for line in find_warnings(report)) == (not learnt), "the control is the same"
+
+
 def test_a_network_that_gets_images_resized_back_is_a_rival():
     control = replace(PLAIN, hits={**PLAIN.hits, **{(n, True): (hits(s), hits(s)) for n, s in CONTROL.items()}})
     report = make_report(control, SONIC)

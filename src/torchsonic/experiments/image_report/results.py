@@ -89,9 +89,12 @@ class Curve:
 
     @property
     def has_learnt(self) -> bool:
-        """Whether there is something to be lost: whether it is well above guessing at the training size."""
-        point = self.at(self.train_size)
-        return point is not None and point.top1 >= FEW_TIMES / self.runs[0].num_classes
+        """Whether there is something to be lost: whether it is well above guessing at the training size.
+
+        That is three times guessing or, where classes are few, half of the way from guessing to no mistake.
+        """
+        point, chance = self.at(self.train_size), 1 / self.runs[0].num_classes
+        return point is not None and point.top1 >= min(FEW_TIMES * chance, (1 + chance) / 2)
 
 
 @dataclass(frozen=True)
@@ -254,7 +257,7 @@ def find_warnings(report: SizeReport) -> list[str]:
         lines.append(f"The runs were tested on {' and '.join(map(str, sorted(counts)))} images.")
     for curve in report.curves:
         point, chance = curve.at(curve.train_size), 1 / curve.runs[0].num_classes
-        if point is not None and not curve.told and not curve.has_learnt:
+        if point is not None and not curve.told and not curve.resized and not curve.has_learnt:
             lines.append(
                 f"{curve.model} has learnt little: top-1 {100 * point.top1:.1f} percent, guessing has "
                 f"{100 * chance:.1f}; what it loses means nothing."
