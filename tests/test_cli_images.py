@@ -92,6 +92,23 @@ def test_mistakes_end_in_one_line(arguments, words, capsys):
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--image-size", "3"], "image_size must be at least 8, got 3"),
+        (["--learning-rate", "inf"], "learning_rate must be positive and finite, got inf"),
+        (["--weight-decay", "nan"], "weight_decay must not be negative, nor infinite, got nan"),
+        (["--init", "run", "--model-options", "width=8"], "model_options belong to a new network"),
+    ],
+)
+def test_refused_settings_end_in_one_line(arguments, words, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "images", *arguments])
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
 def test_no_run_is_tested_before_all_are_found_good(trained, tmp_path, capsys, monkeypatch):
     def fail(*args, **options):
         raise AssertionError("a run was tested")

@@ -1,6 +1,7 @@
 """Files become bytes of three colours, views show what they say, and bad files have names."""
 
 import errno
+import math
 import pickle
 import shutil
 
@@ -277,7 +278,10 @@ def test_hues_turn_about_grey_and_contrast_keeps_the_mean():
 
 @pytest.mark.parametrize(
     "bad",
-    [{"crop": (0.0, 1.0)}, {"ratio": (2.0, 1.0)}, {"flip": 1.5}, {"hue": 0.6}, {"mixup": -1.0}, {"contrast": 2.0}],
+    [
+        *({"crop": (0.0, 1.0)}, {"ratio": (2.0, 1.0)}, {"flip": 1.5}, {"hue": 0.6}, {"mixup": -1.0}, {"contrast": 2.0}),
+        *({"ratio": (0.5, math.inf)}, {"mixup": math.nan}, {"cutmix": math.inf}),
+    ],
 )
 def test_bad_settings_name_themselves(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):

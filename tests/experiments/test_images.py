@@ -461,7 +461,11 @@ def test_top_hits_count_the_likeliest():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"image_size": 4}, {"test_crop": 0.0}, {"label_smoothing": 1.0}, {"cache_gb": -1.0}, {"model": "resnet5"}]
+    "bad",
+    [
+        *({"image_size": 4}, {"test_crop": 0.0}, {"label_smoothing": 1.0}, {"cache_gb": -1.0}, {"model": "resnet5"}),
+        *({"cache_gb": float("nan")}, {"pixel_width": float("inf")}),
+    ],
 )
 def test_bad_settings_name_themselves(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):

@@ -156,7 +156,7 @@ def _parse(arguments: Sequence[str]) -> Command:
 def _in_our_words(complaint: str) -> str:
     """Tyro's complaint; of a value that a configuration refuses only the reason, without tyro's name for the place."""
     line = " ".join(word for word in complaint.split() if not set(word) <= set("│╭╮╰╯─"))
-    refused = re.search(r"__tyro-dummy-inner__\S*: (.*?) For full helptext", line)
+    refused = re.search(r"(?:__tyro-dummy-inner__\S*|Error parsing command): (.*?) For full helptext", line)
     return complaint if refused is None else f"torchsonic: {refused[1]}\n"
 
 
