@@ -15,6 +15,7 @@ pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installe
 import torchsonic
 from tests.data.pictures import CLASSES, write_pictures
 from torchsonic.data.image_changes import ImageChanges
+from torchsonic.data.image_files import ImageError
 from torchsonic.data.image_folder import find_images
 from torchsonic.evaluation.classification import (
     accuracy_interval,
@@ -156,6 +157,18 @@ def test_unreadable_images_are_counted_or_refused(tmp_path):
     assert results["images"] == {"train": 12, "test": 5}
     with pytest.raises(ValueError, match=r"red/001\.png: cannot be read"):
         run_experiment(small(root, strict=True), tmp_path / "strict", show=False)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_strict_training_stops_at_a_broken_image_in_one_line(tmp_path, workers):
+    root = write_pictures(tmp_path / "data", train=1)
+    for path in (root / "train").rglob("*.png"):
+        path.write_bytes(path.read_bytes()[:200])
+    config = small(root, strict=True, check="header")
+    config = replace(config, training=replace(config.training, workers=workers))
+    with pytest.raises(ImageError, match=r"000\.png: cannot be read") as caught:
+        run_experiment(config, tmp_path / "run", show=False)
+    assert "\n" not in str(caught.value)
 
 
 def test_many_training_images_are_looked_at_briefly_and_few_test_images_are_decoded(tmp_path, monkeypatch):
