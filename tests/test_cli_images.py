@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -130,6 +132,23 @@ def test_no_run_is_tested_before_all_are_found_good(trained, tmp_path, capsys, m
         error = capsys.readouterr().err
         assert words in error
         assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii:strict"])
+def test_names_that_cannot_be_shown_end_no_command(trained, tmp_path, encoding):
+    root, folders = trained
+    image = next((root / "pictures" / "val" / "red").iterdir()).read_bytes()
+    try:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.png")).write_bytes(image)
+    except OSError:
+        pytest.skip("this file system takes no such names")
+    (tmp_path / "猫.png").write_bytes(image)
+    command = [sys.executable, "-m", "torchsonic.cli", "predict", "images", str(folders["sonic_tiny"]), str(tmp_path)]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 2
+    assert rb"caf\udce9.png" in done.stdout
 
 
 def test_images_left_out_are_counted_beside_json(trained, tmp_path, capsys):

@@ -163,6 +163,8 @@ def _in_our_words(complaint: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the command ``torchsonic``; returns the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files may hold what no terminal can show
     if list(arguments) in (["--version"], ["-V"]):
         print(f"torchsonic {torchsonic.__version__}")
         return 0
