@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -132,6 +133,16 @@ def test_no_run_is_tested_before_all_are_found_good(trained, tmp_path, capsys, m
         error = capsys.readouterr().err
         assert words in error
         assert error.count("\n") == 1
+
+
+def test_images_that_were_moved_are_asked_for(trained, tmp_path, capsys):
+    _, folders = trained
+    copy = shutil.copytree(folders["sonic_tiny"], tmp_path / "run")
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "data": str(tmp_path / "gone")}))
+    capsys.readouterr()
+    assert main(["evaluate", "images", str(copy), "--out", str(tmp_path / "out")]) == 1
+    assert "gone; say where with --data" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii:strict"])

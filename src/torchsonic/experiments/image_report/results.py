@@ -182,6 +182,8 @@ def _load(folder: Path, data: Path | None) -> tuple[Classifier, ImagesConfig, di
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{folder} holds no finished run on images: {error}") from error
+    if data is None and not config.data.is_dir():
+        raise ValueError(f"the images of {folder} no longer lie in {config.data}; say where with --data")
     return model, config, results, find_test_images(config, classes, data)
 
 
