@@ -52,7 +52,7 @@ def load_run(folder: Path) -> tuple[Classifier, ImagesConfig, tuple[str, ...]]:
     """The trained model of a run or of the folder it was saved to, its configuration and the names of its classes."""
     is_run = (folder / "model").is_dir()
     if not is_run and not (folder / IMAGES_NAME).is_file():
-        raise ValueError(_reason_for_no_model(folder))
+        raise FileNotFoundError(_reason_for_no_model(folder))
     config, classes = read_config(folder) if is_run else config_of(folder), read_classes(folder)
     if config is None:
         raise ValueError(f"{folder / IMAGES_NAME} does not say on which views the model was trained")
