@@ -2,6 +2,9 @@
 
 import json
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,6 +83,9 @@ def test_fine_tuning_says_what_was_loaded(trained, tmp_path, capsys):
         (["evaluate", "images", "no/run", "--resolutions", "96;128"], "--resolutions must be sizes"),
         (["predict", "images", "no/run", "a.png"], "no/run holds no finished run on images"),
         (["predict", "images", "no/run", "a.png", "--top", "0"], "--top must be at least 1, got 0"),
+        (["predict", "images", "no/run", "a.png", "--device", "no"], "--device no: Expected one of cpu"),
+        (["evaluate", "images", "no/run", "--device", "cuda:77"], "--device cuda:77: "),
+        (["train", "images", "--seeds", "1", "-1"], "--seeds must not be negative, got 1, -1"),
     ],
 )
 def test_mistakes_end_in_one_line(arguments, words, capsys):
@@ -87,6 +93,83 @@ def test_mistakes_end_in_one_line(arguments, words, capsys):
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--image-size", "3"], "image_size must be at least 8, got 3"),
+        (["--learning-rate", "inf"], "learning_rate must be positive and finite, got inf"),
+        (["--weight-decay", "nan"], "weight_decay must not be negative, nor infinite, got nan"),
+        (["--init", "run", "--model-options", "width=8"], "model_options belong to a new network"),
+    ],
+)
+def test_refused_settings_end_in_one_line(arguments, words, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "images", *arguments])
+    error = capsys.readouterr().err
+    assert words in error
+    assert error.count("\n") == 1
+
+
+def test_no_run_is_tested_before_all_are_found_good(trained, tmp_path, capsys, monkeypatch):
+    def fail(*args, **options):
+        raise AssertionError("a run was tested")
+
+    monkeypatch.setattr("torchsonic.experiments.image_report.results.score_sizes", fail)
+    _, folders = trained
+    good = folders["sonic_tiny"]
+    stopped = tmp_path / "stopped"
+    (stopped / "checkpoints").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    capsys.readouterr()
+    for arguments, words in (
+        ([good, stopped], "its training has not ended; give the command of the training again"),
+        ([good, good.parent], f"did you mean {good}?"),
+        ([good, good], f"{good} is named twice"),
+        ([good, "--out", tmp_path / "file"], "--out: cannot create"),
+    ):
+        assert main(["evaluate", "images", "--out", str(tmp_path / "out"), *map(str, arguments)]) == 1
+        error = capsys.readouterr().err
+        assert words in error
+        assert error.count("\n") == 1
+
+
+def test_images_that_were_moved_are_asked_for(trained, tmp_path, capsys):
+    _, folders = trained
+    copy = shutil.copytree(folders["sonic_tiny"], tmp_path / "run")
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, "data": str(tmp_path / "gone")}))
+    capsys.readouterr()
+    assert main(["evaluate", "images", str(copy), "--out", str(tmp_path / "out")]) == 1
+    assert "gone; say where with --data" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii:strict"])
+def test_names_that_cannot_be_shown_end_no_command(trained, tmp_path, encoding):
+    root, folders = trained
+    image = next((root / "pictures" / "val" / "red").iterdir()).read_bytes()
+    try:
+        Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.png")).write_bytes(image)
+    except OSError:
+        pytest.skip("this file system takes no such names")
+    (tmp_path / "猫.png").write_bytes(image)
+    command = [sys.executable, "-m", "torchsonic.cli", "predict", "images", str(folders["sonic_tiny"]), str(tmp_path)]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 2
+    assert rb"caf\udce9.png" in done.stdout
+
+
+def test_images_left_out_are_counted_beside_json(trained, tmp_path, capsys):
+    _, folders = trained
+    (tmp_path / "bad.png").write_bytes(b"no picture")
+    capsys.readouterr()
+    assert main(["predict", "images", str(folders["sonic_tiny"]), str(tmp_path), "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out) == []
+    assert "1 of 1 images could not be read" in shown.err
 
 
 def test_a_wrong_network_is_refused_with_the_known_ones(capsys):

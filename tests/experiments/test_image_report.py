@@ -144,6 +144,19 @@ def test_rivals_that_learnt_nothing_or_elsewhere_are_not_counted():
     assert verdict_lines(make_report(SONIC)) == [], "without rivals there is nothing to say"
 
 
+@pytest.mark.parametrize(
+    ("classes", "top1", "learnt"),
+    [(2, 0.70, False), (2, 0.80, True), (3, 0.70, True), (10, 0.29, False), (10, 0.31, True)],
+)
+def test_a_network_well_above_guessing_has_learnt_however_few_the_classes(classes, top1, learnt):
+    run = replace(make_run("resnet50", {96: top1, 128: top1}), num_classes=classes)
+    controlled = replace(run, hits={**run.hits, **{(size, True): run.hits[size, False] for size in (96, 128)}})
+    report = make_report(controlled)
+    assert {curve.has_learnt for curve in report.curves} == {learnt}
+    assert len(report.curves) == 2
+    assert sum("has learnt little" in line for line in find_warnings(report)) == (not learnt), "the control is the same"
+
+
 def test_a_network_that_gets_images_resized_back_is_a_rival():
     control = replace(PLAIN, hits={**PLAIN.hits, **{(n, True): (hits(s), hits(s)) for n, s in CONTROL.items()}})
     report = make_report(control, SONIC)
@@ -153,6 +166,29 @@ def test_a_network_that_gets_images_resized_back_is_a_rival():
     assert len(lines) == 2, "one of cost, one of sizes"
     assert "less than every rival at 1 of 2 sizes" in lines[1]
     assert "96 px 10.0 against 5.0" in lines[1]
+
+
+@pytest.mark.parametrize("sizes", [(96, 128, 160), (17, 48, 128, 130, 1000)])
+@pytest.mark.parametrize("count", [1, 6])
+def test_no_word_of_the_figure_is_cut_off_or_lies_on_another(sizes, count):
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    from torchsonic.experiments.image_report.figure import draw_sizes
+
+    shares = dict.fromkeys(sizes, 0.5)
+    options = ("width=24", "depths=2,2,2,2", "operator_options.hidden=16,8", "block=plain", "operator_options.a=1")
+    runs = [make_run("sonic_tiny", shares, told=shares, model_options=(*options, f"widths={n}")) for n in range(count)]
+    figure = draw_sizes(make_report(*runs))
+    figure.canvas.draw()
+    words = list(figure.legends[0].get_texts())
+    for axes in figure.axes:
+        low, high = axes.get_xlim()  # matplotlib has ticks beyond, which it does not show
+        words += [tick.label1 for tick in axes.xaxis.get_major_ticks() if low <= tick.get_loc() <= high]
+    boxes = [word.get_window_extent() for word in words if word.get_text().strip()]
+    for place, box in enumerate(boxes):
+        assert 0 <= box.x0 <= box.x1 <= figure.bbox.width
+        assert 0 <= box.y0 <= box.y1 <= figure.bbox.height
+        assert not any(box.overlaps(other) for other in boxes[:place])
+    assert figure.axes[0].get_position().height * figure.bbox.height > 200
 
 
 def test_tables_have_a_row_for_each_curve_and_the_papers_below():

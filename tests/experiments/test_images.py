@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +14,8 @@ pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installe
 
 import torchsonic
 from tests.data.pictures import CLASSES, write_pictures
+from torchsonic.data.image_changes import ImageChanges
+from torchsonic.data.image_files import ImageError
 from torchsonic.data.image_folder import find_images
 from torchsonic.evaluation.classification import (
     accuracy_interval,
@@ -21,6 +24,7 @@ from torchsonic.evaluation.classification import (
     degradation_interval,
     top_hits,
 )
+from torchsonic.experiments.image_report import score_runs
 from torchsonic.experiments.images import (
     MODELS,
     ImagesConfig,
@@ -99,6 +103,40 @@ def test_a_run_of_other_settings_or_images_is_not_resumed(finished, pictures, tm
         run_experiment(small(moved), copy, show=False)
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"training": {"batch": 2}}, r"had batch=4, not 2; give the old value"),
+        ({"changes": ImageChanges(mixup=0.3)}, r"had mixup=0\.0, not 0\.3; give the old value"),
+    ],
+)
+def test_a_refused_change_is_named_alone_and_leaves_the_run_as_it_was(finished, pictures, change, words):
+    folder, _ = finished
+    before = (folder / "config.json").read_bytes()
+    config = small(pictures)
+    config = replace(config, **{**change, "training": replace(config.training, **change.get("training", {}))})
+    with pytest.raises(CheckpointError, match=words):
+        run_experiment(config, folder, show=False)
+    assert (folder / "config.json").read_bytes() == before
+
+
+def test_a_wrong_network_is_refused_before_images_are_read_and_leaves_no_folder(pictures, tmp_path, monkeypatch):
+    def fail(*args, **options):
+        raise AssertionError("images were read")
+
+    monkeypatch.setattr("torchsonic.experiments.images.run.leave_out_bad", fail)
+    torchsonic.create_model("sonic_tiny", in_channels=1, widths=(8,), depths=(1,)).save_pretrained(tmp_path / "grey")
+    run = tmp_path / "run"
+    for options, words in (
+        ({"model": "sonic_tiny", "model_options": ("width=8",)}, "did you mean 'widths'"),
+        ({"init": str(tmp_path / "nowhere")}, "there is no folder"),
+        ({"init": str(tmp_path / "grey")}, "of 1 channels, which does not classify colour images; give"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            run_experiment(small(pictures, **options), run, show=False)
+        assert not run.exists(), "a pattern of runs would find it"
+
+
 def test_a_finished_run_keeps_the_record_of_its_training(finished, pictures, tmp_path):
     folder, before = finished
     copy = shutil.copytree(folder, tmp_path / "run")
@@ -119,6 +157,18 @@ def test_unreadable_images_are_counted_or_refused(tmp_path):
     assert results["images"] == {"train": 12, "test": 5}
     with pytest.raises(ValueError, match=r"red/001\.png: cannot be read"):
         run_experiment(small(root, strict=True), tmp_path / "strict", show=False)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_strict_training_stops_at_a_broken_image_in_one_line(tmp_path, workers):
+    root = write_pictures(tmp_path / "data", train=1)
+    for path in (root / "train").rglob("*.png"):
+        path.write_bytes(path.read_bytes()[:200])
+    config = small(root, strict=True, check="header")
+    config = replace(config, training=replace(config.training, workers=workers))
+    with pytest.raises(ImageError, match=r"000\.png: cannot be read") as caught:
+        run_experiment(config, tmp_path / "run", show=False)
+    assert "\n" not in str(caught.value)
 
 
 def test_many_training_images_are_looked_at_briefly_and_few_test_images_are_decoded(tmp_path, monkeypatch):
@@ -249,7 +299,8 @@ def test_a_fine_tuned_run_can_be_saved_and_resumed(finished, pictures, tmp_path)
     config = small(pictures, init=str(folder))
     first = run_experiment(config, tmp_path, show=False)
     assert first["weights"].startswith("all ")
-    assert run_experiment(config, tmp_path, show=False)["top1"] == first["top1"]
+    again = replace(config, init=f"{folder}/")  # as a shell completes it
+    assert run_experiment(again, tmp_path, show=False)["top1"] == first["top1"]
 
 
 @pytest.mark.parametrize(
@@ -385,6 +436,18 @@ def test_predictions_are_sorted_and_sum_to_one(finished, pictures, tmp_path):
         load_run(alone)
 
 
+def test_runs_on_the_same_files_are_scored_by_their_own_numbers_of_classes(finished, pictures, tmp_path):
+    more = shutil.copytree(pictures, tmp_path / "more")
+    shutil.copytree(more / "train" / "red", more / "train" / "azure")  # sorted first, so that all others move
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*no folder for 1 of 4 classes: azure")
+        run_experiment(small(more), tmp_path / "run", show=False)
+        alone = score_runs([tmp_path / "run"], [32], data=pictures, show=False)
+        beside = score_runs([finished[0], tmp_path / "run"], [32], data=pictures, show=False)
+    for key, hits in alone.runs[0].hits.items():
+        assert np.array_equal(beside.runs[1].hits[key], hits)
+
+
 def test_losses_are_relative_and_intervals_hold_them():
     assert degradation(0.5, 0.4) == 20.0
     assert np.isnan(degradation(0.0, 0.4))
@@ -411,7 +474,11 @@ def test_top_hits_count_the_likeliest():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"image_size": 4}, {"test_crop": 0.0}, {"label_smoothing": 1.0}, {"cache_gb": -1.0}, {"model": "resnet5"}]
+    "bad",
+    [
+        *({"image_size": 4}, {"test_crop": 0.0}, {"label_smoothing": 1.0}, {"cache_gb": -1.0}, {"model": "resnet5"}),
+        *({"cache_gb": float("nan")}, {"pixel_width": float("inf")}),
+    ],
 )
 def test_bad_settings_name_themselves(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):

@@ -50,6 +50,12 @@ def children(parent: int) -> dict[int, int]:
     return found
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_accelerator_is_named():
+    with pytest.raises(ValueError, match="accelerator 'cuda' is not to be had here"):
+        make_fabric(TrainingConfig(accelerator="cuda"))
+
+
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="processes are found through /proc")
 def test_the_same_command_goes_on_after_a_process_was_killed(tmp_path):
     """Under torchrun, with the weights of an undisturbed run in the end."""

@@ -156,13 +156,15 @@ def _parse(arguments: Sequence[str]) -> Command:
 def _in_our_words(complaint: str) -> str:
     """Tyro's complaint; of a value that a configuration refuses only the reason, without tyro's name for the place."""
     line = " ".join(word for word in complaint.split() if not set(word) <= set("│╭╮╰╯─"))
-    refused = re.search(r"__tyro-dummy-inner__\S*: (.*?) For full helptext", line)
+    refused = re.search(r"(?:__tyro-dummy-inner__\S*|Error parsing command): (.*?) For full helptext", line)
     return complaint if refused is None else f"torchsonic: {refused[1]}\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the command ``torchsonic``; returns the exit status."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files may hold what no terminal can show
     if list(arguments) in (["--version"], ["-V"]):
         print(f"torchsonic {torchsonic.__version__}")
         return 0

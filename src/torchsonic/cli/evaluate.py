@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from torchsonic.cli.surroundings import UserError, make_folder, require, warnings_in_one_line
+from torchsonic.cli.surroundings import UserError, check_device, make_folder, require, warnings_in_one_line
 
 if TYPE_CHECKING:
     from torchsonic.experiments.volume_report import Evaluation
@@ -105,6 +105,7 @@ class EvaluateVolumes:
             raise UserError("--threshold needs --lesions, the class of the lesions it is for")
         if not self.runs and self.device != "cpu":
             raise UserError("--device belongs to runs, not to --predictions")
+        check_device(self.device)
 
     def _score(self) -> Evaluation:
         shared: dict[str, Any] = {

@@ -9,7 +9,14 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from torchsonic.cli.surroundings import UserError, make_folder, option_value, require, warnings_in_one_line
+from torchsonic.cli.surroundings import (
+    UserError,
+    check_device,
+    make_folder,
+    option_value,
+    require,
+    warnings_in_one_line,
+)
 from torchsonic.experiments.images import PRESETS, ImagesConfig, apply_init, apply_preset
 
 if TYPE_CHECKING:
@@ -50,6 +57,8 @@ class TrainImages(ImagesConfig):
         from torchsonic.training.checkpoint import CheckpointError
 
         shared = {f.name: getattr(self, f.name) for f in fields(ImagesConfig)}
+        if any(seed < 0 for seed in self.seeds):
+            raise UserError(f"--seeds must not be negative, got {', '.join(map(str, self.seeds))}")
         for seed in self.seeds or (self.training.seed,):
             config = ImagesConfig(**{**shared, "training": replace(self.training, seed=seed)})
             folder = self.out / config.name
@@ -106,6 +115,8 @@ class EvaluateImages:
         if not self.runs:
             raise UserError("name at least one run of 'torchsonic train images'")
         sizes = self._sizes()
+        check_device(self.device)
+        out = make_folder(self.out)
         from torchsonic.experiments.image_report import score_runs, write_report
         from torchsonic.models import PretrainedError
 
@@ -120,7 +131,7 @@ class EvaluateImages:
                     cache_gb=self.cache_gb,
                     device=self.device,
                 )
-            written = write_report(report, make_folder(self.out))
+            written = write_report(report, out)
         except (OSError, PretrainedError, ValueError, RuntimeError) as error:
             raise UserError(str(error)) from error
         _print_report(report)
@@ -187,13 +198,12 @@ class PredictImages:
             raise UserError(f"--top must be at least 1, got {self.top}")
         if self.size is not None and self.size < 8:
             raise UserError(f"--size must be at least 8, got {self.size}")
+        check_device(self.device)
         try:
             model, config, classes = load_run(self.folder)
             model.to(self.device)
         except (OSError, PretrainedError, ValueError, TypeError, KeyError) as error:
             raise UserError(f"{self.folder} holds no finished run on images: {error}") from error
-        except RuntimeError as error:
-            raise UserError(f"--device {self.device}: {error}") from error
         try:
             files = list_files(self.files)
             with warnings_in_one_line():
@@ -201,11 +211,11 @@ class PredictImages:
                 rows = predict_files(model, config, classes, files, **options)
         except (OSError, ValueError) as error:
             raise UserError(str(error)) from error
+        if len(rows) < len(files):
+            print(f"{len(files) - len(rows)} of {len(files)} images could not be read", file=sys.stderr)
         if self.json:
             print(json.dumps(rows, indent=1))
             return
         for row in rows:
             words = ", ".join(f"{answer['class']} {answer['probability']:.1%}" for answer in row["top"])
             print(f"{row['file']}: {words}")
-        if len(rows) < len(files):
-            print(f"{len(files) - len(rows)} of {len(files)} images could not be read", file=sys.stderr)

@@ -15,6 +15,7 @@ import torchsonic
 __all__ = [
     "Command",
     "UserError",
+    "check_device",
     "find_benchmarks",
     "make_folder",
     "option_value",
@@ -38,6 +39,16 @@ def require(package: str, extra: str) -> None:
     """Refuse to go on without an optional package, and name the extra that brings it."""
     if importlib.util.find_spec(package) is None:
         raise UserError(f'{package} is not installed; run: pip install "torchsonic[{extra}]"')
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that this machine or this PyTorch does not have."""
+    import torch
+
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # "not compiled with" is an assertion
+        raise UserError(f"--device {name}: {str(error).partition(chr(10))[0]}; cpu is always there") from error
 
 
 def require_console_and_figures() -> None:

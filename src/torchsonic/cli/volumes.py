@@ -7,7 +7,14 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from torchsonic.cli.surroundings import UserError, make_folder, option_value, require, warnings_in_one_line
+from torchsonic.cli.surroundings import (
+    UserError,
+    check_device,
+    make_folder,
+    option_value,
+    require,
+    warnings_in_one_line,
+)
 from torchsonic.experiments.volumes import PRESETS, VolumesConfig, apply_preset
 
 __all__ = ["PredictVolumes", "TrainVolumes"]
@@ -103,6 +110,7 @@ class PredictVolumes:
         from torchsonic.models import PretrainedError
         from torchsonic.training.progress import counting_progress
 
+        check_device(self.device)
         try:
             model, config = load_run(self.folder)
             model.to(self.device)

@@ -70,7 +70,7 @@ class ImageChanges:
     def __post_init__(self) -> None:
         if not 0.0 < self.crop[0] <= self.crop[1] <= 1.0:
             raise ValueError(f"crop must be two increasing parts in (0, 1], got {self.crop}")
-        if not 0.0 < self.ratio[0] <= self.ratio[1]:
+        if not 0.0 < self.ratio[0] <= self.ratio[1] < math.inf:
             raise ValueError(f"ratio must be two increasing positive numbers, got {self.ratio}")
         if not 0.0 <= self.flip <= 1.0:
             raise ValueError(f"flip must be a probability, got {self.flip}")
@@ -80,8 +80,8 @@ class ImageChanges:
         if not 0.0 <= self.hue <= 0.5:
             raise ValueError(f"hue must be in [0, 0.5], got {self.hue}")
         for name in ("mixup", "cutmix"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+            if not 0.0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be 0 or a positive number, got {getattr(self, name)}")
 
     def draw(self, width: int, height: int, generator: np.random.Generator) -> View:
         """A random view of an image of the given size."""

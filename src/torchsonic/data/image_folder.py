@@ -61,19 +61,22 @@ def find_classes(folder: Path) -> tuple[str, ...]:
 
 
 def find_files(folder: Path) -> list[Path]:
-    """Image files in a folder and those inside it, by suffix, sorted; links are followed, each folder once."""
+    """Image files in a folder and those inside it, by suffix, sorted.
+
+    Links are followed, each folder once; one to a folder that it lies in is not, since it would be followed for ever
+    and show the images of other classes.
+    """
     found, visited = [], {os.path.realpath(folder)}
 
-    def is_new(path: str) -> bool:
-        """A link to a folder above would be followed for ever."""
-        place = os.path.realpath(path)
-        known = place in visited
-        visited.add(place)
+    def is_new(where: str, name: str) -> bool:
+        place = Path(os.path.realpath(os.path.join(where, name)))
+        known = str(place) in visited or Path(os.path.realpath(where)).is_relative_to(place)
+        visited.add(str(place))
         return not known
 
     for where, folders, names in os.walk(folder, followlinks=True):
         inner = sorted(name for name in folders if not name.startswith("."))
-        folders[:] = [name for name in inner if is_new(os.path.join(where, name))]
+        folders[:] = [name for name in inner if is_new(where, name)]
         chosen = (name for name in sorted(names) if Path(name).suffix.lower() in SUFFIXES and not name.startswith("."))
         found += [Path(where) / name for name in chosen]
     return found
@@ -85,13 +88,19 @@ def find_images(folder: Path, classes: Sequence[str] | None = None) -> ImageFold
     Parameters
     ----------
     classes
-        That are known; a folder of another name is refused. By default those found.
+        That are known; a folder of another name is refused, and classes without a folder are named in a warning. By
+        default those found.
     """
     found = find_classes(folder)
     known = found if classes is None else tuple(classes)
     foreign = [name for name in found if name not in known]
     if foreign:
         raise ValueError(f"{folder / foreign[0]} is a class that training does not have; known are {_some(known)}")
+    absent = [name for name in known if name not in found]
+    if absent:
+        warnings.warn(
+            f"{folder} has no folder for {len(absent)} of {len(known)} classes: {_some(absent)}", stacklevel=2
+        )
     files: list[Path] = []
     labels: list[int] = []
     for name in found:
@@ -163,12 +172,12 @@ def leave_out_bad(
         warnings.warn(f"left out: {len(bad) - NAMED} images more, {len(bad)} of {len(images)} in all", stacklevel=2)
     empty = set(images.labels) - {images.labels[place] for place in good}
     if empty:
-        raise ValueError(f"every image of class {images.classes[min(empty)]} is unreadable; the first: {_first(bad)}")
+        first = images.labels.index(min(empty))
+        raise ValueError(
+            f"every image of class {images.classes[min(empty)]} is unreadable; the first: "
+            f"{bad[str(images.files[first])]}; mend some or remove the folder"
+        )
     return images.take(good), bad
-
-
-def _first(bad: dict[str, str]) -> str:
-    return next(iter(bad.values()))
 
 
 def _some(names: Sequence[str]) -> str:

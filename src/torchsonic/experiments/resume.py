@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torchsonic.training import CheckpointError
+from torchsonic.training.loop import MAY_CHANGE
 
 __all__ = ["origins", "refuse_changes"]
 
@@ -18,18 +19,29 @@ def refuse_changes(folder: Path, settings: Mapping[str, Any], *, may_change: Col
     Parameters
     ----------
     settings
-        As JSON holds them. One that is younger than the run is not compared.
+        As JSON holds them, those of the loop and other groups as mappings. One that is younger than the run is not
+        compared.
     may_change
-        Settings that have no effect on the weights.
+        Settings that have no effect on the weights, beside those of the loop that have none.
     """
     if not (folder / "checkpoints").exists() or not (folder / "config.json").exists():
         return
     saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    # Those of the loop, too, although it looks for itself: that would be after the configuration is written.
+    _compare(saved, settings, {*may_change, *MAY_CHANGE})
+
+
+def _compare(saved: Mapping[str, Any], settings: Mapping[str, Any], may_change: Collection[str]) -> None:
     for name, value in settings.items():
-        if name not in may_change and saved.get(name, value) != value:
-            raise CheckpointError(
-                f"the run to be resumed had {name}={saved[name]}, not {value}; give the old value or another folder"
-            )
+        before = saved.get(name, value)
+        if name in may_change or before == value:
+            continue
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            _compare(before, value, may_change)
+            continue
+        raise CheckpointError(
+            f"the run to be resumed had {name}={before}, not {value}; give the old value or another folder"
+        )
 
 
 def origins(folder: Path, run: Mapping[str, Any]) -> dict[str, Any]:

@@ -198,7 +198,7 @@ def run_experiment(config: SyntheticConfig, folder: Path, *, show: bool = True) 
     fabric.launch()
     run = describe_run(seed=config.training.seed, device=fabric.device)
     model, task = make_model(config), make_task(config)
-    refuse_changes(folder, plain_config(config), may_change=("training", "test_samples"))
+    refuse_changes(folder, plain_config(config), may_change=("test_samples",))
     folder.mkdir(parents=True, exist_ok=True)
     fabric.barrier()  # no process may find what the first one is about to write
     if fabric.is_global_zero:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,7 +24,7 @@ class TrainingConfig:
     momentum: float = 0.9
     """Of SGD."""
     nesterov: bool = True
-    """Plain momentum instead of Nesterov's, with SGD."""
+    """Whether the momentum of SGD is Nesterov's."""
     learning_rate: float = 1e-2
     """Highest rate of the schedule."""
     schedule: Literal["one-cycle", "staircase"] = "one-cycle"
@@ -72,14 +73,14 @@ class TrainingConfig:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         for name in ("seed", "workers", "evaluate_every", "keep_every", "clip", "weight_decay", "mode_lr_scale"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must not be negative, nor infinite, got {getattr(self, name)}")
         for name in ("ema", "warmup", "momentum"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
         for name in ("learning_rate", "timeout"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
         if not 0.0 < self.stair <= 1.0:
             raise ValueError(f"stair must be in (0, 1], got {self.stair}")
         if self.optimiser != "sgd" and (self.momentum != 0.9 or not self.nesterov):

@@ -36,13 +36,16 @@ def make_fabric(config: TrainingConfig) -> Fabric:
         raise ValueError("precision fp16 scales gradients, which strategy fsdp does not allow; use bf16 or fp32")
     devices = int(os.environ.get("LOCAL_WORLD_SIZE", config.devices))
     nodes = int(os.environ["WORLD_SIZE"]) // devices if "LOCAL_WORLD_SIZE" in os.environ else config.nodes
-    return Fabric(
-        accelerator=config.accelerator,
-        devices=devices,
-        num_nodes=nodes,
-        strategy=_make_strategy(config, devices * nodes) if devices * nodes > 1 else "auto",
-        precision=PRECISIONS[config.precision],  # type: ignore[arg-type]
-    )
+    try:
+        return Fabric(
+            accelerator=config.accelerator,
+            devices=devices,
+            num_nodes=nodes,
+            strategy=_make_strategy(config, devices * nodes) if devices * nodes > 1 else "auto",
+            precision=PRECISIONS[config.precision],  # type: ignore[arg-type]
+        )
+    except RuntimeError as error:
+        raise ValueError(f"accelerator {config.accelerator!r} is not to be had here: {error}") from error
 
 
 def _make_strategy(config: TrainingConfig, processes: int) -> Any:

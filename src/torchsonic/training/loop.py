@@ -167,6 +167,8 @@ class _Run:
         for turn in range(self.config.accumulate):
             asked = time.perf_counter()
             batch = next(batches)
+            if isinstance(batch, Exception):  # of a process that prepares data
+                raise batch
             self.waiting += time.perf_counter() - asked
             with self.fabric.no_backward_sync(self.model, enabled=turn + 1 < self.config.accumulate):
                 loss = self.task.loss(self.model, batch) / self.config.accumulate

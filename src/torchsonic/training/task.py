@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from torchsonic.training.config import TrainingConfig
 
@@ -45,7 +45,12 @@ class _Parts(Dataset):
         self.task = task
 
     def __getitem__(self, key: tuple[int, range]) -> Any:
-        return self.task.batch(*key)
+        try:
+            return self.task.batch(*key)
+        except (OSError, ValueError) as error:
+            if get_worker_info() is None:
+                raise
+            return error  # to be raised where it is asked for; DataLoader would put the worker's traceback in its words
 
 
 class _Order:

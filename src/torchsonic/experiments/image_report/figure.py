@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from torchsonic.experiments.image_report.results import Curve, SizeReport
@@ -29,19 +31,25 @@ OPERATORS = {
 }
 PAPER = {"ResNet-50": "resnet50", "NIFF": "niff", "GFNet": "gfnet", "SONIC": "sonic"}
 DASHES = ("-", "--", "-.")
+WIDTH, LINE = 12.0, 0.18
+"""Inches of the figure, and of a line of its legend."""
+ACROSS, LONGEST = 190, 80
+"""Letters that a line of the legend has room for, and the most of one name before it is broken."""
 
 
 def draw_sizes(report: SizeReport) -> Figure:
     """Left: top-1 over pixels. Right: percent lost over the ratio to the training size; faint lines are the paper's."""
-    figure = new_figure(12.0, 5.4)
+    names = [fill(plain(curve.name), LONGEST) for curve in report.curves]
+    columns, lines = _legend_shape([*names, *map(_paper_name, paper_curves())])
+    figure = new_figure(WIDTH, 4.8 + LINE * lines)
     left, right = figure.subplots(1, 2)
     styles = _styles(report)
-    for curve in report.curves:
+    for curve, name in zip(report.curves, names, strict=True):
         look = styles[curve.name]
         low = [100 * (point.top1 - point.top1_interval[0]) for point in curve.points]
         high = [100 * (point.top1_interval[1] - point.top1) for point in curve.points]
         sizes, shares = [point.size for point in curve.points], [100 * point.top1 for point in curve.points]
-        left.errorbar(sizes, shares, [low, high], elinewidth=0.7, capsize=2, label=plain(curve.name), **look)
+        left.errorbar(sizes, shares, [low, high], elinewidth=0.7, capsize=2, label=name, **look)
         known = [point for point in curve.points if not math.isnan(point.loss)]
         bars = [
             [max(0.0, point.loss - point.loss_interval[0]) for point in known],
@@ -55,8 +63,11 @@ def draw_sizes(report: SizeReport) -> Figure:
     right.axvline(1.0, color="0.8", linewidth=1, zorder=0)
     right.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
     left.set(xlabel="image size in the test, px", ylabel="top-1, percent", title="Accuracy")
-    left.set_xticks(report.sizes, [str(size) for size in report.sizes])
+    _set_sizes(left, report)
     right.set(xlabel="test size / training size", ylabel="top-1 lost, percent", title="Relative degradation")
+    if _is_wide(report.sizes):
+        right.set_xscale("log", base=2)
+        right.xaxis.set_major_formatter("{x:g}")
     for panel in (left, right):
         thin_axes(panel)
     handles, names = left.get_legend_handles_labels()
@@ -65,11 +76,44 @@ def draw_sizes(report: SizeReport) -> Figure:
         [*handles, *faint[0]],
         [*names, *faint[1]],
         loc="outside lower center",
-        ncols=3,
+        ncols=columns,
         frameon=False,
         fontsize="small",
     )
     return figure
+
+
+def _legend_shape(names: Sequence[str]) -> tuple[int, int]:
+    """As many columns as fit beside each other, at most three, and the lines of text in the longest of them."""
+    widest = max(len(line) for name in names for line in name.splitlines())
+    columns = max(1, min(3, ACROSS // (widest + 9)))  # nine for the marker
+    rows = math.ceil(len(names) / columns)
+    parts = [names[start : start + rows] for start in range(0, len(names), rows)]
+    return columns, max(sum(name.count("\n") + 1 for name in part) for part in parts)
+
+
+def _is_wide(sizes: Sequence[int]) -> bool:
+    """Whether small sizes would lie on a heap on an even axis."""
+    return max(sizes) > 4 * min(sizes)
+
+
+def _set_sizes(panel: Axes, report: SizeReport) -> None:
+    """Ticks at the tested sizes, with numbers where these have room, at the training sizes first."""
+    sizes, scale = report.sizes, math.log if _is_wide(report.sizes) else float
+    if scale is math.log:
+        panel.set_xscale("log", base=2)
+    room = (scale(max(sizes)) - scale(min(sizes))) / 15
+    named: list[int] = []
+    trained = {curve.train_size for curve in report.curves}
+    for size in sorted(sizes, key=lambda size: size not in trained):
+        if all(abs(scale(size) - scale(other)) >= room for other in named):
+            named.append(size)
+    panel.set_xticks(sizes, [str(size) if size in named else "" for size in sizes])
+    panel.set_xticks([], minor=True)
+
+
+def _paper_name(name: str) -> str:
+    return f"paper, {name} ({PAPER_TRAIN_SIZE} px)"
 
 
 def _draw_paper(panel: Axes) -> None:
@@ -77,7 +121,7 @@ def _draw_paper(panel: Axes) -> None:
         colour, marker = OPERATORS[PAPER[name]]
         ratios = [size / PAPER_TRAIN_SIZE for size in losses]
         look = {"color": colour, "marker": marker, "alpha": 0.35, "linestyle": (0, (5, 2)), "markersize": 6}
-        panel.plot(ratios, list(losses.values()), linewidth=1.4, label=f"paper, {name} ({PAPER_TRAIN_SIZE} px)", **look)
+        panel.plot(ratios, list(losses.values()), linewidth=1.4, label=_paper_name(name), **look)
 
 
 def _operator(curve: Curve) -> str:

@@ -18,6 +18,7 @@ from torchsonic.evaluation.classification import accuracy_interval, degradation,
 from torchsonic.evaluation.provenance import describe_run
 from torchsonic.experiments.images import ImagesConfig, find_test_images, load_run, score_sizes
 from torchsonic.experiments.saved_config import plain_config
+from torchsonic.models import Classifier
 from torchsonic.training.loop import MAY_CHANGE
 from torchsonic.training.progress import counting_progress
 
@@ -88,9 +89,12 @@ class Curve:
 
     @property
     def has_learnt(self) -> bool:
-        """Whether there is something to be lost: whether it is well above guessing at the training size."""
-        point = self.at(self.train_size)
-        return point is not None and point.top1 >= FEW_TIMES / self.runs[0].num_classes
+        """Whether there is something to be lost: whether it is well above guessing at the training size.
+
+        That is three times guessing or, where classes are few, half of the way from guessing to no mistake.
+        """
+        point, chance = self.at(self.train_size), 1 / self.runs[0].num_classes
+        return point is not None and point.top1 >= min(FEW_TIMES * chance, (1 + chance) / 2)
 
 
 @dataclass(frozen=True)
@@ -129,25 +133,24 @@ def score_runs(
         Test networks that cannot be told the spacing on images resized back to the training size, too.
     """
     run = describe_run(seed=0, device=torch.device(device))
-    stores: dict[tuple[Path, ...], tuple[ImageFolder, ImageStore]] = {}
+    twice = [folder for place, folder in enumerate(folders) if folder.resolve() in _places(folders[:place])]
+    if twice:
+        raise ValueError(f"{twice[0]} is named twice, and would count as two seeds; name it once")
+    # All of them before any is tested, which may take long.
+    loaded = [(folder, *_load(folder, data)) for folder in folders]
+    stores: dict[ImageFolder, tuple[ImageFolder, ImageStore]] = {}
     left_out: dict[str, str] = {}
     found = []
-    for folder in folders:
-        try:
-            model, config, classes = load_run(folder)
-            results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{folder} holds no finished run on images: {error}") from error
-        images = find_test_images(config, classes, data)
-        if images.files not in stores:
+    for folder, model, config, results, images in loaded:
+        if images not in stores:
             store = ImageStore(limit=cache_gb * 1e9)
             with counting_progress("reading", len(images), show=show) as advance:
                 good, bad = leave_out_bad(
                     images, strict=strict, keep=lambda _, path, store=store: store.keep(path), advance=advance
                 )
-            stores[images.files] = good, store
+            stores[images] = good, store
             left_out |= bad
-        good, store = stores[images.files]
+        good, store = stores[images]
         model.to(device)
         tested = {*sizes, config.image_size}
         with counting_progress(config.label, len(good) * len(tested), show=show) as advance:
@@ -163,9 +166,25 @@ def score_runs(
                 advance=advance,
             )
         hits = {(score.size, score.told): (score.top1, score.top5) for score in scores}
-        found.append(RunFacts(folder, config, results, model.takes_spacing, len(classes), hits))
+        found.append(RunFacts(folder, config, results, model.takes_spacing, len(images.classes), hits))
     counted = len(next(iter(found[0].hits.values()))[0])
     return SizeReport(tuple(make_curves(found)), tuple(found), counted, left_out, run)
+
+
+def _places(folders: Sequence[Path]) -> set[Path]:
+    return {folder.resolve() for folder in folders}
+
+
+def _load(folder: Path, data: Path | None) -> tuple[Classifier, ImagesConfig, dict[str, Any], ImageFolder]:
+    """The network of a run, its settings and results, and the images it is tested on."""
+    try:
+        model, config, classes = load_run(folder)
+        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{folder} holds no finished run on images: {error}") from error
+    if data is None and not config.data.is_dir():
+        raise ValueError(f"the images of {folder} no longer lie in {config.data}; say where with --data")
+    return model, config, results, find_test_images(config, classes, data)
 
 
 def make_curves(runs: Sequence[RunFacts]) -> list[Curve]:
@@ -240,7 +259,7 @@ def find_warnings(report: SizeReport) -> list[str]:
         lines.append(f"The runs were tested on {' and '.join(map(str, sorted(counts)))} images.")
     for curve in report.curves:
         point, chance = curve.at(curve.train_size), 1 / curve.runs[0].num_classes
-        if point is not None and not curve.told and not curve.has_learnt:
+        if point is not None and not curve.told and not curve.resized and not curve.has_learnt:
             lines.append(
                 f"{curve.model} has learnt little: top-1 {100 * point.top1:.1f} percent, guessing has "
                 f"{100 * chance:.1f}; what it loses means nothing."

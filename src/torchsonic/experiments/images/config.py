@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -88,13 +89,13 @@ class ImagesConfig:
         for name, least in (("image_size", 8), ("stored_side", 8), ("test_images", 1)):
             if getattr(self, name) is not None and getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        if self.pixel_width is not None and not self.pixel_width > 0:
-            raise ValueError(f"pixel_width must be positive, got {self.pixel_width}")
+        if self.pixel_width is not None and not 0 < self.pixel_width < math.inf:
+            raise ValueError(f"pixel_width must be positive and finite, got {self.pixel_width}")
         if not 0.0 < self.test_crop <= 1.0:
             raise ValueError(f"test_crop must be in (0, 1], got {self.test_crop}")
         if not 0.0 <= self.label_smoothing < 1.0:
             raise ValueError(f"label_smoothing must be in [0, 1), got {self.label_smoothing}")
-        if self.cache_gb < 0:
+        if not self.cache_gb >= 0:
             raise ValueError(f"cache_gb must not be negative, got {self.cache_gb}")
 
     @property

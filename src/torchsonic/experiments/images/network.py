@@ -41,7 +41,11 @@ def _saved_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifi
     is_run = (folder / "model").is_dir()
     model: PretrainedModel = from_pretrained(folder / "model" if is_run else config.init)
     if not isinstance(model, Classifier) or model.in_channels != 3:
-        raise ValueError(f"init {config.init} holds a {type(model).__name__}, which does not classify colour images")
+        channels = f" of {model.in_channels} channels" if isinstance(model, Classifier) else ""
+        raise ValueError(
+            f"init {config.init} holds a {type(model).__name__}{channels}, which does not classify colour images; "
+            "give a classifier of 3 channels"
+        )
     if config.model is not None:
         saved = model_of_run(folder)
         if not isinstance(model, model_entry(config.model)[0].build) or saved not in (None, config.model):

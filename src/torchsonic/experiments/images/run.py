@@ -38,8 +38,8 @@ __all__ = ["find_test_images", "run_experiment"]
 
 DECODED = 50_000
 """Most images to learn from that are decoded before training begins; those to test on always are."""
-# What may differ when a run resumes: none of it changes the weights. The loop looks after its own settings.
-MAY_CHANGE = {"training", "data", "strict", "cache_gb", "test_images"}
+# What may differ when a run resumes, beside settings of the loop: none of it changes the weights.
+MAY_CHANGE = {"data", "strict", "cache_gb", "test_images"}
 
 
 def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> dict[str, Any]:
@@ -59,18 +59,22 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
     run = describe_run(seed=config.training.seed, device=fabric.device)
     asked, config = config, _complete(config)
     store = ImageStore(side=config.stored_side, limit=config.cache_gb * 1e9, strict=config.strict)
-    check, train, test, left_out = on_first(fabric, lambda: _look_at_data(config, store, show=show))
-    config = replace(config, check=check)
-    if check == "decode" and not fabric.is_global_zero:
-        _fill(store, train)
-    facts = _facts(config.data, train, test, left_out)
-    _refuse_changes(folder, config, facts)
-    folder.mkdir(parents=True, exist_ok=True)
+    train, test = on_first(fabric, lambda: _find_data(config))
+    config = replace(config, check=config.check or ("decode" if len(train) <= DECODED else "header"))
+    # What can be refused without reading images is: these may take minutes.
+    refuse_changes(folder, plain_config(config), may_change=MAY_CHANGE)
     model, loaded = make_model(config, train.classes)
     if asked.pixel_width not in (None, 1.0) and not model.takes_spacing:
         raise ValueError(f"pixel_width={asked.pixel_width} given, but {config.label} takes no spacing; leave it out")
     told = told_spacing(model, width_of_pixels(config))
     share_batch_statistics(model)
+    found = train, test
+    train, test, left_out = on_first(fabric, lambda: _look_at_data(*found, config, store, show=show))
+    if config.check == "decode" and not fabric.is_global_zero:
+        _fill(store, train)
+    facts = _facts(config.data, train, test, left_out)
+    _refuse_other_images(folder, config, facts)
+    folder.mkdir(parents=True, exist_ok=True)
     fabric.barrier()  # no process may find what the first one is about to write
     if fabric.is_global_zero:
         write_json(folder / "config.json", plain_config(config))
@@ -116,7 +120,8 @@ def _complete(config: ImagesConfig) -> ImagesConfig:
     """The configuration with what it leaves open and the images do not decide."""
     side = config.stored_side or round(STORED * config.image_size)
     model = config.model or (DEFAULT_MODEL if config.init is None else model_of_run(Path(config.init)))
-    return replace(config, stored_side=side, model=model, pixel_width=width_of_pixels(config))
+    init = None if config.init is None else Path(config.init).as_posix()  # "run/" is "run" when it resumes
+    return replace(config, stored_side=side, model=model, init=init, pixel_width=width_of_pixels(config))
 
 
 def _fill(store: ImageStore, images: ImageFolder) -> None:
@@ -130,16 +135,22 @@ def _fill(store: ImageStore, images: ImageFolder) -> None:
         list(threads.map(keep, images.files))
 
 
-def _look_at_data(
-    config: ImagesConfig, store: ImageStore, *, show: bool
-) -> tuple[Check, ImageFolder, ImageFolder, dict[str, str]]:
-    """How training images were checked, those to learn from and to test on, and what was left out."""
+def _find_data(config: ImagesConfig) -> tuple[ImageFolder, ImageFolder]:
+    """Images to learn from and to test on, none of them opened."""
     train = find_images(config.data / "train")
     if len(train.classes) < 2:
-        raise ValueError(f"{config.data / 'train'} holds one class only; there is nothing to tell apart")
-    test = spread(find_images(config.data / "val", train.classes), config.test_images)
-    check: Check = config.check or ("decode" if len(train) <= DECODED else "header")
-    checks: tuple[Check, Check] = (check, "decode")  # a bad test image must not be found after days of training
+        raise ValueError(
+            f"{config.data / 'train'} holds one class only; there is nothing to tell apart, so add a folder of another"
+        )
+    return train, spread(find_images(config.data / "val", train.classes), config.test_images)
+
+
+def _look_at_data(
+    train: ImageFolder, test: ImageFolder, config: ImagesConfig, store: ImageStore, *, show: bool
+) -> tuple[ImageFolder, ImageFolder, dict[str, str]]:
+    """The good images to learn from and to test on, and what was left out."""
+    assert config.check is not None
+    checks: tuple[Check, Check] = (config.check, "decode")  # a bad test image must not be found after days of training
     left_out: dict[str, str] = {}
     with counting_progress("reading", len(train) + len(test), show=show) as advance:
         parts = []
@@ -149,7 +160,7 @@ def _look_at_data(
             )
             parts.append(good)
             left_out |= bad
-    return check, parts[0], parts[1], left_out
+    return parts[0], parts[1], left_out
 
 
 def spread(images: ImageFolder, most: int | None) -> ImageFolder:
@@ -174,9 +185,8 @@ def _facts(root: Path, train: ImageFolder, test: ImageFolder, left_out: dict[str
     }
 
 
-def _refuse_changes(folder: Path, config: ImagesConfig, facts: dict[str, Any]) -> None:
-    """Refuse to go on with a run of other settings or images."""
-    refuse_changes(folder, plain_config(config), may_change=MAY_CHANGE)
+def _refuse_other_images(folder: Path, config: ImagesConfig, facts: dict[str, Any]) -> None:
+    """Refuse to go on with a run of other images."""
     if not (folder / CLASSES_NAME).exists():
         return
     saved = json.loads((folder / CLASSES_NAME).read_text(encoding="utf-8"))

@@ -39,9 +39,20 @@ def read_classes(folder: Path) -> tuple[str, ...]:
     return tuple(json.loads((folder / name).read_text(encoding="utf-8"))["classes"])
 
 
+def _reason_for_no_model(folder: Path) -> str:
+    if not folder.is_dir():
+        return "there is no such folder"
+    if (folder / "checkpoints").is_dir():
+        return "its training has not ended; give the command of the training again, which goes on with it"
+    runs = sorted(path.parent for path in folder.glob("**/model") if path.is_dir())
+    return f"did you mean {runs[0]}?" if runs else f"there is no folder model/ in it, and no {IMAGES_NAME}"
+
+
 def load_run(folder: Path) -> tuple[Classifier, ImagesConfig, tuple[str, ...]]:
     """The trained model of a run or of the folder it was saved to, its configuration and the names of its classes."""
     is_run = (folder / "model").is_dir()
+    if not is_run and not (folder / IMAGES_NAME).is_file():
+        raise FileNotFoundError(_reason_for_no_model(folder))
     config, classes = read_config(folder) if is_run else config_of(folder), read_classes(folder)
     if config is None:
         raise ValueError(f"{folder / IMAGES_NAME} does not say on which views the model was trained")

@@ -31,9 +31,9 @@ from torchsonic.training.volumes import VolumeTask
 
 __all__ = ["load_run", "run_experiment"]
 
-# What may differ when a run resumes: none of it changes the weights. The loop looks after its own settings, and the
-# names of the cases are compared instead of the files that gave them.
-MAY_CHANGE = {"training", "data", "split", "folds", "fold", "split_seed", "patient", "keep_going"}
+# What may differ when a run resumes, beside settings of the loop: none of it changes the weights. The names of the
+# cases are compared instead of the files that gave them.
+MAY_CHANGE = {"data", "split", "folds", "fold", "split_seed", "patient", "keep_going"}
 MAY_CHANGE |= {"test_cases", "overlap", "cache_gb", "patch_voxels"}
 
 
