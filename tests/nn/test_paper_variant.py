@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.layers import make_layer
+from torchsonic.functional import resample
 from torchsonic.testing import relative_error
 
 
@@ -76,12 +77,23 @@ def test_a_constant_channel_is_harmless():
     assert torch.isfinite(y).all()
 
 
-def test_the_exact_operator_may_be_standardised_too():
-    layer, plain = make_layer(2, standardise=True), make_layer(2)
+@pytest.mark.parametrize(("way", "grid"), [(True, (13, 15)), ("channel", (6, 7))])
+def test_the_exact_operator_may_be_standardised_too(way, grid):
+    layer, plain = make_layer(2, standardise=way), make_layer(2)
     plain.load_state_dict(layer.state_dict())
     x = torch.randn(2, 3, 6, 7, dtype=torch.float64)
-    level, spread = x.mean((2, 3), keepdim=True), x.var((2, 3), keepdim=True, unbiased=False)
+    seen = resample(x, grid)  # the field on a grid that cuts no wave at its crests, or its samples
+    level, spread = seen.mean((2, 3), keepdim=True), seen.var((2, 3), keepdim=True, unbiased=False)
     torch.testing.assert_close(layer(x), plain((x - level) / (spread + 1e-5).sqrt()))
     torch.testing.assert_close(layer(x), layer(3 * x - 7), rtol=1e-4, atol=1e-4)
-    assert "standardise=True" in repr(layer)
+    assert f"standardise={way!r}" in repr(layer)
     assert "standardise" not in repr(make_layer(2, variant="paper"))
+
+
+@pytest.mark.parametrize("size", [(8, 6), (7, 6), (7, 9)])
+def test_a_standardised_exact_layer_does_not_depend_on_the_sampling(size):
+    layer = make_layer(2, standardise=True)
+    x = torch.randn(2, 3, *size, dtype=torch.float64)
+    fine = resample(x, (16, 27))
+    spacing = tuple(n / m for n, m in zip(size, (16, 27), strict=True))
+    assert relative_error(layer(fine, spacing=spacing, output_size=(5, 5)), layer(x, output_size=(5, 5))) < 1e-12

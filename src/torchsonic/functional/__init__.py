@@ -8,6 +8,7 @@ from torchsonic.functional.footprint import estimated_bytes
 from torchsonic.functional.frequency import Band, as_spacing, frequency_axes, frequency_grid
 from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.mode_operator import ModeOperator
+from torchsonic.functional.nyquist import field_power
 from torchsonic.functional.pages import keep_all_pages
 from torchsonic.functional.pair import ModeShape
 from torchsonic.functional.plan import ORDERS, Plan, make_plan, order_costs
@@ -26,6 +27,7 @@ __all__ = [
     "as_spacing",
     "estimated_bytes",
     "fft_backend",
+    "field_power",
     "frequency_axes",
     "frequency_grid",
     "grid_gain",

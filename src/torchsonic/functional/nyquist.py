@@ -19,6 +19,7 @@ __all__ = [
     "average_signs",
     "average_signs_backward",
     "blend_signs",
+    "field_power",
     "one_sided_omega",
     "other_sign_share",
     "two_sided_omega",
@@ -88,3 +89,27 @@ def blend_signs(response: Tensor, band: Band) -> Tensor:
             parts.append(response.narrow(dim, reach + 1, last - reach - 1))
         response = torch.cat(parts, dim)
     return response
+
+
+def field_power(x: Tensor, num_axes: int) -> Tensor:
+    r"""Mean square of the field that samples stand for, ``(.., *size)`` to ``(.., 1 .. 1)``.
+
+    .. math:: P = \frac1N\sum_n x_n^2 - \tfrac12 P_{\mathrm{Nyquist}}\quad\text{for each even axis}
+
+    A wave at the Nyquist frequency is met at its crests alone: its samples have twice the power of the wave. Counted
+    like this, the power is the same on every grid that holds the field.
+
+    Examples
+    --------
+    >>> crests = torch.tensor([[[1.0, -1.0, 1.0, -1.0]]])
+    >>> torchsonic.functional.resample(crests, 32).square().mean(), field_power(crests, 1)
+    (tensor(0.5000), tensor([[[0.5000]]]))
+    """
+    if num_axes == 0:
+        return x.square()
+    dim, size = x.dim() - num_axes, x.shape[-num_axes]
+    sign = 1 - 2 * (torch.arange(size, device=x.device) % 2).to(x.dtype)
+    alternating = (x * sign.view(-1, *[1] * (num_axes - 1))).mean(dim, keepdim=True)
+    share = number(0.5 * (1 - size % 2), x.dtype, x.device)
+    power = field_power(x, num_axes - 1).mean(dim, keepdim=True)
+    return power - share * field_power(alternating, num_axes - 1)

@@ -98,7 +98,7 @@ for name, widths, depths in (
         f"sonic_{name}",
         ModelEntry(
             SonicClassifier,
-            {"widths": widths, "depths": depths, "stem": "deep"},
+            {"widths": widths, "depths": depths, "stem": "deep", "norm": "batch"},
             input_size=IMAGE,
             task="classification",
         ),

@@ -10,15 +10,13 @@ from torch import nn
 from torchsonic.functional.arguments import choice, positive
 from torchsonic.models.classifier import Classifier, linear_rates
 from torchsonic.models.registry import OPERATORS
-from torchsonic.models.stem import DeepStem, Grid, SonicStem, field_of
+from torchsonic.models.stem import STEM_MODES, DeepStem, Grid, SonicStem, field_of
 from torchsonic.nn.block import Bottleneck, Operator, ResidualBlock
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.norm import make_activation, make_conv, make_norm
 from torchsonic.nn.spacing import place_behind
 
 __all__ = ["ResNet"]
-
-STEM_MODES = 32
 
 
 class ResNet(Classifier):
@@ -101,9 +99,9 @@ class ResNet(Classifier):
             self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
         else:
             shared = {key: options[key] for key in ("padding_mode",) if key in options}
-            shared |= {"grid": grid, "spacing": spacing, "field": field_of(image_size)}
+            shared |= {"grid": grid, "spacing": spacing}
             if stem == "sonic":
-                self.conv1 = SonicStem(in_channels, width, STEM_MODES, stride=4, **shared)
+                self.conv1 = SonicStem(in_channels, width, STEM_MODES, stride=4, field=field_of(image_size), **shared)
             else:
                 self.conv1 = DeepStem(in_channels, width, STEM_MODES, norm="batch", activation="relu", **shared)
             self.maxpool = nn.Identity()

@@ -12,7 +12,7 @@ from torchsonic.functional.arguments import choice, positive
 from torchsonic.functional.frequency import Spacing
 from torchsonic.functional.spectrum import PaddingMode
 from torchsonic.models.classifier import Classifier, linear_rates
-from torchsonic.models.stem import DeepStem, Grid, SonicStem, field_of
+from torchsonic.models.stem import STEM_MODES, DeepStem, Grid, SonicStem, field_of
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.conv import SonicConv2d
 from torchsonic.nn.drop_path import DropPath
@@ -149,12 +149,12 @@ class SonicClassifier(Classifier):
         sonic: dict[str, Any] = {"spacing": spacing, "padding_mode": padding_mode}
         positive(image_size, "image_size")
         modes = [max(8, round(modes_ratio * width)) for width in widths]
-        first: dict[str, Any] = {"grid": grid, "field": field_of(image_size), **sonic}
         self.stem: nn.Module
         if choice(stem, ("linear", "deep"), "stem") == "linear":
-            self.stem = SonicStem(in_channels, widths[0], modes[0], **first)
+            reach = field_of(image_size)
+            self.stem = SonicStem(in_channels, widths[0], modes[0], grid=grid, field=reach, **sonic)
         else:
-            self.stem = DeepStem(in_channels, widths[0], modes[0], norm=norm, activation="gelu", **first)
+            self.stem = DeepStem(in_channels, widths[0], STEM_MODES, norm=norm, grid=grid, **sonic)
         self.stem_norm = make_norm(norm, widths[0], 2)
         rates = iter(linear_rates(drop_path_rate, sum(depths)))
         self.feature_info, reduction = [], 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
@@ -19,12 +19,16 @@ from torchsonic.nn.norm import Activation, Norm, make_activation, make_norm
 from torchsonic.nn.spaced import batch_spacing, scale_spacing
 from torchsonic.nn.spacing import place_behind
 
-__all__ = ["DeepStem", "Grid", "SonicStem", "field_of"]
+__all__ = ["STEM_MODES", "DeepStem", "Grid", "SonicStem", "field_of"]
 
 Grid = Literal["reference", "input"]
 # A field of a whole number of cells must not gain one by rounding.
 ROUNDING = 1e-6
 MOST_REFINEMENT = 4
+STEM_MODES = 32
+# Photographs have most of their power in the coarsest waves. With modes as long as the image and the mean left in, they
+# drown the edges that a network learns from.
+SHORT_MODES: Mapping[str, Any] = {"field": 4.0, "bank": {"shortest_decay": 0.5}, "standardise": True}
 
 
 def field_of(grid: int) -> float:
@@ -122,7 +126,8 @@ class DeepStem(SonicStem):
     One linear layer of stride 4 passes nothing finer than eight pixels of the reference grid, whatever it learns. Here
     the first layer keeps what is coarser than four, and the nonlinearity folds it into what the second keeps: where
     edges and textures are, in place of their waves. It acts on the grid that the first layer chose, so that with
-    ``grid="reference"`` two samplings of one band-limited field still give the same features.
+    ``grid="reference"`` two samplings of one band-limited field still give the same features. Both layers standardise
+    their input and begin with short modes (``SHORT_MODES``), which ``options`` may change.
 
     Examples
     --------
@@ -143,6 +148,7 @@ class DeepStem(SonicStem):
         grid: Grid = "reference",
         **options: Any,
     ) -> None:
+        options = {**SHORT_MODES, **options}
         super().__init__(
             in_channels, out_channels, num_modes, stride=2, spatial_dims=spatial_dims, grid=grid, **options
         )

@@ -18,6 +18,7 @@ from torchsonic.functional.frequency import (
     spacing_values,
     tracing,
 )
+from torchsonic.functional.nyquist import field_power
 from torchsonic.functional.pair import ModeShape, evaluate_responses, response_bytes
 from torchsonic.functional.plan import ORDERS
 from torchsonic.functional.spectral_conv import spectral_conv
@@ -265,7 +266,11 @@ class SonicConvNd(ModeBank):
         """The paper's note (i): each channel of a sample to mean 0 and variance 1, with a little noise in training."""
         axes = tuple(range(1 if self.standardise == "sample" else 2, x.dim()))
         centred = x - x.mean(axes, keepdim=True)
-        x = centred * (centred.square().mean(axes, keepdim=True) + STANDARDISE_EPS).rsqrt()
+        if self.standardise is True and self.variant == "exact":
+            power = field_power(centred, self.num_axes)
+        else:  # literally, over samples: it changes with the grid where the finest waves have power
+            power = centred.square().mean(axes, keepdim=True)
+        x = centred * (power + STANDARDISE_EPS).rsqrt()
         if self.training and self.input_noise > 0:
             x = x + self.input_noise * torch.randn_like(x)
         return x
@@ -356,8 +361,10 @@ class SonicConv2d(SonicConvNd):
         Probability of leaving a mode out, for the whole batch, in training.
     standardise
         Bring each channel of each sample to mean 0 and variance 1 first, as the paper's variant does and the exact one
-        does not unless told to: the layer then learns faster and bears noise, but is no longer linear. ``"sample"``
-        takes mean and variance over all channels of a sample at once; ``"channel"`` is the same as ``True``.
+        does not unless told to: the layer then learns faster and bears noise, but is no longer linear. In the exact
+        variant it is the variance of the field (:func:`torchsonic.functional.field_power`), the same on every grid;
+        ``"channel"`` takes that of the samples, as the paper's variant does, and ``"sample"`` takes mean and variance
+        over all channels of a sample at once.
     input_noise
         Standard deviation of noise added to standardised input in training; the paper has it.
     order, mode_chunk, recompute
