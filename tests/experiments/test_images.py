@@ -326,7 +326,7 @@ def test_options_are_read_as_the_network_annotates_them(words, expected):
         (["width=wide"], "width must be an integer, got 'wide'"),
         (["width=1.5"], "width must be an integer, got '1.5'"),
         (["depths=1,x"], "depths must be integers with commas, got '1,x'"),
-        (["stem=cone"], "stem must be one of conv, sonic, deep, got 'cone'"),
+        (["stem=cone"], "stem must be one of conv, local, sonic, deep, got 'cone'"),
         (["zero_init_last=maybe"], "zero_init_last must be true or false, got 'maybe'"),
         (["width"], "must be name=value, got 'width'"),
         (["num_classes=7"], "num_classes is set by the folders of classes"),

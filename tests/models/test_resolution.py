@@ -19,9 +19,10 @@ RIVALS = (
 )
 
 
-def make(name: str):
+def make(name: str, **options):
     torch.manual_seed(0)
-    options = {"zero_init_last": False} if name.startswith("resnet50") else {}  # all that is there is heard
+    if name.startswith("resnet50"):
+        options["zero_init_last"] = False  # all that is there is heard
     model = torchsonic.create_model(name, num_classes=10, **options)
     with torch.no_grad():  # statistics of norms, without which evaluation means little
         for _ in range(3):
@@ -61,8 +62,9 @@ def test_features_before_the_first_nonlinearity_do_not_depend_on_the_sampling(na
 
 @pytest.mark.parametrize("name", SONIC)
 @pytest.mark.parametrize("size", [96, 56, 65])
-def test_deep_stems_give_the_same_features_on_every_grid(name, size, image):
-    model = make(name)
+@pytest.mark.parametrize("kind", ["deep", "local"])
+def test_stems_give_the_same_features_on_every_grid(name, size, kind, image):
+    model = make(name, stem=kind)
     stem = model.stem if name == "sonic_tiny" else model.conv1
     smooth = resample(resample(image[0], 48), 64)  # fits all of the samplings
     with torch.no_grad():
@@ -72,25 +74,26 @@ def test_deep_stems_give_the_same_features_on_every_grid(name, size, image):
 
 
 @pytest.mark.parametrize(("name", "linear"), [("sonic_tiny", "linear"), ("resnet50_sonic", "sonic")])
-def test_deep_stems_see_what_a_linear_one_of_stride_4_cannot(name, linear):
+def test_other_stems_see_what_a_linear_one_of_stride_4_cannot(name, linear):
     """A grating of 5 pixels: beyond the grid of a quarter of the pixels, within that of a half."""
     place = torch.arange(80.0)
     grating = torch.sin(2 * torch.pi * place / 5).expand(1, 3, 80, 80)
     seen = {}
-    for stem in (linear, "deep"):
+    for stem in (linear, "deep", "local"):
         torch.manual_seed(0)
         model = torchsonic.create_model(name, stem=stem).eval()
         first = model.stem if name == "sonic_tiny" else model.conv1
         with torch.no_grad():
             seen[stem] = (first(grating) - first(torch.zeros_like(grating))).std().item()
     assert seen[linear] < 1e-5
-    assert seen["deep"] > 0.05
+    assert min(seen["deep"], seen["local"]) > 0.05
 
 
+@pytest.mark.parametrize("stem", ["deep", "local"])
 @pytest.mark.parametrize("spacing", [(0.5, 1.0), (0.25, 0.5), (2.0, 1.0)])
-def test_logits_do_not_depend_on_an_anisotropic_sampling(spacing, image):
+def test_logits_do_not_depend_on_an_anisotropic_sampling(spacing, stem, image):
     coarse = resample(resample(image[0], (32, 64)), 64)  # fits the coarsest of the samplings
-    model = make("sonic_tiny")
+    model = make("sonic_tiny", stem=stem)
     other = resample(coarse, [round(64 / d) for d in spacing])
     with torch.no_grad():
         assert relative_error(model(other, spacing=spacing), model(coarse)) < 1e-4
@@ -124,7 +127,7 @@ def test_strides_are_found_whatever_the_model_was_told():
     before = [layer.input_stride for _, layer in torchsonic.nn.spaced_layers(model)]
     torchsonic.infer_strides(torchsonic.set_spacing(model, 0.5), torch.zeros(1, 3, 64, 64))
     assert [layer.input_stride for _, layer in torchsonic.nn.spaced_layers(model)] == before
-    assert model.stem.sonic.spacing == (0.5, 0.5)
+    assert model.stem[0].spacing == (0.5, 0.5)
 
 
 def test_a_spacing_beyond_reason_is_refused_with_a_remedy():
@@ -138,8 +141,8 @@ def test_the_papers_preset_keeps_a_stem_of_pixels_and_so_moves(image):
 
 
 def test_on_its_input_grid_a_sonic_classifier_still_moves_less(image):
-    model = torchsonic.create_model("sonic_tiny", num_classes=10, grid="input")
-    model.load_state_dict(make("sonic_tiny").state_dict())
+    model = torchsonic.create_model("sonic_tiny", num_classes=10, grid="input", stem="deep")
+    model.load_state_dict(make("sonic_tiny", stem="deep").state_dict())
     assert change(model.eval(), *image) < min(change(make(name), *image) for name in ("resnet50", "vit_s16"))
 
 
@@ -163,13 +166,24 @@ def test_a_segmentation_told_the_spacing_is_the_same_field(image, options):
     assert error < 0.2 * relative_error(untold[..., ::2, ::2], expected)
 
 
+def test_a_stem_that_counts_pixels_refuses_what_it_cannot_do():
+    with pytest.raises(ValueError, match="counts pixels of grid='reference'; use stem='deep'"):
+        torchsonic.create_model("sonic_tiny", grid="input")
+    model, x = make("sonic_tiny"), torch.randn(2, 3, 64, 64)
+    with torch.no_grad():
+        expected = model(x, spacing=0.5)
+        assert relative_error(model(x, spacing=torch.full((2, 2), 0.5)), expected) < 1e-6
+        with pytest.raises(ValueError, match=r"no grid in common .* call the model for each spacing"):
+            model(x, spacing=torch.tensor([[0.5, 0.5], [1.0, 1.0]]))
+
+
 def test_per_sample_spacing_is_taken_by_classifiers():
-    model = make("sonic_tiny")
-    x = resample(torch.randn(2, 3, 32, 32), 64)
+    model = make("sonic_tiny", stem="deep")
+    x = resample(torch.randn(2, 3, 16, 16), 64)  # fits the grids of both samples
     spacing = torch.tensor([[1.0, 1.0], [1.0, 1.0]])
     with torch.no_grad():
         torch.testing.assert_close(model(x, spacing=spacing), model(x), rtol=1e-4, atol=1e-5)
         mixed = model(x, spacing=torch.tensor([[1.0, 1.0], [0.5, 2.0]]))
         alone = model(x)
-    # The batch shares the grid of the mean spacing, which moves the sample of spacing 1 a little, the other more.
+    # The batch shares the finest grid, which moves the sample of spacing 1 a little; the other one has another spacing.
     assert relative_error(mixed[0], alone[0]) < 0.05 < relative_error(mixed[1], alone[1])

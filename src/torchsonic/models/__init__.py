@@ -8,7 +8,7 @@ from torchsonic.models.resnet import ResNet
 from torchsonic.models.sonic_classifier import MixerBlock, SonicClassifier
 from torchsonic.models.sonic_layers import SonicLayers
 from torchsonic.models.sonicnet import SonicNet
-from torchsonic.models.stem import DeepStem, SonicStem
+from torchsonic.models.stem import DeepStem, ReferenceGrid, SonicStem
 from torchsonic.models.synthshape import SynthShapeNet
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "ModelEntry",
     "PretrainedError",
     "PretrainedModel",
+    "ReferenceGrid",
     "ResNet",
     "SonicClassifier",
     "SonicLayers",

@@ -77,7 +77,7 @@ MODELS.add(
     "resnet50_sonic",
     ModelEntry(
         ResNet,
-        {"operator": "sonic", "stem": "deep"},
+        {"operator": "sonic", "stem": "local"},
         input_size=IMAGE,
         task="classification",
         presets={
@@ -98,7 +98,7 @@ for name, widths, depths in (
         f"sonic_{name}",
         ModelEntry(
             SonicClassifier,
-            {"widths": widths, "depths": depths, "stem": "deep", "norm": "batch"},
+            {"widths": widths, "depths": depths, "stem": "local", "norm": "batch"},
             input_size=IMAGE,
             task="classification",
         ),

@@ -10,7 +10,7 @@ from torch import nn
 from torchsonic.functional.arguments import choice, positive
 from torchsonic.models.classifier import Classifier, linear_rates
 from torchsonic.models.registry import OPERATORS
-from torchsonic.models.stem import STEM_MODES, DeepStem, Grid, SonicStem, field_of
+from torchsonic.models.stem import STEM_MODES, DeepStem, Grid, SonicStem, field_of, local_stem
 from torchsonic.nn.block import Bottleneck, Operator, ResidualBlock
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.norm import make_activation, make_conv, make_norm
@@ -30,7 +30,8 @@ class ResNet(Classifier):
     operator_options
         Arguments of the operator; four values in a list give each stage its own.
     stem
-        ``conv``: 7x7 convolution of stride 2 and max pooling, as usual. ``sonic``: one Sonic layer of stride 4, which
+        ``conv``: 7x7 convolution of stride 2 and max pooling, as usual. ``local``: the same on the network's own grid,
+        onto which an image that is told its spacing is resampled exactly. ``sonic``: one Sonic layer of stride 4, which
         makes the whole network independent of the sampling when it is told the spacing. ``deep``: two Sonic layers of
         stride 2 with a norm and a nonlinearity between them, which is as independent and sees finer detail.
     grid
@@ -70,7 +71,7 @@ class ResNet(Classifier):
         depths: Sequence[int] = (3, 4, 6, 3),
         width: int = 64,
         operator_options: Mapping[str, Any] | None = None,
-        stem: Literal["conv", "sonic", "deep"] = "conv",
+        stem: Literal["conv", "local", "sonic", "deep"] = "conv",
         grid: Grid = "reference",
         block: Literal["bottleneck", "plain"] = "bottleneck",
         strides: Sequence[int] = (1, 2, 2, 2),
@@ -85,31 +86,31 @@ class ResNet(Classifier):
         self.in_channels = positive(in_channels, "in_channels")
         OPERATORS[operator]  # refuse an unknown name before anything is built
         options = dict(operator_options or {})
-        choice(stem, ("conv", "sonic", "deep"), "stem")
+        choice(stem, ("conv", "local", "sonic", "deep"), "stem")
         choice(grid, ("reference", "input"), "grid")
         if "spacing" in options:
             raise ValueError(f"give spacing to the model, not in operator_options: {options['spacing']}")
         choice(block, ("bottleneck", "plain"), "block")
         if len(depths) != 4 or len(strides) != 4:
             raise ValueError(f"depths and strides must be four numbers each, got {depths} and {strides}")
+        shared = {key: options[key] for key in ("padding_mode",) if key in options}
+        shared |= {"grid": grid, "spacing": spacing}
         self.conv1: nn.Module
-        self.maxpool: nn.Module
         if stem == "conv":
             self.conv1 = make_conv(in_channels, width, 7, spatial_dims=2, stride=2)
-            self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
+        elif stem == "local":
+            self.conv1 = local_stem(in_channels, width, grid=grid, spacing=spacing)
+        elif stem == "sonic":
+            self.conv1 = SonicStem(in_channels, width, STEM_MODES, stride=4, field=field_of(image_size), **shared)
         else:
-            shared = {key: options[key] for key in ("padding_mode",) if key in options}
-            shared |= {"grid": grid, "spacing": spacing}
-            if stem == "sonic":
-                self.conv1 = SonicStem(in_channels, width, STEM_MODES, stride=4, field=field_of(image_size), **shared)
-            else:
-                self.conv1 = DeepStem(in_channels, width, STEM_MODES, norm="batch", activation="relu", **shared)
-            self.maxpool = nn.Identity()
+            self.conv1 = DeepStem(in_channels, width, STEM_MODES, norm="batch", activation="relu", **shared)
+        pooled = stem in ("conv", "local")
+        self.maxpool: nn.Module = nn.MaxPool2d(3, stride=2, padding=1) if pooled else nn.Identity()
         self.bn1 = make_norm("batch", width, 2)
         self.act1 = make_activation("relu")
         rates = iter(linear_rates(drop_path_rate, sum(depths)))
         channels, reduction = width, 4
-        self.feature_info = [{"num_chs": width, "reduction": 2 if stem == "conv" else 4, "module": "act1"}]
+        self.feature_info = [{"num_chs": width, "reduction": 2 if pooled else 4, "module": "act1"}]
         for stage, (depth, stride) in enumerate(zip(depths, strides, strict=True)):
             size = -(-image_size // (reduction * stride))
             build = _operator_of_stage(operator, options, stage, size, spacing)

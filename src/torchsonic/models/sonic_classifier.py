@@ -12,12 +12,12 @@ from torchsonic.functional.arguments import choice, positive
 from torchsonic.functional.frequency import Spacing
 from torchsonic.functional.spectrum import PaddingMode
 from torchsonic.models.classifier import Classifier, linear_rates
-from torchsonic.models.stem import STEM_MODES, DeepStem, Grid, SonicStem, field_of
+from torchsonic.models.stem import STEM_MODES, DeepStem, Grid, SonicStem, field_of, local_stem
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.conv import SonicConv2d
 from torchsonic.nn.drop_path import DropPath
 from torchsonic.nn.hybrid import HybridConv
-from torchsonic.nn.norm import Norm, make_norm
+from torchsonic.nn.norm import Norm, make_activation, make_norm
 from torchsonic.nn.spacing import place_behind
 
 __all__ = ["MixerBlock", "SonicClassifier"]
@@ -102,7 +102,8 @@ class SonicClassifier(Classifier):
         many values as there are stages gives each its own.
     stem
         ``linear``: one Sonic layer of stride 4, which passes nothing finer than 8 pixels. ``deep``: two of stride 2
-        with a norm and GELU between them, as registered networks have it.
+        with a norm and GELU between them. ``local``: the 7x7 convolution and max pooling of ResNets on the network's
+        own grid, onto which an image that is told its spacing is resampled exactly; registered networks have it.
     grid
         See :class:`torchsonic.models.stem.SonicStem`.
     image_size
@@ -133,7 +134,7 @@ class SonicClassifier(Classifier):
         layer_scale: float = 0.1,
         local_kernel: int = 0,
         operator_options: Mapping[str, Any] | None = None,
-        stem: Literal["linear", "deep"] = "linear",
+        stem: Literal["linear", "deep", "local"] = "linear",
         grid: Grid = "reference",
         image_size: int = 224,
         spacing: float | Sequence[float] = 1.0,
@@ -150,11 +151,15 @@ class SonicClassifier(Classifier):
         positive(image_size, "image_size")
         modes = [max(8, round(modes_ratio * width)) for width in widths]
         self.stem: nn.Module
-        if choice(stem, ("linear", "deep"), "stem") == "linear":
+        if choice(stem, ("linear", "deep", "local"), "stem") == "linear":
             reach = field_of(image_size)
             self.stem = SonicStem(in_channels, widths[0], modes[0], grid=grid, field=reach, **sonic)
-        else:
+        elif stem == "deep":
             self.stem = DeepStem(in_channels, widths[0], STEM_MODES, norm=norm, grid=grid, **sonic)
+        else:
+            self.stem = local_stem(in_channels, widths[0], grid=grid, spacing=spacing)
+            for part in (make_norm(norm, widths[0], 2), make_activation("gelu"), nn.MaxPool2d(3, stride=2, padding=1)):
+                self.stem.append(part)
         self.stem_norm = make_norm(norm, widths[0], 2)
         rates = iter(linear_rates(drop_path_rate, sum(depths)))
         self.feature_info, reduction = [], 4

@@ -6,20 +6,22 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor, nn
 
 from torchsonic.functional.arguments import choice
 from torchsonic.functional.exporting import exporting
 from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing, spacing_values
+from torchsonic.functional.resample import resample
 from torchsonic.functional.symbols import is_symbolic
 from torchsonic.nn.bank import DEFAULT_FIELD
-from torchsonic.nn.chain import walk
+from torchsonic.nn.chain import SpacedSequential, walk
 from torchsonic.nn.conv import make_sonic
-from torchsonic.nn.norm import Activation, Norm, make_activation, make_norm
-from torchsonic.nn.spaced import batch_spacing, scale_spacing
+from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
+from torchsonic.nn.spaced import SpacedLayer, batch_spacing, scale_spacing
 from torchsonic.nn.spacing import place_behind
 
-__all__ = ["STEM_MODES", "DeepStem", "Grid", "SonicStem", "field_of"]
+__all__ = ["STEM_MODES", "DeepStem", "Grid", "ReferenceGrid", "SonicStem", "field_of", "local_stem"]
 
 Grid = Literal["reference", "input"]
 # A field of a whole number of cells must not gain one by rounding.
@@ -34,6 +36,92 @@ SHORT_MODES: Mapping[str, Any] = {"field": 4.0, "bank": {"shortest_decay": 0.5},
 def field_of(grid: int) -> float:
     """Pixels that the longest initial mode of a layer covers: its grid, and not more than it would by default."""
     return min(float(grid), DEFAULT_FIELD[2])
+
+
+def _reference_size(
+    size: Sequence[int], given: Spacing, reference: tuple[float, ...], stride: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Samples at ``stride`` times the reference spacing, for an input of the given size and spacing."""
+    if isinstance(given, Tensor):
+        if exporting() is not None:
+            raise ValueError(
+                "the stem chooses its grid by the spacing (grid='reference'), so an exported model cannot take "
+                "it as an input; export with a fixed spacing, or build the model with grid='input' and stem='deep'"
+            )
+        # Samples of a batch share one grid, on which none of them may lose what it would have alone.
+        steps = as_spacing(given, len(size), batch=ANY_BATCH).amax(0).tolist()
+    else:
+        steps = spacing_values(given, len(size))
+    if tuple(steps) == reference:
+        return tuple((n + step - 1) // step for n, step in zip(size, stride, strict=True))
+    if exporting() is not None and is_symbolic(tuple(size)):
+        raise ValueError(
+            f"with grid='reference' sizes can be dynamic only at the reference spacing {reference}, got spacing "
+            f"{tuple(steps)}; export with fixed sizes, or build the model with grid='input' and stem='deep'"
+        )
+    whole = zip(size, steps, reference, stride, strict=True)
+    counts = tuple(max(1, math.ceil(n * step / (ref * by) - ROUNDING)) for n, step, ref, by in whole)
+    if any(count > MOST_REFINEMENT * n for n, count in zip(size, counts, strict=True)):
+        raise ValueError(
+            f"spacing {tuple(steps)} is so far above the reference {reference} that grid='reference' would blow an "
+            f"image of {tuple(size)} up to {counts}; use grid='input' and stem='deep'"
+        )
+    return counts
+
+
+class ReferenceGrid(SpacedLayer):
+    """Resample an image onto the network's own grid, exactly; ``(B, C, *size)`` to ``(B, C, *grid)``.
+
+    Layers behind it may count pixels: two samplings of one band-limited image are the same to them.
+
+    Parameters
+    ----------
+    spacing
+        Of the network's grid; images that are told no spacing have this one and stay as they are.
+
+    Examples
+    --------
+    >>> to_grid = torchsonic.models.ReferenceGrid()
+    >>> to_grid(torch.randn(1, 3, 128, 96), spacing=(0.5, 1.0)).shape
+    torch.Size([1, 3, 64, 96])
+    """
+
+    def __init__(self, *, spatial_dims: int = 2, spacing: float | Sequence[float] = 1.0) -> None:
+        super().__init__()
+        self.num_axes = choice(spatial_dims, (1, 2, 3), "spatial_dims")
+        self.stride = (1,) * spatial_dims
+        self._assume_spacing(spacing)
+
+    def walk(self, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
+        """Resample the image; return it and its spacing."""
+        given = self._spacing if spacing is None else batch_spacing(spacing)
+        if isinstance(given, Tensor) and exporting() is None:
+            rows = as_spacing(given, self.num_axes, batch=x.shape[0])
+            if not torch.equal(rows, rows[:1].expand_as(rows)):
+                raise ValueError(
+                    f"samples of a batch have different spacings, between {rows.amin(0).tolist()} and "
+                    f"{rows.amax(0).tolist()}, and so no grid in common for a stem that counts pixels; call the model "
+                    "for each spacing, or build it with stem='deep'"
+                )
+        size = tuple(x.shape[2:])
+        out_size = _reference_size(size, given, self.reference_spacing, self.stride)
+        y = x if out_size == size else resample(x, out_size)
+        return y, scale_spacing(given, [n / m for n, m in zip(size, out_size, strict=True)])
+
+    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+        """Resample an image of the given spacing."""
+        return self.walk(x, spacing)[0]
+
+
+def local_stem(
+    in_channels: int, out_channels: int, *, grid: Grid = "reference", spacing: float | Sequence[float] = 1.0
+) -> SpacedSequential:
+    """A 7x7 convolution of stride 2 on the network's own grid, whatever the sampling of the image."""
+    if grid != "reference":
+        raise ValueError(f"grid={grid!r} given, but a local stem counts pixels of grid='reference'; use stem='deep'")
+    return SpacedSequential(
+        ReferenceGrid(spacing=spacing), make_conv(in_channels, out_channels, 7, spatial_dims=2, stride=2)
+    )
 
 
 class SonicStem(nn.Module):
@@ -80,32 +168,7 @@ class SonicStem(nn.Module):
         given = self.sonic.spacing if spacing is None else batch_spacing(spacing)
         if self.grid == "input":
             return self.sonic.output_size(size)
-        if isinstance(given, Tensor):
-            if exporting() is not None:
-                raise ValueError(
-                    "the stem chooses its grid by the spacing (grid='reference'), so an exported model cannot take "
-                    "it as an input; export with a fixed spacing, or build the model with grid='input'"
-                )
-            # Samples of a batch share one grid: that of their mean spacing.
-            steps = as_spacing(given, len(size), batch=ANY_BATCH).log().mean(0).exp().tolist()
-        else:
-            steps = spacing_values(given, len(size))
-        if tuple(steps) == self.sonic.reference_spacing:
-            return self.sonic.output_size(size)
-        if exporting() is not None and is_symbolic(tuple(size)):
-            raise ValueError(
-                f"with grid='reference' sizes can be dynamic only at the reference spacing "
-                f"{self.sonic.reference_spacing}, got spacing {tuple(steps)}; export with fixed "
-                "sizes, or build the model with grid='input'"
-            )
-        whole = zip(size, steps, self.sonic.reference_spacing, self.sonic.stride, strict=True)
-        counts = tuple(max(1, math.ceil(n * step / (ref * stride) - ROUNDING)) for n, step, ref, stride in whole)
-        if any(count > MOST_REFINEMENT * n for n, count in zip(size, counts, strict=True)):
-            raise ValueError(
-                f"spacing {tuple(steps)} is so far above the reference {self.sonic.reference_spacing} that "
-                f"grid='reference' would blow an image of {tuple(size)} up to {counts}; use grid='input'"
-            )
-        return counts
+        return _reference_size(size, given, self.sonic.reference_spacing, self.sonic.stride)
 
     def walk(self, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
         """Apply the stem; return its output and the exact spacing of that."""
