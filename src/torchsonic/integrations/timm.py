@@ -32,7 +32,8 @@ registered: list[str] = []
 
 
 def _default_cfg(name: str) -> dict[str, Any]:
-    stem = "conv1" if name.startswith("resnet50") else "tokens.embed" if name.startswith("vit") else "stem.sonic"
+    stem = "conv1" if name.startswith("resnet50") else "tokens.embed" if name.startswith("vit") else "stem"
+    stem += ".1" if "sonic" in name else ""  # behind the resampling onto the network's own grid
     return {
         "url": "",
         "num_classes": 1000,
