@@ -256,7 +256,8 @@ def test_options_of_operators_are_checked_and_heard():
         torchsonic.create_model("resnet50", spacing=2.0, **shallow)
     model = torchsonic.create_model("resnet50_niff", operator_options={"hidden": (6, 3)}, **shallow)
     assert model.layer1[0].conv2.real[0].out_features == 6
-    model = torchsonic.create_model("resnet50_sonic", stem="deep", operator_options={"padding_mode": "zeros"}, **shallow)
+    zeros = {"padding_mode": "zeros"}
+    model = torchsonic.create_model("resnet50_sonic", stem="deep", operator_options=zeros, **shallow)
     assert model.conv1.sonic.padding_mode == model.layer4[0].conv2.padding_mode == "zeros"
     model = torchsonic.create_model("resnet50_sonic", operator_options={"num_modes": [8, 9, 10, 11]}, **shallow)
     assert [getattr(model, f"layer{i}")[0].conv2.num_modes for i in (1, 2, 3, 4)] == [8, 9, 10, 11]
