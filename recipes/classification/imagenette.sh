@@ -4,9 +4,9 @@
 set -euo pipefail
 data=$1 out=$2
 
-for model in resnet50 resnet50_gfnet resnet50_s4nd; do
-    torchsonic train images --data "$data" --out "$out/runs" --model "$model" --model-options width=24 depths=2,2,2,2
-done
+torchsonic train images --data "$data" --out "$out/runs" --model resnet50 --model-options width=24 depths=2,2,2,2
+torchsonic train images --data "$data" --out "$out/runs" --model resnet50_gfnet --model-options width=24 depths=2,2,2,2
+torchsonic train images --data "$data" --out "$out/runs" --model resnet50_s4nd --model-options width=24 depths=2,2,2,2
 torchsonic train images --data "$data" --out "$out/runs" --model resnet50_sonic \
     --model-options width=12 depths=2,2,2,2 operator_options.num_modes=12,24,32,48
 torchsonic train images --data "$data" --out "$out/runs" --model sonic_tiny

@@ -9,6 +9,7 @@ import pytest
 from torchsonic.evaluation.classification import accuracy_interval, degradation_interval
 from torchsonic.experiments.image_report import SizeReport, accuracy_rows, loss_rows, verdict_lines
 from torchsonic.experiments.image_report.results import RunFacts, find_warnings, make_curves
+from torchsonic.experiments.image_report.words import title
 from torchsonic.experiments.images import ImagesConfig
 from torchsonic.training import TrainingConfig
 
@@ -160,6 +161,8 @@ def test_a_network_well_above_guessing_has_learnt_however_few_the_classes(classe
 def test_a_network_that_gets_images_resized_back_is_a_rival():
     control = replace(PLAIN, hits={**PLAIN.hits, **{(n, True): (hits(s), hits(s)) for n, s in CONTROL.items()}})
     report = make_report(control, SONIC)
+    assert title(report) == "Accuracy over image sizes, rivals also on images resized back"
+    assert title(make_report(PLAIN, SONIC)) == "Accuracy over image sizes"
     names = [curve.name for curve in report.curves]
     assert names[:2] == ["resnet50", "resnet50, images resized to 128 px"]
     lines = verdict_lines(report)

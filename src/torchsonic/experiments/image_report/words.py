@@ -16,6 +16,7 @@ __all__ = [
     "explanations",
     "loss_rows",
     "paper_curves",
+    "title",
     "top5_rows",
     "verdict_lines",
 ]
@@ -32,6 +33,12 @@ def paper_curves() -> dict[str, dict[int, float]]:
     found = dict(paper_results()["imagenet_resolution_degradation_percent"])
     sizes = found.pop("resolutions")
     return {name: dict(zip(sizes, values, strict=True)) for name, values in found.items()}
+
+
+def title(report: SizeReport) -> str:
+    """What the report is about."""
+    control = ", rivals also on images resized back" if any(curve.resized for curve in report.curves) else ""
+    return f"Accuracy over image sizes{control}"
 
 
 def about_line(report: SizeReport) -> str:

@@ -24,6 +24,7 @@ from torchsonic.experiments.image_report.words import (
     explanations,
     loss_rows,
     paper_curves,
+    title,
     top5_rows,
     verdict_lines,
 )
@@ -59,20 +60,20 @@ def _origin(run: RunFacts) -> str:
 
 def to_markdown(report: SizeReport) -> str:
     """The whole report."""
-    parts = ["# Accuracy over image sizes", as_text(about_line(report))]
+    parts = [f"# {title(report)}", as_text(about_line(report))]
     warnings = find_warnings(report)
     if warnings:
         parts += ["## Before comparing", as_list(map(as_text, warnings))]
     verdicts = verdict_lines(report)
     parts += [as_list(map(as_text, verdicts))] if verdicts else []
     parts += [f"![Top-1 over image sizes, and its loss beside the paper's]({PICTURE})", *explanations()]
-    for title, (headers, rows) in (
+    for heading, (headers, rows) in (
         ("Top-1 lost relative to the training size, percent", loss_rows(report)),
         ("Top-1, percent", accuracy_rows(report)),
         ("Top-5, percent", top5_rows(report)),
         ("Budget", budget_rows(report)),
     ):
-        parts += [f"## {title}", as_table(headers, rows, left=1)]
+        parts += [f"## {heading}", as_table(headers, rows, left=1)]
     origins = [summary_line(dict(report.run)), *map(_origin, report.runs)]
     parts += ["## Where the numbers come from", as_list(origins)]
     if report.left_out:
@@ -89,6 +90,7 @@ def to_html(report: SizeReport, picture: bytes) -> str:
     origins = [summary_line(dict(report.run)), *map(_origin, report.runs)]
     return Template(read_part("page.html", __package__ or "")).substitute(
         style=read_part("page.css"),
+        title=title(report),
         about=escape(about_line(report)),
         warnings=warning_box(find_warnings(report)),
         verdicts="".join(f'<p class="rank">{escape(line)}</p>' for line in verdict_lines(report)),
