@@ -38,10 +38,9 @@ def field_of(grid: int) -> float:
     return min(float(grid), DEFAULT_FIELD[2])
 
 
-def _reference_size(
-    size: Sequence[int], given: Spacing, reference: tuple[float, ...], stride: tuple[int, ...]
-) -> tuple[int, ...]:
-    """Samples at ``stride`` times the reference spacing, for an input of the given size and spacing."""
+def _reference_size(layer: SpacedLayer, size: Sequence[int], given: Spacing) -> tuple[int, ...]:
+    """Samples at a layer's stride times its reference spacing, for an input of the given size and spacing."""
+    reference = layer.reference_spacing
     if isinstance(given, Tensor):
         if exporting() is not None:
             raise ValueError(
@@ -53,13 +52,13 @@ def _reference_size(
     else:
         steps = spacing_values(given, len(size))
     if tuple(steps) == reference:
-        return tuple((n + step - 1) // step for n, step in zip(size, stride, strict=True))
+        return layer.output_size(size)
     if exporting() is not None and is_symbolic(tuple(size)):
         raise ValueError(
             f"with grid='reference' sizes can be dynamic only at the reference spacing {reference}, got spacing "
             f"{tuple(steps)}; export with fixed sizes, or build the model with grid='input' and stem='deep'"
         )
-    whole = zip(size, steps, reference, stride, strict=True)
+    whole = zip(size, steps, reference, layer.stride, strict=True)
     counts = tuple(max(1, math.ceil(n * step / (ref * by) - ROUNDING)) for n, step, ref, by in whole)
     if any(count > MOST_REFINEMENT * n for n, count in zip(size, counts, strict=True)):
         raise ValueError(
@@ -104,7 +103,7 @@ class ReferenceGrid(SpacedLayer):
                     "for each spacing, or build it with stem='deep'"
                 )
         size = tuple(x.shape[2:])
-        out_size = _reference_size(size, given, self.reference_spacing, self.stride)
+        out_size = _reference_size(self, size, given)
         y = x if out_size == size else resample(x, out_size)
         return y, scale_spacing(given, [n / m for n, m in zip(size, out_size, strict=True)])
 
@@ -168,7 +167,7 @@ class SonicStem(nn.Module):
         given = self.sonic.spacing if spacing is None else batch_spacing(spacing)
         if self.grid == "input":
             return self.sonic.output_size(size)
-        return _reference_size(size, given, self.sonic.reference_spacing, self.sonic.stride)
+        return _reference_size(self.sonic, size, given)
 
     def walk(self, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
         """Apply the stem; return its output and the exact spacing of that."""
