@@ -17,12 +17,15 @@ def fill():
     block = torch.ones(64 << 20, dtype=torch.uint8)  # above every threshold that glibc adapts to
     del block
 
-def repeated():
-    fill()
+def counted():
     before = faults()
     for _ in range(4):
         fill()
     return faults() - before
+
+def repeated():
+    fill()
+    return min(counted() for _ in range(3))  # a small block of the interpreter's may come to lie in the way, once
 
 counts = [repeated()]
 assert keep_all_pages()

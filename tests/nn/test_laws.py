@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.layers import make_layer
 from torchsonic import testing
+from torchsonic.nn import SonicBlock, SpacedSequential
 
 DTYPES = [torch.float64, torch.float32]
 SIZES = {1: [(7,), (8,), (1,), (2,), (13,)], 2: [(5, 6), (8, 8), (1, 4), (7, 3)], 3: [(4, 3, 5), (2, 4, 6), (1, 5, 2)]}
@@ -140,3 +141,21 @@ def test_compiled_layer_takes_any_spacing():
     for batch in (2, 3):
         x, spacing = torch.randn(batch, 3, 8, 9), torch.rand(batch, 2) + 0.5
         assert testing.relative_error(dynamic(x, spacing=spacing), layer(x, spacing=spacing)) < 1e-5
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"standardise": True}, {"gain": "free"}, {"variant": "paper"}, {"band_limit": 2, "local_kernel": 3}],
+    ids=lambda options: "-".join(options),
+)
+def test_checkpointed_blocks_compile_for_any_size(options):
+    torch._dynamo.reset()
+    chain = SpacedSequential(*[SonicBlock(4, 4, 3, norm="channel", **options) for _ in range(2)]).double()
+    chain.checkpointing = True
+    compiled = torch.compile(chain, fullgraph=True, dynamic=True, backend="aot_eager")
+    x = torch.randn(2, 4, 6, 7, dtype=torch.float64, requires_grad=True)
+    y, expected = compiled(x), chain(x)
+    assert testing.relative_error(y, expected) < 1e-12
+    grads = [torch.autograd.grad(t.square().sum(), [x, *chain.parameters()]) for t in (y, expected)]
+    for a, b in zip(*grads, strict=True):
+        assert testing.relative_error(a, b) < 1e-10

@@ -24,6 +24,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+from torchsonic.functional.fixed import pi
+
 __all__ = [
     "ANY_BATCH",
     "Band",
@@ -230,7 +232,7 @@ class Band:
 @_made_once
 def _unit_omega(band: Band, axis: int, device, dtype, both_signs: bool) -> Tensor:
     """Angular frequencies of one axis at unit spacing."""
-    omega = band.wavenumbers(axis, device=device, dtype=dtype) * (2 * math.pi / band.size_in[axis])
+    omega = band.wavenumbers(axis, device=device, dtype=dtype) * (2 * pi() / band.size_in[axis])
     if both_signs and axis in band.unsigned_axes:
         omega = torch.cat([omega, -omega[band.reach[axis], None]])
     return omega

@@ -18,14 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torchsonic.functional.fixed import fixed, pi
 from torchsonic.functional.frequency import Spacing, as_spacing, constant
 from torchsonic.functional.limits import UNLIMITED, ResponseLimits, limit_response
 
 __all__ = ["Modes", "grid_gain", "mode_response", "reference_gain", "response_matrix", "spacing_frame"]
 
 NUM_QUADRATURE_NODES = 32
-# Of a response over the reference cell; its gain is then at most 1e12, and the gradient of the gain finite in float32.
-LEAST_POWER = 1e-24
 
 
 class Modes(NamedTuple):
@@ -147,8 +146,18 @@ def _transverse_quadrature(num_axes: int) -> tuple[tuple[float, ...], tuple[floa
     return tuple((t**6).tolist()), tuple((weights * density).tolist())
 
 
-# Plain numbers, made once: compilers trace through their use.
 _QUADRATURE = {num_axes: _transverse_quadrature(num_axes) for num_axes in (2, 3)}
+
+
+@fixed
+def _quadrature(num_axes: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    return _QUADRATURE[num_axes]
+
+
+@fixed
+def _least_power() -> float:
+    """Of a response over the reference cell: its gain is at most 1e12, and the gain's gradient finite in float32."""
+    return 1e-24
 
 
 def reference_gain(direction: Tensor, scale: Tensor, pole: Tensor, transverse: Tensor, spacing: Spacing) -> Tensor:
@@ -179,20 +188,20 @@ def reference_gain(direction: Tensor, scale: Tensor, pole: Tensor, transverse: T
     num_axes, dtype, device = direction.shape[-1], direction.dtype, direction.device
     steps = as_spacing(spacing, num_axes, device=device)[0].to(dtype)
     step_along = (direction * steps).square().sum(-1).sqrt()
-    reach = scale * (torch.pi / step_along)
+    reach = scale * (pi() / step_along)
     damping, oscillation = -pole.real, pole.imag
     if num_axes == 1:
         p, weights = damping[:, None], None
     else:
-        nodes, weights = (constant(a, device, dtype) for a in _QUADRATURE[num_axes])
+        nodes, weights = (constant(a, device, dtype) for a in _quadrature(num_axes))
         # The cell keeps the volume of the reference Nyquist box; in 3-D its cross-section is a disc of equal area.
         step_across = (steps.prod() / step_along) ** (1 / (num_axes - 1))
-        radius = torch.pi / step_across * (1 if num_axes == 2 else 2 / torch.pi**0.5)
+        radius = pi() / step_across * (1 if num_axes == 2 else 2 / pi() ** 0.5)
         p = damping[:, None] + (transverse * radius.square())[:, None] * nodes
     height = 2 * reach[:, None] * p
     power = torch.atan2(height, p.square() + (oscillation.square() - reach.square())[:, None]) / height
     mean = power[:, 0] if weights is None else (power * weights).sum(-1)  # autocast would round a matrix product
-    return mean.clamp_min(LEAST_POWER).rsqrt()
+    return mean.clamp_min(_least_power()).rsqrt()
 
 
 def grid_gain(omega: Tensor, direction: Tensor, scale: Tensor, pole: Tensor, transverse: Tensor) -> Tensor:

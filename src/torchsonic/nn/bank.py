@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchsonic.functional.arguments import choice, per_axis, positive
+from torchsonic.functional.fixed import fixed, pi
 from torchsonic.functional.frequency import Spacing, as_spacing, frequency_grid, widest_float
 from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.mode_operator import ModeOperator
@@ -23,7 +24,7 @@ from torchsonic.nn.init import (
     initial_mixing,
     initial_responses,
 )
-from torchsonic.nn.raw import SMALLEST, inverse_softplus, unit_vectors
+from torchsonic.nn.raw import inverse_softplus, smallest, unit_vectors
 from torchsonic.nn.spaced import SpacedLayer
 
 __all__ = ["DEFAULT_FIELD", "Gain", "ModeBank", "Variant"]
@@ -31,9 +32,13 @@ __all__ = ["DEFAULT_FIELD", "Gain", "ModeBank", "Variant"]
 Variant = Literal["exact", "paper"]
 Gain = Literal["power", "dc", "free"]
 
-# Of a free gain, 5e8: responses and their squares stay finite in float32.
-LARGEST_LOG_GAIN = 20.0
 DEFAULT_FIELD = {1: 128.0, 2: 64.0, 3: 32.0}
+
+
+@fixed
+def largest_log_gain() -> float:
+    """Of a free gain, 5e8: responses and their squares stay finite in float32."""
+    return 20.0
 
 
 class ModeBank(SpacedLayer):
@@ -128,8 +133,8 @@ class ModeBank(SpacedLayer):
             "mix_in": mix_in,
             "mix_out": mix_out,
             "raw_direction": direction,
-            "raw_scale": inverse_softplus(response["scale"] * along / unit - SMALLEST),
-            "raw_damping": inverse_softplus(response["damping"] - SMALLEST),
+            "raw_scale": inverse_softplus(response["scale"] * along / unit - smallest()),
+            "raw_damping": inverse_softplus(response["damping"] - smallest()),
             "raw_oscillation": torch.atanh(response["oscillation"] / limit),
             "raw_transverse": inverse_softplus(response["transverse"] * (across / unit).square()),
             "oscillation_limit": torch.tensor(limit, device="cpu"),
@@ -171,8 +176,8 @@ class ModeBank(SpacedLayer):
         unit = self._reference_length
         return (
             unit_vectors(raw[0]),
-            (F.softplus(raw[1]) + SMALLEST) * unit,
-            F.softplus(raw[2]) + SMALLEST,
+            (F.softplus(raw[1]) + smallest()) * unit,
+            F.softplus(raw[2]) + smallest(),
             raw[5] * torch.tanh(raw[3]),
             F.softplus(raw[4]) * unit**2,
         )
@@ -200,10 +205,10 @@ class ModeBank(SpacedLayer):
         """``(G, M)``: a part of the Nyquist frequency of the reference or, as released, of the grid at hand."""
         if self.raw_cutoff is None:
             return None
-        part = (torch.sigmoid(self.raw_cutoff.to(dtype)) + SMALLEST)[None]
+        part = (torch.sigmoid(self.raw_cutoff.to(dtype)) + smallest())[None]
         if self.variant == "exact":
-            return part * (math.pi / max(self.reference_spacing))
-        return part * (math.pi / spacing.amax(-1, keepdim=True).to(dtype))
+            return part * (pi() / max(self.reference_spacing))
+        return part * (pi() / spacing.amax(-1, keepdim=True).to(dtype))
 
     def _power_gain(
         self, direction: Tensor, scale: Tensor, damping: Tensor, oscillation: Tensor, transverse: Tensor
@@ -219,7 +224,7 @@ class ModeBank(SpacedLayer):
         if self.gain == "dc":
             gain = pole.abs()[None]
         elif self.log_gain is not None:
-            gain = self.log_gain.to(dtype).clamp(-LARGEST_LOG_GAIN, LARGEST_LOG_GAIN).exp()[None]
+            gain = self.log_gain.to(dtype).clamp(-largest_log_gain(), largest_log_gain()).exp()[None]
         elif self.variant == "exact":
             gain = reference_gain(direction, scale, pole, transverse, self.reference_spacing)[None]
         else:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torchsonic.functional.arguments import check_samples, choice, per_axis, positive
 from torchsonic.functional.call import Options, run_evaluated, without_autocast
 from torchsonic.functional.exporting import exporting
+from torchsonic.functional.fixed import fixed
 from torchsonic.functional.frequency import (
     Spacing,
     as_spacing,
@@ -30,7 +31,10 @@ from torchsonic.nn.spaced import batch_spacing
 
 __all__ = ["SonicConv1d", "SonicConv2d", "SonicConv3d", "SonicConvNd", "make_sonic"]
 
-STANDARDISE_EPS = 1e-5
+
+@fixed
+def _standardise_eps() -> float:
+    return 1e-5
 
 
 class SonicConvNd(ModeBank):
@@ -270,7 +274,7 @@ class SonicConvNd(ModeBank):
             power = field_power(centred, self.num_axes)
         else:  # literally, over samples: it changes with the grid where the finest waves have power
             power = centred.square().mean(axes, keepdim=True)
-        x = centred * (power + STANDARDISE_EPS).rsqrt()
+        x = centred * (power + _standardise_eps()).rsqrt()
         if self.training and self.input_noise > 0:
             x = x + self.input_noise * torch.randn_like(x)
         return x

@@ -6,14 +6,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torchsonic.functional.fixed import fixed
 from torchsonic.functional.frequency import constant
 
-__all__ = ["SMALLEST", "inverse_softplus", "unit_vectors"]
+__all__ = ["inverse_softplus", "smallest", "unit_vectors"]
 
-# Keeps 1 / |Re a| and 1 / s finite when softplus underflows; far below any useful value.
-SMALLEST = 1e-6
-# Vectors shorter than this have no direction.
-SHORTEST = 1e-12
+
+@fixed
+def smallest() -> float:
+    """Keeps 1 / |Re a| and 1 / s finite when softplus underflows; far below any useful value."""
+    return 1e-6
+
+
+@fixed
+def _shortest() -> float:
+    """Vectors shorter than this have no direction."""
+    return 1e-12
 
 
 def inverse_softplus(value: Tensor) -> Tensor:
@@ -24,5 +32,5 @@ def inverse_softplus(value: Tensor) -> Tensor:
 def unit_vectors(raw: Tensor) -> Tensor:
     """``u / |u|`` of the last axis; a vector without length points along the first axis and gets no gradient."""
     first = constant((1.0, *[0.0] * (raw.shape[-1] - 1)), raw.device, raw.dtype)
-    lost = raw.detach().abs().amax(-1, keepdim=True) < SHORTEST
-    return F.normalize(torch.where(lost, first, raw), dim=-1, eps=SHORTEST)
+    lost = raw.detach().abs().amax(-1, keepdim=True) < _shortest()
+    return F.normalize(torch.where(lost, first, raw), dim=-1, eps=_shortest())

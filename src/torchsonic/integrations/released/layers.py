@@ -16,8 +16,8 @@ from torch import Tensor
 from torchsonic.functional.arguments import choice, positive
 from torchsonic.integrations.released.generations import ConversionError, Generation, ReleasedLayer
 from torchsonic.integrations.released.physical import Physical, physical
-from torchsonic.nn.bank import LARGEST_LOG_GAIN
-from torchsonic.nn.raw import SMALLEST, inverse_softplus
+from torchsonic.nn.bank import largest_log_gain
+from torchsonic.nn.raw import inverse_softplus, smallest
 
 __all__ = ["Choices", "ConvertedLayer", "convert_layer"]
 
@@ -144,8 +144,8 @@ def _stored(layer: ReleasedLayer, meaning: Physical, unit: float) -> dict[str, T
     early = layer.family == "early"
     names = "scale_raw" if early else "log_scale", _damping_name(layer)
     _refuse(layer, "vx" if early else "theta_v", meaning.direction.norm(dim=-1) < 1e-12, "no direction")
-    _refuse(layer, names[0], meaning.scale / unit <= 2 * SMALLEST, f"s <= {2 * SMALLEST} of the spacing")
-    _refuse(layer, names[1], meaning.damping <= 2 * SMALLEST, f"|Re a| <= {2 * SMALLEST}")
+    _refuse(layer, names[0], meaning.scale / unit <= 2 * smallest(), f"s <= {2 * smallest()} of the spacing")
+    _refuse(layer, names[1], meaning.damping <= 2 * smallest(), f"|Re a| <= {2 * smallest()}")
     sizes = {
         names[0]: meaning.scale / unit,
         names[1]: meaning.damping,
@@ -163,20 +163,20 @@ def _stored(layer: ReleasedLayer, meaning: Physical, unit: float) -> dict[str, T
         "mix_in": torch.stack([meaning.mix_in.real, meaning.mix_in.imag], dim=1),
         "mix_out": torch.stack([meaning.mix_out.real, -meaning.mix_out.imag], dim=2),
         "raw_direction": torch.nn.functional.normalize(meaning.direction, dim=-1, eps=1e-30),
-        "raw_scale": inverse_softplus(meaning.scale / unit - SMALLEST),
-        "raw_damping": inverse_softplus(meaning.damping - SMALLEST),
+        "raw_scale": inverse_softplus(meaning.scale / unit - smallest()),
+        "raw_damping": inverse_softplus(meaning.damping - smallest()),
         "raw_oscillation": turned,
         "raw_transverse": inverse_softplus((meaning.transverse / unit**2).clamp_min(SMALLEST_TRANSVERSE)),
         "oscillation_limit": limit,
     }
     if meaning.gain is not None:
-        largest = math.exp(LARGEST_LOG_GAIN)
+        largest = math.exp(largest_log_gain())
         name = "log_alpha" if "log_alpha" in layer.tensors else "log_dc_gain"
         _refuse(layer, name, ~(meaning.gain <= largest), f"a gain above {largest:.1e}")
         stored["log_gain"] = meaning.gain.log()
     if meaning.cutoff is not None:
-        _refuse(layer, "log_bandwidth", meaning.cutoff <= 2 * SMALLEST, f"a cutoff <= {2 * SMALLEST} of Nyquist")
-        stored["raw_cutoff"] = torch.logit(meaning.cutoff - SMALLEST)
+        _refuse(layer, "log_bandwidth", meaning.cutoff <= 2 * smallest(), f"a cutoff <= {2 * smallest()} of Nyquist")
+        stored["raw_cutoff"] = torch.logit(meaning.cutoff - smallest())
     return stored
 
 
