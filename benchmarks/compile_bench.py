@@ -19,7 +19,7 @@ from torchsonic.evaluation.provenance import describe_run
 from torchsonic.nn import SonicBlock
 from torchsonic.testing import relative_error
 
-__all__ = ["EAGER", "FULL", "MOST_GRAPHS", "MOST_TIME", "QUICK", "STATIC", "Subject", "run_compile_bench"]
+__all__ = ["DYNAMIC", "EAGER", "FULL", "MOST_GRAPHS", "MOST_TIME", "QUICK", "STATIC", "Subject", "run_compile_bench"]
 
 EAGER, STATIC, DYNAMIC = "eager", "compiled", "compiled for any size"
 FORWARD, TRAIN = "forward", "train_step"
@@ -63,15 +63,27 @@ def run_compile_bench(subjects: Sequence[Subject], *, repeats: int, seed: int = 
     -------
     dict
         ``run`` (provenance) and ``subjects``, a record each: times by kind of pass and contender, relative errors of
-        output and gradients against eager, and graphs that five sizes needed.
+        output and gradients against eager, and graphs that five sizes needed; ``failure`` instead of these where a
+        subject could not be compiled.
     """
     where = torch.device(device)
     run = describe_run(seed=seed, device=where)
     with progress_bar("compiled", sum(subject.budget for subject in subjects)) as part:
         records = [
-            _measure_subject(subject, repeats, seed, where, part(subject.name, subject.budget)) for subject in subjects
+            _try_subject(subject, repeats, seed, where, part(subject.name, subject.budget)) for subject in subjects
         ]
     return {"kind": "compile", "run": run, "repeats": repeats, "subjects": records}
+
+
+def _try_subject(
+    subject: Subject, repeats: int, seed: int, device: torch.device, advance: Callable[[float], None]
+) -> dict:
+    """A failure is a result, and must not cost the minutes that the other subjects took."""
+    try:
+        return _measure_subject(subject, repeats, seed, device, advance)
+    except Exception as error:
+        reason = next((line for line in str(error).splitlines() if line.strip()), "")
+        return {"name": subject.name, "shape": subject.shape, "failure": f"{type(error).__name__}: {reason}"}
 
 
 def _measure_subject(

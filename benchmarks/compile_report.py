@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.compile_bench import EAGER, MOST_GRAPHS, MOST_TIME, STATIC
+from benchmarks.compile_bench import DYNAMIC, EAGER, MOST_GRAPHS, MOST_TIME, STATIC
 from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure
 from benchmarks.tables import Table, milliseconds, verdict
 
@@ -19,12 +19,20 @@ def _ratio(record: dict, kind: str, contender: str) -> float:
 
 
 def compile_tables(result: dict) -> list[Table]:
-    return [_goals(result), *[_times(result, kind) for kind in LABELS]]
+    return [_goals(result), *[_times(_measured(result), kind) for kind in LABELS if _measured(result)]]
+
+
+def _measured(result: dict) -> list[dict]:
+    return [record for record in result["subjects"] if "failure" not in record]
 
 
 def _goals(result: dict) -> Table:
-    rows = []
-    for record in result["subjects"]:
+    rows = [
+        [record["name"], record["failure"], "", "", "", verdict(False)]
+        for record in result["subjects"]
+        if "failure" in record
+    ]
+    for record in _measured(result):
         slowest = max(_ratio(record, kind, STATIC) for kind in LABELS)
         graphs = max(record["graphs"].values())
         met = slowest <= MOST_TIME and graphs <= MOST_GRAPHS
@@ -35,10 +43,10 @@ def _goals(result: dict) -> Table:
     return Table("Compiled in one graph", headers, rows, notes)
 
 
-def _times(result: dict, kind: str) -> Table:
-    contenders = list(result["subjects"][0]["times"][kind])
+def _times(records: list[dict], kind: str) -> Table:
+    contenders = list(records[0]["times"][kind])
     rows = []
-    for record in result["subjects"]:
+    for record in records:
         times = record["times"][kind]
         cells = [record["name"], " x ".join(map(str, record["shape"]))]
         for name in contenders:
@@ -54,13 +62,13 @@ def _times(result: dict, kind: str) -> Table:
 
 def draw_compile(result: dict, path: Path) -> None:
     """One panel for each kind of pass: time over eager."""
+    records = _measured(result)
     figure, panels = new_figure(len(LABELS), 1, width=10.0, height=3.4 * len(LABELS))
-    names = [record["name"] for record in result["subjects"]]
+    names = [record["name"] for record in records]
     for panel, (kind, label) in zip(panels, LABELS.items(), strict=True):
-        contenders = [name for name in result["subjects"][0]["times"][kind] if name != EAGER]
-        colours = dict(zip(contenders, (COLOURS["sonic"], COLOURS["paper_order"]), strict=True))
+        colours = {STATIC: COLOURS["sonic"], DYNAMIC: COLOURS["paper_order"]}
         bars: dict[str, list[float | None]] = {
-            name: [_ratio(record, kind, name) for record in result["subjects"]] for name in contenders
+            name: [_ratio(record, kind, name) for record in records] for name in colours
         }
         draw_bars(panel, [name.replace("(", "\n(") for name in names], bars, colours, baseline=1)
         panel.set(ylabel="time over eager", title=f"{label} (below 1: faster)")

@@ -1,8 +1,10 @@
 """Benchmarks that take seconds, made smaller still: they measure what they say and write it."""
 
 import json
+from functools import partial
 
 import pytest
+import torch
 
 pytest.importorskip("rich")
 pytest.importorskip("matplotlib")
@@ -40,3 +42,19 @@ def test_memory_benchmark_measures_what_it_estimates(tmp_path):
     chosen = next(row for row in large["estimates"] if row["mode_chunk"] == large["mode_chunk"])
     assert chosen["estimated"] == pytest.approx(large["peak"], rel=0.2)
     assert large["process"] > large["peak"] + large["held"]
+
+
+def test_compile_benchmark_reports_what_cannot_be_compiled(monkeypatch, tmp_path):
+    from benchmarks import compile_bench, report
+
+    class Reader(torch.nn.Module):
+        def forward(self, x):
+            return x * float(x.sum().numpy())
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    result = compile_bench.run_compile_bench([compile_bench.Subject("reader", Reader, (2, 8, 4, 4))], repeats=1)
+    (failed,) = result["subjects"]
+    assert set(failed) == {"name", "shape", "failure"}
+    report.write_result(result, tmp_path)
+    assert failed["failure"] in (tmp_path / "compile.md").read_text()
+    assert (tmp_path / "compile.png").stat().st_size > 1000
