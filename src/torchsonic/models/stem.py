@@ -24,7 +24,7 @@ from torchsonic.nn.spacing import place_behind
 __all__ = ["STEM_MODES", "DeepStem", "Grid", "ReferenceGrid", "SonicStem", "field_of", "local_stem"]
 
 Grid = Literal["reference", "input"]
-# A field of a whole number of cells must not gain one by rounding.
+# Relative. A field of a whole number of cells must not gain one by rounding, of spacings in single precision either.
 ROUNDING = 1e-6
 MOST_REFINEMENT = 4
 STEM_MODES = 32
@@ -59,7 +59,7 @@ def _reference_size(layer: SpacedLayer, size: Sequence[int], given: Spacing) -> 
             f"{tuple(steps)}; export with fixed sizes, or build the model with grid='input' and stem='deep'"
         )
     whole = zip(size, steps, reference, layer.stride, strict=True)
-    counts = tuple(max(1, math.ceil(n * step / (ref * by) - ROUNDING)) for n, step, ref, by in whole)
+    counts = tuple(max(1, math.ceil((1 - ROUNDING) * n * step / (ref * by))) for n, step, ref, by in whole)
     if any(count > MOST_REFINEMENT * n for n, count in zip(size, counts, strict=True)):
         raise ValueError(
             f"spacing {tuple(steps)} is so far above the reference {reference} that grid='reference' would blow an "
