@@ -26,7 +26,8 @@ __all__ = ["STEM_MODES", "DeepStem", "Grid", "ReferenceGrid", "SonicStem", "fiel
 Grid = Literal["reference", "input"]
 # Relative. A field of a whole number of cells must not gain one by rounding, of spacings in single precision either.
 ROUNDING = 1e-6
-MOST_REFINEMENT = 4
+# A spacing in the wrong unit must not fill the memory; grids of so few samples cannot, however small the image.
+MOST_REFINEMENT, SMALL_GRID = 4, 512**2
 STEM_MODES = 32
 # Photographs have most of their power in the coarsest waves. With modes as long as the image and the mean left in, they
 # drown the edges that a network learns from.
@@ -60,7 +61,8 @@ def _reference_size(layer: SpacedLayer, size: Sequence[int], given: Spacing) -> 
         )
     whole = zip(size, steps, reference, layer.stride, strict=True)
     counts = tuple(max(1, math.ceil((1 - ROUNDING) * n * step / (ref * by))) for n, step, ref, by in whole)
-    if any(count > MOST_REFINEMENT * n for n, count in zip(size, counts, strict=True)):
+    refined = any(count > MOST_REFINEMENT * n for n, count in zip(size, counts, strict=True))
+    if refined and math.prod(counts) > SMALL_GRID:
         raise ValueError(
             f"spacing {tuple(steps)} is so far above the reference {reference} that grid='reference' would blow an "
             f"image of {tuple(size)} up to {counts}; use grid='input' and stem='deep'"
