@@ -252,6 +252,8 @@ def test_options_of_operators_are_checked_and_heard():
         torchsonic.create_model("resnet50_sonic", operator_options={"spacing": 3.0}, **shallow)
     with pytest.raises(ValueError, match="grid must be one of"):
         torchsonic.create_model("resnet50", grid="bogus", **shallow)
+    with pytest.raises(ValueError, match="grid='input' given, but stem='conv' takes pixels as they come; use"):
+        torchsonic.create_model("resnet50_sonic.paper", grid="input", **shallow)
     with pytest.raises(ValueError, match="knows spacing"):
         torchsonic.create_model("resnet50", spacing=2.0, **shallow)
     model = torchsonic.create_model("resnet50_niff", operator_options={"hidden": (6, 3)}, **shallow)
