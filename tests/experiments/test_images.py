@@ -429,6 +429,9 @@ def test_predictions_are_sorted_and_sum_to_one(finished, pictures, tmp_path):
     assert len(predict_files(model, config, classes, files[:1], top=1)[0]["top"]) == 1
     with pytest.raises(ValueError, match=r"bad\.png"):
         predict_files(model, config, classes, files, strict=True)
+    for name in ("top", "size"):
+        with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+            predict_files(model, config, classes, files, **{name: 0})
     alone = shutil.copytree(finished[0] / "model", tmp_path / "alone")
     assert predict_files(*load_run(alone), files[::2]) == rows
     (alone / "images.json").unlink()
