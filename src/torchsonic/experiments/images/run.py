@@ -142,7 +142,7 @@ def _find_data(config: ImagesConfig) -> tuple[ImageFolder, ImageFolder]:
         raise ValueError(
             f"{config.data / 'train'} holds one class only; there is nothing to tell apart, so add a folder of another"
         )
-    return train, spread(find_images(config.data / "val", train.classes), config.test_images)
+    return train, find_test_images(config, train.classes)
 
 
 def _look_at_data(
