@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -115,10 +114,9 @@ def run_models_bench(
 
 
 def _make(name: str, size: int) -> PretrainedModel:
-    """A model for images of a size, where it depends on that: masks of GFNet, positions of ViT."""
-    entry, _ = model_entry(name)
-    depends = entry.task == "classification" and "image_size" in inspect.signature(entry.build.__init__).parameters
-    return create_model(name, **({"image_size": size} if depends else {}))
+    """A model for images of a size; classifiers have masks, positions and initial modes of that size."""
+    classifies = model_entry(name)[0].task == "classification"
+    return create_model(name, **({"image_size": size} if classifies else {}))
 
 
 def _measure_group(

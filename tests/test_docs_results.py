@@ -77,3 +77,87 @@ def test_the_page_on_the_paper_says_what_the_report_says(report):
     assert f"One Sonic block reaches {clean:.2f}, and {noisy:.2f} under noise" in page
     assert f"NIFF stays at chance here ({float(ours(report, 'clean', 'NIFF', group)):.2f};" in page
     assert f"{float(ours(report, 'clean', 'ViT')):.2f} on clean shapes" in page
+
+
+PHOTOGRAPHS = ROOT / "results" / "classification"
+NETWORKS = {
+    "`resnet50`, width 24": ("resnet50", None, False),
+    "`resnet50_gfnet`, width 24": ("resnet50_gfnet", None, False),
+    "`resnet50_s4nd`, width 24": ("resnet50_s4nd", False, False),
+    "the same, told the spacing": ("resnet50_s4nd", True, False),
+    "`resnet50_sonic`, width 12, told": ("resnet50_sonic", True, False),
+    "`sonic_tiny`, told": ("sonic_tiny", True, False),
+    "`resnet50`, images resized back to 128 px": ("resnet50", None, True),
+    "`resnet50_gfnet`, images resized back": ("resnet50_gfnet", None, True),
+}
+
+
+@pytest.fixture(scope="module")
+def photographs():
+    """Curves of the report with controls by network, told and resized; and results of the runs by network."""
+    report = json.loads((PHOTOGRAPHS / "control" / "report.json").read_text())
+    curves = {(curve["model"].split()[0], curve["told"], curve["resized"]): curve for curve in report["curves"]}
+    return curves, {run["results"]["config"]["model"]: run["results"] for run in report["runs"]}
+
+
+def losses(curve):
+    return {point["size"]: point["loss"] for point in curve["points"] if point["size"] != curve["train_size"]}
+
+
+def test_the_table_of_photographs_is_that_of_the_report(photographs):
+    curves, runs = photographs
+    page = (ROOT / "docs" / "images.md").read_text()
+    lines = page[page.index("## Ten classes, measured") :].split("\n\n")[3].splitlines()[2:]
+    rows = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in lines]
+    seen, before = set(), ""
+    for words, parameters, flops, top1, *lost in rows:
+        key = (before, False, False) if words == "the same, not told" else NETWORKS[words]
+        model, _, resized = key
+        assert lost == [f"{loss:.1f}" for loss in losses(curves[key]).values()], words
+        if model != before and not resized:
+            numbers = [runs[model]["parameters"] / 1e6, runs[model]["flops"] / 1e9, 100 * runs[model]["top1"]]
+            assert [parameters, flops, top1] == [f"{n:.{d}f}" for n, d in zip(numbers, (3, 3, 1), strict=True)], words
+        seen.add(key)
+        before = model
+    assert seen == set(curves), "no curve is left out"
+
+
+def test_what_is_said_of_photographs_is_what_was_measured(photographs):
+    curves, runs = photographs
+    told, page = losses(curves["resnet50_sonic", True, False]), read_page("images.md")
+    deaf = [losses(curves[name, None, False]) for name in ("resnet50", "resnet50_gfnet")]
+    for size, loss in told.items():
+        least = min(lost[size] for lost in deaf)
+        assert loss < least, size
+        assert loss <= least / 2, size
+    resized = [losses(curves[name, None, True]) for name in ("resnet50", "resnet50_gfnet")]
+    assert all(min(lost[size] for lost in resized) < loss for size, loss in told.items())
+    assert max(lost[size] for lost in resized for size in told if size > 64) <= 0.5
+    assert f"GFNet {resized[1][64]:.1f} % at 64 px against its {told[64]:.1f} %: among these rivals it is first" in page
+    waits = sorted(100 * run["data_wait"] for run in runs.values())
+    assert f"their share: {waits[0]:.1f} to {waits[-1]:.1f} % with one worker" in page
+    minutes = sorted(run["seconds"] / 60 for run in runs.values())
+    assert f"beside another one, {minutes[0]:.0f} to {minutes[-1]:.0f} minutes" in page
+    means = {}
+    for name in runs:
+        log = [json.loads(line) for line in (PHOTOGRAPHS / "runs" / name / "log.jsonl").read_text().splitlines()]
+        last = [entry["loss"] for entry in log if entry["step"] > 1800 and "loss" in entry]
+        means[name] = sum(last) / len(last)
+    tiny, others = means.pop("sonic_tiny"), sorted(means.values())
+    assert f"its training loss is {tiny:.2f} where the ResNets have {others[0]:.2f} to {others[-1]:.2f}" in page
+    ours, plain = runs["resnet50_sonic"], runs["resnet50"]
+    row = "{:.1f} % with {:.3f} M parameters; ResNet {:.1f} % with {:.3f} M".format(
+        *(n for run in (ours, plain) for n in (100 * run["top1"], run["parameters"] / 1e6))
+    )
+    assert row in (ROOT / "README.md").read_text()
+
+
+def test_both_reports_on_photographs_tell_of_the_same_runs(photographs):
+    curves, runs = photographs
+    plain = json.loads((PHOTOGRAPHS / "report.json").read_text())
+    for curve in plain["curves"]:
+        same = curves[curve["model"].split()[0], curve["told"], curve["resized"]]
+        assert curve["points"] == same["points"], curve["model"]
+    for name, results in runs.items():
+        saved = json.loads((PHOTOGRAPHS / "runs" / name / "results.json").read_text())
+        assert saved == results, name

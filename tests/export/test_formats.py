@@ -35,7 +35,11 @@ MODELS = {
     "volume": (lambda: sonicnet(spatial_dims=3, stride=2, form="pre", norm="channel"), (7, 12, 9)),
     "signal": (lambda: sonicnet(spatial_dims=1), (100,)),
     "classifier": (classifier, (37, 48)),
+    "local stem": (lambda: classifier(stem="local", norm="batch"), (37, 48)),
+    "deep stem": (lambda: classifier(stem="deep"), (30, 41)),
 }
+# Told to those that have parts which follow the spacing: taps of local kernels, the grid behind a stem.
+TOLD = {"hybrid": (0.8, 0.8), "local stem": (0.5, 1.3), "deep stem": (1.3, 0.7)}
 
 
 def export(model, folder, config, **options):
@@ -61,14 +65,15 @@ def test_fixed_sizes(name, to, tmp_path):
     needs_onnx(to)
     make, size = MODELS[name]
     model = make()
-    config = ExportConfig(to=to, size=size, spacing=(0.8,) if name == "hybrid" else ())
+    spacing = TOLD.get(name, ())
+    config = ExportConfig(to=to, size=size, spacing=spacing)
     file = export(model, tmp_path, config)
     assert len(file.rows) == 1
     assert file.error < TOLERANCE
     # Not only noise as it was checked with.
     x = torch.rand(1, model.in_channels, *size) + 3
     with torch.no_grad():
-        expected = model.eval()(x, **({"spacing": 0.8} if name == "hybrid" else {}))
+        expected = model.eval()(x, **({"spacing": spacing} if spacing else {}))
     actual = load_exported(file.path, to)(x)
     torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE * float(expected.abs().max()))
 
@@ -121,6 +126,16 @@ def test_spacing_as_an_input(kind, dynamic, to, tmp_path):
         torch.testing.assert_close(answers[-1], expected, rtol=0, atol=TOLERANCE * float(expected.abs().max()))
     if kind == "batch":
         assert (answers[0] - answers[1]).abs().max() > 0.01 * answers[0].abs().max(), "the spacing changes nothing"
+
+
+def test_a_classifier_takes_the_spacing_as_an_input_as_its_refusal_says(tmp_path):
+    model = classifier(stem="deep", grid="input")
+    file = export(model, tmp_path, ExportConfig(to="pt2", size=(17, 18), batch=2, spacing_input="sample"))
+    x, spacing = torch.randn(2, 3, 17, 18), torch.tensor([[1.0, 0.7], [3.0, 0.4]])
+    with torch.no_grad():
+        expected = model.eval()(x, spacing=spacing)
+    actual = load_exported(file.path, "pt2")(x, spacing)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE * float(expected.abs().max()))
 
 
 def test_a_program_runs_where_torchsonic_is_not(tmp_path):
@@ -225,8 +240,11 @@ def test_times_are_measured_when_asked(tmp_path):
         (nn.Conv2d(2, 2, 3), {"spacing": (1.0,)}, "takes no spacing"),
         (nn.Conv2d(2, 2, 3), {"spacing_input": "batch"}, "takes no spacing"),
         (sonicnet(padding_mode="zeros"), {"dynamic": ("size",)}, "padding_mode='zeros'"),
-        (classifier(), {"spacing_input": "batch"}, "grid='input'"),
-        (classifier(), {"spacing": (0.5,), "dynamic": ("size",)}, "grid='input'"),
+        *[
+            (classifier(stem=stem), options, "grid='input' and stem='deep'")
+            for stem in ("linear", "local")
+            for options in ({"spacing_input": "batch"}, {"spacing": (0.5,), "dynamic": ("size",)})
+        ],
         (sonicnet(local_kernel=3), {"spacing_input": "batch"}, "local branch"),
     ],
 )

@@ -69,8 +69,17 @@ def test_the_usual_interface(name):
         torch.testing.assert_close(model(x), features)
     config = timm.data.resolve_model_data_config(model)
     assert config["input_size"] == (3, 224, 224)
-    assert dict(model.named_modules())[model.default_cfg["first_conv"]] is not None
+    first = model.get_submodule(model.default_cfg["first_conv"])
+    assert isinstance(first, torch.nn.Conv2d)
+    assert first.in_channels == 1
     assert model.default_cfg["classifier"] == "fc"
+
+
+@pytest.mark.parametrize(
+    ("options", "first"), [({}, "conv1.1"), ({"preset": "paper"}, "conv1"), ({"stem": "deep"}, None)]
+)
+def test_the_first_convolution_is_named_whatever_the_stem(options, first):
+    assert make("resnet50_sonic", **options).default_cfg["first_conv"] == first
 
 
 @pytest.mark.parametrize("name", ["resnet50_sonic", "sonic_tiny", "vit_s16"])

@@ -130,13 +130,31 @@ def test_strides_are_found_whatever_the_model_was_told():
     assert model.stem[0].spacing == (0.5, 0.5)
 
 
+@pytest.mark.parametrize("stem", ["linear", "deep", "local"])
+def test_a_spacing_in_single_precision_is_the_same_spacing(stem):
+    """0.1 is a little more in float32; of 900 pixels that makes a part of one, which must not become a pixel."""
+    model = torchsonic.create_model("sonic_tiny", widths=(8,), depths=(1,), stem=stem, spacing=0.1).stem
+    x = torch.randn(1, 3, 8, 900)
+    for spacing in (torch.full((1, 2), 0.1), torch.tensor([0.1, 0.1])):
+        with torch.no_grad():
+            assert relative_error(model(x, spacing=spacing), model(x)) < 1e-5
+
+
+@pytest.mark.parametrize("name", SONIC)
+def test_the_smallest_images_are_brought_to_the_grid_of_training(name):
+    model, x = make(name), torch.randn(1, 3, 8, 9)
+    with torch.no_grad():
+        expected = model(resample(x, 128))
+        assert relative_error(model(x, spacing=(128 / 8, 128 / 9)), expected) < 1e-4
+
+
 def test_a_spacing_beyond_reason_is_refused_with_a_remedy():
     with pytest.raises(ValueError, match=r"blow an image of \(64, 64\) up to .*use grid='input'"):
         make("sonic_tiny")(torch.randn(1, 3, 64, 64), spacing=256.0)
 
 
 def test_the_papers_preset_keeps_a_stem_of_pixels_and_so_moves(image):
-    """Its 7x7 convolution sees pixels: the default has a Sonic stem for a reason."""
+    """Its 7x7 convolution sees pixels as they come: the default has them on its own grid for a reason."""
     assert change(make("resnet50_sonic.paper"), *image) > 100 * change(make("resnet50_sonic"), *image)
 
 

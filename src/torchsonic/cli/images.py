@@ -33,7 +33,7 @@ class TrainImages(ImagesConfig):
     """Train a network on folders of images, train/CLASS/ and val/CLASS/, and test it."""
 
     preset: Literal["smoke", "quick", "imagenet-50m"] = "quick"
-    """Steps and sizes: smoke takes less than a minute, quick about 25 on two cores; the paper's is imagenet-50m."""
+    """Steps and sizes: smoke takes less than a minute, quick about 25 (small networks); imagenet-50m is the paper's."""
     seeds: tuple[int, ...] = ()
     """Several seeds, one run after another, instead of --seed."""
     out: Path = RUNS

@@ -51,8 +51,8 @@ def choice(value: T, allowed: Sequence[T], name: str) -> T:
     return value
 
 
-def check_samples(x: Tensor, num_axes: int, channels: int, owner: str, *, unbatched: bool = False) -> None:
-    """Refuse what is no batch of real samples with the right channels and no empty axis."""
+def check_samples(x: Tensor, num_axes: int, channels: int | None, owner: str, *, unbatched: bool = False) -> None:
+    """Refuse what is no batch of real samples with the right channels, ``None`` for any, and no empty axis."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{owner} expects a tensor, got {type(x).__name__}")
     if not x.is_floating_point():
@@ -60,7 +60,7 @@ def check_samples(x: Tensor, num_axes: int, channels: int, owner: str, *, unbatc
     layouts = [f"(batch, channel, {num_axes} axes)", *([f"(channel, {num_axes} axes)"] if unbatched else [])]
     if x.dim() != num_axes + 2 and not (unbatched and x.dim() == num_axes + 1):
         raise ValueError(f"{owner} expects {' or '.join(layouts)}, got shape {tuple(x.shape)}")
-    if x.shape[-num_axes - 1] != channels:
+    if channels is not None and x.shape[-num_axes - 1] != channels:
         raise ValueError(f"{owner} expects {channels} channels, got {x.shape[-num_axes - 1]} in shape {tuple(x.shape)}")
     if any(n < 1 for n in x.shape[-num_axes:]):  # one by one: an exporter would compare symbols for their minimum
         raise ValueError(f"{owner} got an empty axis: shape {tuple(x.shape)}")

@@ -7,8 +7,9 @@ Afterwards ``timm.create_model("resnet50_sonic", num_classes=10)`` works as for 
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
+
+from torch import nn
 
 try:
     import timm
@@ -19,6 +20,7 @@ except ImportError as error:
 except RuntimeError as error:  # a torchvision built for another torch says so in its own way
     raise ImportError(f"timm cannot be imported ({error}); install a torchvision that fits torch") from error
 
+from torchsonic.models.classifier import Classifier
 from torchsonic.models.registry import MODELS, create_model
 
 __all__ = ["registered"]
@@ -32,8 +34,6 @@ registered: list[str] = []
 
 
 def _default_cfg(name: str) -> dict[str, Any]:
-    stem = "conv1" if name.startswith("resnet50") else "tokens.embed" if name.startswith("vit") else "stem"
-    stem += ".1" if "sonic" in name else ""  # behind the resampling onto the network's own grid
     return {
         "url": "",
         "num_classes": 1000,
@@ -44,9 +44,15 @@ def _default_cfg(name: str) -> dict[str, Any]:
         "interpolation": "bicubic",
         "mean": IMAGENET_MEAN,
         "std": IMAGENET_STD,
-        "first_conv": stem,
         "classifier": "fc",
     }
+
+
+def _first_conv(model: Classifier) -> str | None:
+    """Name of the convolution that meets the image, which depends on the stem: one of Sonic layers has none."""
+    name, stem = next(model.named_children())
+    found = (f"{name}.{part}".rstrip(".") for part, module in stem.named_modules() if isinstance(module, nn.Conv2d))
+    return next(found, None)
 
 
 def _build(name: str):
@@ -60,8 +66,6 @@ def _build(name: str):
         size = arguments.get("image_size")
         if isinstance(size, (tuple, list)):
             arguments["image_size"] = max(size)
-        if "image_size" not in inspect.signature(MODELS[name].build.__init__).parameters:
-            arguments.pop("image_size", None)  # it takes any size
         return create_model(f"{name}.{preset}" if preset else name, **arguments)
 
     def entrypoint(pretrained: bool = False, **kwargs: Any):
@@ -71,7 +75,10 @@ def _build(name: str):
                 "or torchsonic.from_pretrained for a saved model"
             )
         feature_cfg = {"out_indices": levels, "feature_cls": "getter"}
-        return build_model_with_cfg(make, name, pretrained, feature_cfg=feature_cfg, **kwargs)
+        model: Any = build_model_with_cfg(make, name, pretrained, feature_cfg=feature_cfg, **kwargs)
+        if not kwargs.get("features_only"):  # else it is wrapped, and has other names
+            model.pretrained_cfg["first_conv"] = _first_conv(model)
+        return model
 
     entrypoint.__name__ = name
     entrypoint.__module__ = __name__

@@ -35,7 +35,7 @@ class ResNet(Classifier):
         makes the whole network independent of the sampling when it is told the spacing. ``deep``: two Sonic layers of
         stride 2 with a norm and a nonlinearity between them, which is as independent and sees finer detail.
     grid
-        See :class:`torchsonic.models.stem.SonicStem`; not for ``stem="conv"``.
+        See :class:`torchsonic.models.stem.SonicStem`; of ``stem="sonic"`` and ``stem="deep"``.
     block
         ``bottleneck``, or ``plain``: one operator and a skip, no expansion.
     strides
@@ -97,6 +97,8 @@ class ResNet(Classifier):
         shared |= {"grid": grid, "spacing": spacing}
         self.conv1: nn.Module
         if stem == "conv":
+            if grid != "reference":
+                raise ValueError(f"grid={grid!r} given, but stem='conv' takes pixels as they come; use stem='deep'")
             self.conv1 = make_conv(in_channels, width, 7, spatial_dims=2, stride=2)
         elif stem == "local":
             self.conv1 = local_stem(in_channels, width, grid=grid, spacing=spacing)

@@ -84,10 +84,10 @@ class MixerBlock(nn.Module):
 
 
 class SonicClassifier(Classifier):
-    """Patchify stem, four stages of Sonic and MLP blocks, mean, linear head; ``(B, C, H, W)`` to ``(B, num_classes)``.
+    """A stem of stride 4, stages of Sonic and MLP blocks, mean, linear head; ``(B, C, H, W)`` to ``(B, num_classes)``.
 
-    The stem has a spectral stride of 4 in all, onto the reference grid, so that an image told its spacing gives the
-    same logits at every sampling that holds its frequencies.
+    The stem brings an image that is told its spacing onto the reference grid, so that it gives the same logits at every
+    sampling that holds its frequencies.
 
     Parameters
     ----------
@@ -105,11 +105,11 @@ class SonicClassifier(Classifier):
         with a norm and GELU between them. ``local``: the 7x7 convolution and max pooling of ResNets on the network's
         own grid, onto which an image that is told its spacing is resampled exactly; registered networks have it.
     grid
-        See :class:`torchsonic.models.stem.SonicStem`.
+        See :class:`torchsonic.models.stem.SonicStem`; of ``stem="linear"`` and ``stem="deep"``.
     image_size
         Usual size of images: the longest initial modes of a stage reach over its grid at this size. It is no limit.
     spacing, padding_mode
-        Reference spacing of images, and what surrounds them.
+        Reference spacing of images, and what surrounds them to Sonic layers; a local stem sees zeros there.
     drop_rate, global_pool
         Dropout before the last layer; ``avg``, ``max`` or ``""``.
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from torchsonic.functional.arguments import choice
+from torchsonic.functional.arguments import check_samples, choice
 from torchsonic.functional.exporting import exporting
 from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing, spacing_values
 from torchsonic.functional.resample import resample
@@ -24,9 +24,10 @@ from torchsonic.nn.spacing import place_behind
 __all__ = ["STEM_MODES", "DeepStem", "Grid", "ReferenceGrid", "SonicStem", "field_of", "local_stem"]
 
 Grid = Literal["reference", "input"]
-# A field of a whole number of cells must not gain one by rounding.
+# Relative. A field of a whole number of cells must not gain one by rounding, of spacings in single precision either.
 ROUNDING = 1e-6
-MOST_REFINEMENT = 4
+# A spacing in the wrong unit must not fill the memory; grids of so few samples cannot, however small the image.
+MOST_REFINEMENT, SMALL_GRID = 4, 512**2
 STEM_MODES = 32
 # Photographs have most of their power in the coarsest waves. With modes as long as the image and the mean left in, they
 # drown the edges that a network learns from.
@@ -52,15 +53,16 @@ def _reference_size(layer: SpacedLayer, size: Sequence[int], given: Spacing) -> 
     else:
         steps = spacing_values(given, len(size))
     if tuple(steps) == reference:
-        return layer.output_size(size)
+        return SpacedLayer.output_size(layer, size)
     if exporting() is not None and is_symbolic(tuple(size)):
         raise ValueError(
             f"with grid='reference' sizes can be dynamic only at the reference spacing {reference}, got spacing "
             f"{tuple(steps)}; export with fixed sizes, or build the model with grid='input' and stem='deep'"
         )
     whole = zip(size, steps, reference, layer.stride, strict=True)
-    counts = tuple(max(1, math.ceil(n * step / (ref * by) - ROUNDING)) for n, step, ref, by in whole)
-    if any(count > MOST_REFINEMENT * n for n, count in zip(size, counts, strict=True)):
+    counts = tuple(max(1, math.ceil((1 - ROUNDING) * n * step / (ref * by))) for n, step, ref, by in whole)
+    refined = any(count > MOST_REFINEMENT * n for n, count in zip(size, counts, strict=True))
+    if refined and math.prod(counts) > SMALL_GRID:
         raise ValueError(
             f"spacing {tuple(steps)} is so far above the reference {reference} that grid='reference' would blow an "
             f"image of {tuple(size)} up to {counts}; use grid='input' and stem='deep'"
@@ -91,8 +93,22 @@ class ReferenceGrid(SpacedLayer):
         self.stride = (1,) * spatial_dims
         self._assume_spacing(spacing)
 
+    def output_size(self, size: Sequence[int], spacing: Spacing | None = None) -> tuple[int, ...]:
+        """Samples of the network's grid for an image of the given size and spacing."""
+        return _reference_size(self, size, self._spacing if spacing is None else batch_spacing(spacing))
+
+    def output_spacing(self, size: Sequence[int], spacing: Spacing | None = None) -> Tensor:
+        """Spacing of the network's grid, ``(1, D)`` or ``(B, D)``: at most the reference, as it fills the image."""
+        steps = as_spacing(self._spacing if spacing is None else spacing, self.num_axes, batch=ANY_BATCH)
+        return steps * torch.tensor(self.coarsening(size, spacing), dtype=steps.dtype, device=steps.device)
+
+    def coarsening(self, size: Sequence[int], spacing: Spacing | None = None) -> tuple[float, ...]:
+        """Output spacing over input spacing; the image and the network's grid cover the same extent."""
+        return tuple(n / m for n, m in zip(size, self.output_size(size, spacing), strict=True))
+
     def walk(self, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
         """Resample the image; return it and its spacing."""
+        check_samples(x, self.num_axes, None, type(self).__name__)
         given = self._spacing if spacing is None else batch_spacing(spacing)
         if isinstance(given, Tensor) and exporting() is None:
             rows = as_spacing(given, self.num_axes, batch=x.shape[0])
@@ -103,13 +119,16 @@ class ReferenceGrid(SpacedLayer):
                     "for each spacing, or build it with stem='deep'"
                 )
         size = tuple(x.shape[2:])
-        out_size = _reference_size(self, size, given)
+        out_size = self.output_size(size, given)
         y = x if out_size == size else resample(x, out_size)
         return y, scale_spacing(given, [n / m for n, m in zip(size, out_size, strict=True)])
 
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         """Resample an image of the given spacing."""
         return self.walk(x, spacing)[0]
+
+    def extra_repr(self) -> str:
+        return f"spacing={self.reference_spacing}"
 
 
 def local_stem(
@@ -164,16 +183,17 @@ class SonicStem(nn.Module):
 
     def output_size(self, size: Sequence[int], spacing: Spacing | None = None) -> tuple[int, ...]:
         """Samples of the output for an input of the given size and spacing."""
-        given = self.sonic.spacing if spacing is None else batch_spacing(spacing)
-        if self.grid == "input":
-            return self.sonic.output_size(size)
-        return _reference_size(self.sonic, size, given)
+        return self._sonic_size(size, self.sonic.spacing if spacing is None else batch_spacing(spacing))
+
+    def _sonic_size(self, size: Sequence[int], given: Spacing) -> tuple[int, ...]:
+        """Samples behind the Sonic layer, on the grid that was chosen."""
+        return self.sonic.output_size(size) if self.grid == "input" else _reference_size(self.sonic, size, given)
 
     def walk(self, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
         """Apply the stem; return its output and the exact spacing of that."""
         given = self.sonic.spacing if spacing is None else batch_spacing(spacing)
         size = tuple(x.shape[2:])
-        out_size = self.output_size(size, given)
+        out_size = self._sonic_size(size, given)
         y = self.sonic(x, given, out_size)
         return y, scale_spacing(given, [n / m for n, m in zip(size, out_size, strict=True)])
 
@@ -216,15 +236,19 @@ class DeepStem(SonicStem):
         )
         self.norm = make_norm(norm, out_channels, spatial_dims)
         self.activation = make_activation(activation)
-        second = make_sonic(
+        self.second = make_sonic(
             out_channels, out_channels, num_modes, spatial_dims=spatial_dims, stride=2, bias=False, **options
         )
-        self.second = place_behind(second, 2)
+        place_behind(self.second, 2)
 
     @property
     def stride(self) -> tuple[int, ...]:
         """Output spacing over reference spacing, per axis."""
         return tuple(2 * step for step in super().stride)
+
+    def output_size(self, size: Sequence[int], spacing: Spacing | None = None) -> tuple[int, ...]:
+        """Samples of the output for an input of the given size and spacing."""
+        return self.second.output_size(super().output_size(size, spacing))
 
     def walk(self, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
         """Apply the stem; return its output and the exact spacing of that."""

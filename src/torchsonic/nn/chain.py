@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +28,25 @@ def walk(module: nn.Module, x: Tensor, spacing: Spacing | None) -> tuple[Tensor,
     if isinstance(module, nn.Upsample):
         return y, scale_spacing(spacing, [n / m for n, m in zip(x.shape[2:], y.shape[2:], strict=True)])
     return y, scale_spacing(spacing, coarsening(module, tuple(x.shape[2:])))
+
+
+@contextmanager
+def _keeping_buffers(module: nn.Module) -> Iterator[None]:
+    """Put buffers back afterwards: batch norms must not learn from the same batch twice."""
+    before = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    try:
+        yield
+    finally:
+        for buffer, value in before:
+            buffer.copy_(value)
+
+
+def _walk_twice(module: nn.Module, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
+    """As :func:`walk`; what the backward pass needs is computed anew in it."""
+    options: dict[str, Any] = {}
+    if not torch.compiler.is_compiling():  # a compiler takes no context, and repeats no change of a buffer
+        options["context_fn"] = lambda: (nullcontext(), _keeping_buffers(module))
+    return checkpoint(walk, module, x, spacing, use_reentrant=False, **options)  # type: ignore[return-value]
 
 
 def _times(first: float | Sequence[float], second: float | Sequence[float]) -> float | tuple[float, ...]:
@@ -105,7 +125,7 @@ class SpacedSequential(nn.Sequential):
         """Apply all layers; return the output and its spacing."""
         for module in self:
             if self.checkpointing and torch.is_grad_enabled() and not torch.compiler.is_exporting():
-                x, spacing = checkpoint(walk, module, x, spacing, use_reentrant=False)
+                x, spacing = _walk_twice(module, x, spacing)
             else:
                 x, spacing = walk(module, x, spacing)
         return x, spacing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,8 +24,7 @@ def make_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier
         return _saved_model(config, classes)
     name = config.model or DEFAULT_MODEL
     options = read_options(name, config.model_options)
-    if "image_size" in inspect.signature(model_entry(name)[0].build.__init__).parameters:
-        options.setdefault("image_size", config.image_size)  # the grid of GFNet's masks and of positions
+    options.setdefault("image_size", config.image_size)  # for GFNet's masks, positions, and the reach of Sonic's modes
     try:
         model = create_model(name, num_classes=len(classes), **options)
     except TypeError as error:

@@ -68,6 +68,8 @@ def predict_files(
     """
     if top < 1:
         raise ValueError(f"top must be at least 1, got {top}")
+    if size is not None and size < 1:
+        raise ValueError(f"size must be at least 1, got {size}")
     size = size or config.image_size
     spacing = told_spacing(model, (config.pixel_width or 1.0) * config.image_size / size)
     told = {} if spacing is None else {"spacing": spacing}

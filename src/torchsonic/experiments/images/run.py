@@ -102,7 +102,7 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
         with counting_progress("testing", len(test), show=show) as advance:
             hits = score_size(model, test, config.image_size, crop=config.test_crop, spacing=told, advance=advance)
         results = {
-            **_describe(config, model, result),
+            **_describe(config, model, result, told),
             "weights": loaded,
             "top1": float(np.mean(hits[1])),
             "top5": float(np.mean(hits[5])),
@@ -142,7 +142,7 @@ def _find_data(config: ImagesConfig) -> tuple[ImageFolder, ImageFolder]:
         raise ValueError(
             f"{config.data / 'train'} holds one class only; there is nothing to tell apart, so add a folder of another"
         )
-    return train, spread(find_images(config.data / "val", train.classes), config.test_images)
+    return train, find_test_images(config, train.classes)
 
 
 def _look_at_data(
@@ -203,7 +203,10 @@ def _refuse_other_images(folder: Path, config: ImagesConfig, facts: dict[str, An
         )
 
 
-def _describe(config: ImagesConfig, model: Classifier, result: Fit) -> dict[str, Any]:
+def _describe(
+    config: ImagesConfig, model: Classifier, result: Fit, told: float | tuple[float, ...] | None
+) -> dict[str, Any]:
+    """Settings, costs and last validation of a run; operations are those of an image as the run shows it."""
     device = next(model.parameters()).device
     example = torch.zeros(1, 3, config.image_size, config.image_size, device=device)
     return {
@@ -214,7 +217,7 @@ def _describe(config: ImagesConfig, model: Classifier, result: Fit) -> dict[str,
         "data_wait": result.waiting / max(result.seconds, 1e-9),
         "samples_per_second": result.step * config.training.batch / max(result.seconds, 1e-9),
         "parameters": count_parameters(model),
-        "flops": count_flops(model, example),
+        "flops": count_flops(model, example, **({} if told is None else {"spacing": told})),
         "validation": result.metrics,
     }
 
