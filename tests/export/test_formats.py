@@ -185,9 +185,12 @@ def test_onnx_names_its_axes(tmp_path):
 
 def test_a_model_keeps_its_mode_and_its_weights(tmp_path):
     model = sonicnet(depth=1).train()
+    model.blocks[0].eval()  # frozen
+    modes = [module.training for module in model.modules()]
     before = {name: value.clone() for name, value in model.state_dict().items()}
     export(model, tmp_path, ExportConfig(to="pt2", size=(8, 8)))
     assert model.training
+    assert [module.training for module in model.modules()] == modes
     assert all(p.requires_grad for p in model.parameters())
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
