@@ -11,7 +11,8 @@ import torch
 # For this process and, through PYTHONPATH, for those that tests start.
 ENVIRONMENT = Path(__file__).parent / "environment"
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ENVIRONMENT), os.environ.get("PYTHONPATH")]))
-runpy.run_path(str(ENVIRONMENT / "sitecustomize.py"))
+# Kept: operators that it declares for torchvision vanish with it, and a look for that package does not import it yet.
+ENVIRONMENT_NAMES = runpy.run_path(str(ENVIRONMENT / "sitecustomize.py"))
 # Threads of programs that tests start would wait for cores, and burn others while they do.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -5,6 +5,14 @@ import ast
 UNPICKLERS = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
 BUILTINS = {"eval", "exec", "__import__"}
 EXTRACTORS = {"extractall", "extract", "unpack_archive"}
+# Programs, whose readers unpickle or run what they find.
+CODE_LOADERS = {
+    "torch.jit.load",
+    "torch.hub.load",
+    "torch.package.PackageImporter",
+    "torch.export.load",
+    "torch._inductor.aoti_load_package",
+}
 NETWORK = {"socket", "urllib", "requests", "http", "httpx", "aiohttp", "ftplib", "smtplib", "xmlrpc"}
 
 
@@ -59,7 +67,7 @@ def unsafe_calls(source: str) -> list[str]:
             reason = name
         elif name == "torch.load" and option(node, "weights_only") is not True:
             reason = "torch.load without weights_only=True"
-        elif name in {"torch.jit.load", "torch.hub.load", "torch.package.PackageImporter"}:
+        elif name in CODE_LOADERS:
             reason = name
         elif name in {"numpy.load", "numpy.lib.npyio.load"} and option(node, "allow_pickle") not in (None, False):
             reason = "numpy.load with allow_pickle"

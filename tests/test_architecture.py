@@ -18,9 +18,10 @@ ALLOWED = {
     "baselines": {"functional", "nn", "models"},
     "parallel": {"nn"},
     "files": set(),
+    "loading": set(),
     "data": {"files"},
     "evaluation": {"functional", "data", "__version__"},
-    "training": {"files", "functional", "nn", "data", "evaluation", "parallel"},
+    "training": {"files", "loading", "functional", "nn", "data", "evaluation", "parallel"},
     "viz": {"functional", "nn"},
     "experiments": {
         "files",
@@ -35,7 +36,7 @@ ALLOWED = {
         "demo",
         "__version__",
     },
-    "integrations": {"files", "functional", "nn", "models", "baselines", "data"},
+    "integrations": {"files", "loading", "functional", "nn", "models", "baselines", "data"},
     "export": {"files", "functional", "nn", "__version__"},
     "explorer": {"functional", "nn", "models", "baselines", "data"},
     "cli": {

@@ -7,7 +7,7 @@ import torch
 
 from torchsonic.cli import main
 from torchsonic.export import load_exported
-from torchsonic.models import SonicClassifier, SonicNet
+from torchsonic.models import SonicClassifier, SonicNet, from_pretrained
 
 pytest.importorskip("tyro")
 
@@ -78,3 +78,28 @@ def test_mistakes_end_in_one_line(arguments, words, saved, capsys):
 def test_an_unknown_model_is_refused(capsys):
     assert main(["export", "no_such_model"]) == 1
     assert "no_such_model is no folder and no model" in capsys.readouterr().err
+
+
+def test_the_model_of_a_run_on_images_knows_its_size_and_classes_alone(run_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    facts = {"classes": ["cat", "dog", "owl"], "image_size": 24, "pixel_width": None, "test_crop": 1.0}
+    (run_folder / "model" / "images.json").write_text(json.dumps(facts))
+    assert main(["export", str(run_folder / "model"), "--to", "pt2"]) == 0
+    metadata = load_exported(tmp_path / "model.pt2", "pt2").metadata
+    assert metadata["classes"] == ["cat", "dog", "owl"]
+    assert metadata["size"] == [24, 24]
+    assert metadata["spacing"] == []
+
+
+def test_a_run_that_told_its_network_the_width_of_pixels_is_exported_so(run_folder, tmp_path, capsys):
+    (run_folder / "config.json").write_text(json.dumps({"image_size": 32, "pixel_width": 2.0}))
+    out, x = tmp_path / "net.pt2", torch.randn(1, 3, 32, 32)
+    assert main(["export", str(run_folder), "--to", "pt2", "--out", str(out)]) == 0
+    assert "spacing 2, as in training" in capsys.readouterr().out
+    model = from_pretrained(run_folder / "model")
+    with torch.no_grad():
+        expected, untold = model(x, spacing=2.0), model(x)
+    torch.testing.assert_close(load_exported(out, "pt2")(x), expected, rtol=0, atol=1e-4 * float(expected.abs().max()))
+    assert (expected - untold).abs().max() > 1e-2 * expected.abs().max(), "the spacing changes nothing"
+    assert main(["export", str(run_folder), "--to", "pt2", "--spacing", "1", "--out", str(out)]) == 0
+    torch.testing.assert_close(load_exported(out, "pt2")(x), untold, rtol=0, atol=1e-4 * float(untold.abs().max()))

@@ -30,6 +30,7 @@ def layers(draw) -> SonicConvNd:
     """A layer whose parameters are at extremes, each tensor alike or each number by itself."""
     num_axes = draw(st.integers(1, 3))
     limited = draw(st.booleans())
+    magnitude = draw(st.sampled_from([None, 1e-3, 1e3])) if limited else None
     layer = LAYERS[num_axes](
         draw(st.integers(1, 8)),
         draw(st.integers(1, 8)),
@@ -40,7 +41,8 @@ def layers(draw) -> SonicConvNd:
         padding_mode=draw(st.sampled_from(["circular", "circular", "zeros", "reflect"])),
         gain=draw(st.sampled_from(["power", "power", "dc", "free"])),
         band_limit=draw(st.sampled_from([None, 1, 4])) if limited else None,
-        magnitude_limit=draw(st.sampled_from([None, 1e-3, 1e3])) if limited else None,
+        magnitude_limit=magnitude,
+        soft_limit=magnitude is not None and draw(st.booleans()),
         standardise=False,
         order=draw(st.sampled_from(ORDERS)),
         mode_chunk=draw(st.sampled_from([None, 1, 2])),
@@ -143,6 +145,23 @@ def test_the_bound_is_reached(num_axes):
     symbol = torch.fft.fftn(layer(impulse)[0, 0].double())
     assert symbol.abs().max().item() == pytest.approx(grid_norm(layer, size, spacing), rel=1e-4)
     assert grid_norm(layer, size, spacing) <= peak_norm(layer, size, spacing)
+
+
+def test_gains_of_very_anisotropic_references_have_gradients():
+    """Squares of squares are beyond float32 here; the gradient itself is not."""
+    layer = LAYERS[3](2, 5, 1, spacing=(1.0, 1e-6, 1e6))
+    values = {"raw_scale": -20.0, "raw_damping": 1e4, "raw_oscillation": 0.0, "raw_transverse": 1e4}
+    with torch.no_grad():
+        for name, value in values.items():
+            getattr(layer, name).fill_(value)
+        layer.raw_direction.copy_(torch.tensor([0.55, 0.27, -0.79]))
+    grads = []
+    for dtype in (torch.float32, torch.float64):
+        layer.to(dtype)
+        grads.append(torch.autograd.grad(layer.modes().gain.sum(), layer.mode_parameters()[:5]))
+    largest = max(grad.abs().max().item() for grad in grads[1])
+    for found, expected in zip(*grads, strict=True):
+        torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-9 * largest)
 
 
 @pytest.mark.parametrize("num_axes", [2, 3])

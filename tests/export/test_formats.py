@@ -1,8 +1,10 @@
 """Exported files answer as the model does."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -200,9 +202,12 @@ def test_onnx_names_its_axes(tmp_path):
 
 def test_a_model_keeps_its_mode_and_its_weights(tmp_path):
     model = sonicnet(depth=1).train()
+    model.blocks[0].eval()  # frozen
+    modes = [module.training for module in model.modules()]
     before = {name: value.clone() for name, value in model.state_dict().items()}
     export(model, tmp_path, ExportConfig(to="pt2", size=(8, 8)))
     assert model.training
+    assert [module.training for module in model.modules()] == modes
     assert all(p.requires_grad for p in model.parameters())
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
@@ -246,11 +251,13 @@ def test_times_are_measured_when_asked(tmp_path):
             for options in ({"spacing_input": "batch"}, {"spacing": (0.5,), "dynamic": ("size",)})
         ],
         (sonicnet(local_kernel=3), {"spacing_input": "batch"}, "local branch"),
+        (sonicnet().half(), {"to": "onnx"}, r"for float32, and this SonicNet holds torch.float16; call model.float"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_a_remedy(model, options, words, tmp_path):
+    needs_onnx(options.get("to"))
     with pytest.raises(ValueError, match=words):
-        export(model, tmp_path, ExportConfig(to="pt2", size=(16, 18), **options))
+        export(model, tmp_path, ExportConfig(**{"to": "pt2", "size": (16, 18), **options}))
     assert not list(tmp_path.iterdir())
 
 
@@ -323,3 +330,27 @@ def test_unknown_opsets_are_refused(tmp_path):
     needs_onnx("onnx")
     with pytest.raises(ExportError, match="opset=9999 is not known to onnx"):
         export(nn.Conv2d(2, 2, 3), tmp_path, ExportConfig(to="onnx", size=(8, 8), opset=9999))
+
+
+@pytest.mark.parametrize("to", ["onnx", "pt2"])
+def test_files_do_not_say_where_the_source_lies(to, tmp_path):
+    needs_onnx(to)
+    content = export(sonicnet(depth=1), tmp_path, ExportConfig(to=to, size=(8, 8))).path.read_bytes()
+    for place in (torchsonic.__file__, torch.__file__):
+        assert os.fsencode(Path(place).parent) not in content
+
+
+def test_what_a_compiler_refuses_is_told_in_one_line(tmp_path, monkeypatch):
+    def refuse(*arguments, **options):
+        raise RuntimeError("no such instruction\nand a page of code")
+
+    monkeypatch.setattr("torch._inductor.aoti_compile_and_package", refuse)
+    monkeypatch.setenv("CXX", sys.executable)  # it is there, and nobody calls it
+    with pytest.raises(ExportError, match=r"^this model .* with to='aoti'; RuntimeError: no such instruction$"):
+        export(nn.Conv2d(2, 2, 3), tmp_path, ExportConfig(to="aoti", size=(8, 8)))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_not_there_is_named_before_anything_is_traced(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*absent for net\.pt2"):
+        export_model(None, tmp_path / "absent" / "net.pt2", ExportConfig(to="pt2", size=(8, 8)))

@@ -1,7 +1,12 @@
 """Both backends give the same transforms and gradients; what VkFFT cannot do, PyTorch does, and says so once."""
 
 import builtins
+import sys
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -176,6 +181,59 @@ def test_a_missing_backend_falls_back_with_one_warning(monkeypatch):
         results(layer, x)  # a further warning would be an error
     for a, b in zip(actual, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+class RacyPlan:
+    """A plan like pyvkfft's for CUDA: not scaled, spoils the source of the way back, for one thread at a time."""
+
+    def __init__(self, shape, dtype, *, ndim, inplace, norm, r2c, stream):
+        assert (inplace, norm, r2c) == (False, 0, True)
+        self.axes, self.size, self.busy = tuple(range(1, 1 + ndim)), shape[1:], False
+
+    def _alone(self, call):
+        assert not self.busy, "two threads set one plan"
+        self.busy = True
+        time.sleep(0.002)
+        call()
+        self.busy = False
+
+    def fft(self, source, result):
+        self._alone(lambda: result.copy_(torch.fft.rfftn(source, dim=self.axes)))
+
+    def ifft(self, source, result):
+        self._alone(lambda: result.copy_(torch.fft.irfftn(source, self.size, self.axes, norm="forward")))
+        source.zero_()
+
+
+@pytest.fixture
+def cuda_engine(monkeypatch):
+    """The engine for CUDA on what stands in for CuPy and pyvkfft."""
+    cuda = SimpleNamespace(Device=lambda index: nullcontext(), ExternalStream=lambda stream: nullcontext())
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(asarray=lambda tensor: tensor, cuda=cuda))
+    monkeypatch.setitem(sys.modules, "pyvkfft", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "pyvkfft.cuda", SimpleNamespace(VkFFTApp=RacyPlan))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: SimpleNamespace(cuda_stream=0))
+    engine = make_engine(torch.device("cuda"))
+    monkeypatch.setattr(fft, "_engines", {"cpu": engine})
+    return engine
+
+
+@pytest.mark.parametrize("options", LAYERS, ids=str)
+def test_plans_for_cuda_get_what_they_expect(cuda_engine, options):
+    layer, x = make_layer(2, **options), torch.randn(2, 3, 5, 6, dtype=torch.float64)
+    expected = results(layer, x)
+    with torchsonic.use_fft_backend("vkfft"):
+        actual = results(layer, x)
+        assert not fft._told
+    for a, b in zip(actual, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+
+
+def test_threads_take_turns_with_a_plan_for_cuda(cuda_engine):
+    x = torch.randn(8, 2, 6)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(cuda_engine.forward, x))
+    torch.testing.assert_close(torch.stack(found), torch.fft.rfft(x))
 
 
 def test_devices_without_vkfft_are_named():

@@ -124,6 +124,7 @@ NAN = torch.tensor([1.0, float("nan"), 0.0, 0.0, 0.0])
         ("dc", change("C_re", torch.zeros(5)), r"C_re has shape \(5,\); a mixing matrix"),
         ("dc", change("tau_raw", NAN), "tau_raw holds 1 values that are not finite"),
         ("dc", change("scale_raw", torch.zeros(5, dtype=torch.int64)), "scale_raw holds torch.int64"),
+        ("dc", change("rho", torch.tensor(1.0).to(torch.float8_e5m2)), "rho holds torch.float8_e5m2; save it as"),
         ("dc", change("log_tau", torch.zeros(5)), "belong to different generations"),
         ("dc", change("alpha", torch.full((5,), -40.0)), r"alpha gives \|Re a\| <= .* for mode 0, 1, 2, 3, 4"),
         ("free", change("log_scale", torch.full((5,), 200.0)), "log_scale gives a value beyond float32"),
@@ -248,3 +249,18 @@ def test_a_mask_may_be_of_bools(tmp_path):
     layers = convert_file(saved(tmp_path, state)).layers
     state["Bmask"] = state["Bmask"].double()
     assert relative_error(layers(x), released_operator(state, x, "free", (1.0, 1.0))[0]) < 1e-10
+
+
+def test_a_small_file_cannot_fill_the_memory(tmp_path):
+    state = {**released_state("dc"), "head.weight": torch.zeros(1).expand(10**7, 10**7)}
+    path = saved(tmp_path, state)
+    assert path.stat().st_size < 1 << 16
+    with pytest.raises(ConversionError, match=r"head\.weight repeat numbers until they exceed the whole file"):
+        convert_file(path, Choices(generation="dc"))
+
+
+def test_tensors_that_cannot_be_copied_are_named_before_anything_is_written(tmp_path, capsys):
+    path = saved(tmp_path, {**released_state("dc"), "head.phase": torch.zeros(3, dtype=torch.complex128)})
+    assert main(["convert", str(path), "--out", str(tmp_path / "ours"), "--generation", "dc"]) == 1
+    assert "head.phase holds torch.complex128, which safetensors cannot" in capsys.readouterr().err
+    assert not (tmp_path / "ours").exists()

@@ -27,7 +27,7 @@ from torchsonic.models import SonicNet
 from torchsonic.nn import SonicBlock
 from torchsonic.nn.parameters import is_sharded
 from torchsonic.parallel import ModeParallel, clip_gradients, parallelize_modes, shard_parameters
-from torchsonic.training import TrainingConfig, fit, make_fabric
+from torchsonic.training import CheckpointError, TrainingConfig, fit, make_fabric
 
 LAYERS = {
     "two axes": lambda: torchsonic.SonicConv2d(3, 5, 8),
@@ -262,6 +262,12 @@ def training(fabric):
         for name in ("ddp", "single"):
             shutil.copytree(folder / "stopped", folder / name)
     dist.barrier()
+    own = folder / ("stopped" if dist.get_rank() == 0 else "unseen")
+    refused = ""
+    try:
+        fit(make_model(), make_task(), config, own, fabric=fabric, show=False)
+    except CheckpointError as error:
+        refused = str(error)
     model = make_model()
     fit(model, make_task(), config, folder / "stopped", fabric=fabric, show=False)
     again = all(torch.equal(value, expected[name]) for name, value in model.state_dict().items())
@@ -272,7 +278,7 @@ def training(fabric):
     error = max(relative(value, expected[name]) for name, value in model.state_dict().items())
     if dist.get_rank() == 0:
         torch.save(expected, folder / "expected.pt")
-    return {"same bits": again, "with ddp": error, "whole": not is_sharded(model)}
+    return {"same bits": again, "with ddp": error, "whole": not is_sharded(model), "refused": refused}
 
 
 def main():

@@ -144,3 +144,7 @@ def test_a_run_goes_on_with_another_strategy_or_alone(folder, results):
 
 def test_the_example_of_the_documentation_runs(results):
     assert results["example"]["modes"] == 32
+
+
+def test_processes_that_find_different_checkpoints_do_not_go_on(results):
+    assert "processes found checkpoints of different steps: 4, 0;" in results["training"]["refused"]

@@ -28,6 +28,7 @@ class _Source:
     model: nn.Module
     size: tuple[int, ...] | None
     classes: tuple[str, ...] = ()
+    spacing: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +50,7 @@ class Export:
     dynamic: tuple[Literal["batch", "size"], ...] = ()
     """What may differ from call to call."""
     spacing: tuple[float, ...] = ()
-    """Fixed spacing, one number or one per axis in array order; by default the model's own."""
+    """Fixed spacing, one number or one per axis in array order; by default the model's own, or what its run told it."""
     spacing_input: Literal["no", "batch", "sample"] = "no"
     """Make the spacing an input: D numbers for the batch, or (batch, D)."""
     transforms: Literal["auto", "matmul", "fft"] = "auto"
@@ -75,7 +76,7 @@ class Export:
                 size=tuple(size) * axes if len(size) == 1 else tuple(size),
                 batch=self.batch,
                 dynamic=self.dynamic,
-                spacing=self.spacing,
+                spacing=self.spacing or (source.spacing if self.spacing_input == "no" else ()),
                 spacing_input=self.spacing_input,
                 transforms=None if self.transforms == "auto" else self.transforms,
                 opset=self.opset,
@@ -85,6 +86,8 @@ class Export:
             raise UserError(str(error)) from error
         except OSError as error:
             raise UserError(f"--out: cannot write {error.filename}: {error.strerror}") from error
+        if config.spacing and not self.spacing:
+            print(f"spacing {', '.join(f'{step:g}' for step in config.spacing)}, as in training")
         for row in written.rows:
             print(_line(row))
         print(f"written: {written.path} ({written.num_bytes / 1e6:.1f} MB)")
@@ -116,7 +119,16 @@ def _find(given: str) -> _Source:
         model = from_pretrained(folder / "model" if is_run else folder)
     except PretrainedError as error:
         raise UserError(str(error)) from error
-    return _Source(folder.resolve().name, model, _usual_size(folder) if is_run else None, _classes(folder))
+    # Beside the model of a run on images stands what it knows of them.
+    settings = _read(folder / ("config.json" if is_run else "images.json"))
+    named = _read(folder / "classes.json") if is_run else settings
+    return _Source(
+        folder.resolve().name,
+        model,
+        _usual_size(settings),
+        tuple(named.get("classes", ())),
+        _usual_spacing(model, settings),
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -127,9 +139,8 @@ def _read(path: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _usual_size(run: Path) -> tuple[int, ...] | None:
-    """Pixels of the images a run was trained with, as its configuration says."""
-    settings = _read(run / "config.json")
+def _usual_size(settings: dict[str, Any]) -> tuple[int, ...] | None:
+    """Pixels of the images a model was trained with, as its run's settings say."""
     if settings.get("patch"):
         return tuple(settings["patch"])
     if settings.get("image_size"):
@@ -137,8 +148,15 @@ def _usual_size(run: Path) -> tuple[int, ...] | None:
     return (64,) if settings.get("task") in ("synthshape", "halligalli") else None
 
 
-def _classes(run: Path) -> tuple[str, ...]:
-    return tuple(_read(run / "classes.json").get("classes", ()))
+def _usual_spacing(model: nn.Module, settings: dict[str, Any]) -> tuple[float, ...]:
+    """What a model was told in training of pixels that are not those it was made for; empty if it was told nothing."""
+    from torchsonic.experiments.images.network import told_spacing
+    from torchsonic.models import Classifier
+
+    if not isinstance(model, Classifier):
+        return ()
+    told = told_spacing(model, float(settings.get("pixel_width") or 1.0))
+    return () if told is None else told if isinstance(told, tuple) else (told,)
 
 
 def _num_axes(source: _Source) -> int:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torchsonic.export.config import ExportConfig, ExportError
 from torchsonic.export.program import call_model, example_inputs
 from torchsonic.export.run import first_line, load_exported
+from torchsonic.nn.evaluating import evaluating
 
 __all__ = ["TOLERANCE", "CheckRow", "check_file"]
 
@@ -54,10 +55,8 @@ def check_file(
         How long both are timed at the first size, in turns; 0 leaves the times out.
     """
     exported = load_exported(path, config.to)
-    training = model.training
-    model.eval()
     rows = []
-    try:
+    with evaluating(model):
         for index, (batch, size) in enumerate(_cases(config)):
             factor = OTHER_SPACING if index and config.spacing_input != "no" else 1.0
             inputs = example_inputs(model, config, size=size, batch=batch, spacing_factor=factor)
@@ -80,8 +79,6 @@ def check_file(
                 )
             told = tuple(inputs[1].reshape(-1, len(size))[0].tolist()) if len(inputs) == 2 else ()
             rows.append(CheckRow(tuple(inputs[0].shape), told, error, *seconds))
-    finally:
-        model.train(training)
     return rows
 
 
@@ -100,8 +97,9 @@ def _cases(config: ExportConfig) -> list[tuple[int, tuple[int, ...]]]:
 def _relative_error(actual: Tensor, expected: Tensor) -> float:
     if actual.shape != expected.shape:
         raise ValueError(f"the file answers with shape {tuple(actual.shape)}, the model with {tuple(expected.shape)}")
-    difference = (actual.double() - expected.double()).abs().amax()
-    return float(difference / expected.double().abs().amax().clamp_min(1e-30))
+    actual, expected = actual.cpu().double(), expected.cpu().double()  # ONNX answers on the CPU, wherever the model is
+    difference = (actual - expected).abs().amax()
+    return float(difference / expected.abs().amax().clamp_min(1e-30))
 
 
 @torch.no_grad()

@@ -79,6 +79,8 @@ def export_model(
     ending = ".onnx" if config.to == "onnx" else ".pt2"  # by which runtimes know their files
     if path.suffix != ending:
         raise ValueError(f"path must end in {ending} with to={config.to!r}, got {path.name!r}")
+    if not path.parent.is_dir():  # found out now, not when all is traced
+        raise FileNotFoundError(f"there is no folder {path.parent} for {path.name}")
     program = trace_model(model, config)
     metadata = json.dumps(_describe(model, config, classes))
     with replacing(path) as scratch:

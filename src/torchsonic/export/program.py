@@ -74,6 +74,16 @@ def _check_spacing(model: nn.Module, config: ExportConfig) -> None:
         raise ValueError(f"{given} given, but this {type(model).__name__} takes no spacing; leave it out")
 
 
+def _check_numbers(model: nn.Module, config: ExportConfig) -> None:
+    """Runtimes for ONNX lack operations on other numbers than float32, or round between them."""
+    others = {p.dtype for p in model.parameters() if p.is_floating_point()} - {torch.float32}
+    if config.to == "onnx" and others:
+        raise ValueError(
+            f"to='onnx' is for float32, and this {type(model).__name__} holds {min(map(str, others))}; call "
+            "model.float() first, or take to='pt2'"
+        )
+
+
 def trace_model(model: nn.Module, config: ExportConfig) -> ExportedProgram:
     """Trace a model in evaluation mode; the model itself stays as it is.
 
@@ -85,6 +95,7 @@ def trace_model(model: nn.Module, config: ExportConfig) -> ExportedProgram:
         If the model does what cannot be traced.
     """
     _check_spacing(model, config)
+    _check_numbers(model, config)
     if is_sharded(model):
         raise ValueError(
             f"each process holds a part of this {type(model).__name__}, and a file would hold no more; put it together "

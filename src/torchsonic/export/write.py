@@ -4,26 +4,44 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import warnings
 from pathlib import Path
 
 import torch
 from torch.export import ExportedProgram
+from torch.fx import GraphModule
 
 from torchsonic.export.config import ExportConfig, ExportError
 from torchsonic.export.program import axis_names
-from torchsonic.export.run import METADATA, require_packages
+from torchsonic.export.run import METADATA, first_line, require_packages
 
 __all__ = ["write_program"]
 
 # A protocol buffer holds no more; some room is left for the graph itself.
 ONNX_LIMIT = 1900 << 20
-COMPILERS = ("g++", "clang++", "c++")
+# Where PyTorch looks for a compiler if CXX names none.
+COMPILERS = {"darwin": "clang++", "win32": "cl"}
 
 
 def write_program(program: ExportedProgram, path: Path, config: ExportConfig, metadata: str) -> None:
-    """Write a program in the format of the configuration, ``metadata`` (JSON) within."""
-    {"onnx": _write_onnx, "pt2": _write_pt2, "aoti": _write_aoti}[config.to](program, path, config, metadata)
+    """Write a program in the format of the configuration, ``metadata`` (JSON) within.
+
+    The program is changed: it forgets which lines of source it came from, and where those lie on this machine.
+    """
+    _forget_sources(program)
+    try:
+        {"onnx": _write_onnx, "pt2": _write_pt2, "aoti": _write_aoti}[config.to](program, path, config, metadata)
+    except (ExportError, ImportError, OSError):
+        raise
+    except Exception as error:  # each exporter and compiler has errors of its own
+        raise ExportError(f"this model cannot be written with to={config.to!r}; {first_line(error)}") from error
+
+
+def _forget_sources(program: ExportedProgram) -> None:
+    for module in program.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, GraphModule) else ():
+            node.meta.pop("stack_trace", None)
 
 
 def _num_bytes(program: ExportedProgram) -> int:
@@ -44,24 +62,21 @@ def _write_onnx(program: ExportedProgram, path: Path, config: ExportConfig, meta
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the exporter's own, about versions and names
-        try:
-            onnx_program = torch.onnx.export(
-                program,
-                (),
-                input_names=config.input_names,
-                output_names=["y"],
-                opset_version=config.opset,
-                dynamic_shapes=axis_names(config) if config.dynamic else None,
-                verbose=False,
-            )
-        except torch.onnx.OnnxExporterError as error:
-            raise ExportError(f"no ONNX for this model: {str(error).strip().splitlines()[0]}") from error
+        onnx_program = torch.onnx.export(
+            program,
+            (),
+            input_names=config.input_names,
+            output_names=["y"],
+            opset_version=config.opset,
+            dynamic_shapes=axis_names(config) if config.dynamic else None,
+            verbose=False,
+        )
     assert onnx_program is not None
     model = onnx_program.model
     if config.opset not in (None, model.opset_imports[""]):  # PyTorch keeps its own where it cannot convert
         raise ExportError(f"opset={config.opset} does not suit this model, which needs {model.opset_imports['']}")
     for part in (model, model.graph, *model.graph.inputs, *model.graph.outputs, *model.graph.all_nodes()):
-        part.metadata_props.clear()  # lines of source, and where they lie on this machine
+        part.metadata_props.clear()  # where in the model and its source a node came from
     model.metadata_props[METADATA] = metadata
     onnx_program.save(path, external_data=False)
 
@@ -71,10 +86,10 @@ def _write_pt2(program: ExportedProgram, path: Path, config: ExportConfig, metad
 
 
 def _write_aoti(program: ExportedProgram, path: Path, config: ExportConfig, metadata: str) -> None:
-    compilers = (os.environ["CXX"],) if "CXX" in os.environ else COMPILERS
-    if not any(shutil.which(name) for name in compilers):
+    compiler = os.environ.get("CXX", COMPILERS.get(sys.platform, "g++"))
+    if shutil.which(compiler) is None:
         raise ExportError(
-            f"to='aoti' needs a C++ compiler, and there is none of {', '.join(compilers)}; install g++ or set CXX"
+            f"to='aoti' needs a C++ compiler, and there is no {compiler}; install it, or set CXX to another"
         )
     from torch._inductor import aoti_compile_and_package
 

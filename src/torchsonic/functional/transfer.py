@@ -198,8 +198,10 @@ def reference_gain(direction: Tensor, scale: Tensor, pole: Tensor, transverse: T
         step_across = (steps.prod() / step_along) ** (1 / (num_axes - 1))
         radius = pi() / step_across * (1 if num_axes == 2 else 2 / pi() ** 0.5)
         p = damping[:, None] + (transverse * radius.square())[:, None] * nodes
-    height = 2 * reach[:, None] * p
-    power = torch.atan2(height, p.square() + (oscillation.square() - reach.square())[:, None]) / height
+    height, width = 2 * reach[:, None] * p, p.square() + (oscillation.square() - reach.square())[:, None]
+    # An angle does not change with the size of the triangle, but the squares in its gradient overflow.
+    size = torch.maximum(height, width.abs()).detach()
+    power = torch.atan2(height / size, width / size) / height
     mean = power[:, 0] if weights is None else (power * weights).sum(-1)  # autocast would round a matrix product
     return mean.clamp_min(_least_power()).rsqrt()
 

@@ -101,6 +101,7 @@ class _Cuda:
 
         self._cupy, self._app_type = cupy, VkFFTApp
         self._plan = lru_cache(maxsize=PLANS_KEPT)(self._make_plan)
+        self._lock = threading.Lock()  # pyvkfft leaves Python's own lock while it sets a plan to new addresses
 
     def _make_plan(self, shape: tuple[int, ...], dtype: torch.dtype, device: int, stream: int) -> Any:
         return self._app_type(
@@ -122,7 +123,7 @@ class _Cuda:
         stream = torch.cuda.current_stream(given.device).cuda_stream
         index = given.device.index
         try:
-            with self._cupy.cuda.Device(index), self._cupy.cuda.ExternalStream(stream):
+            with self._lock, self._cupy.cuda.Device(index), self._cupy.cuda.ExternalStream(stream):
                 plan = self._plan(shape, dtype, index, stream)
                 getattr(plan, kind)(self._cupy.asarray(given), self._cupy.asarray(out))
         except (RuntimeError, ValueError) as error:

@@ -7,12 +7,12 @@ our trainers read it this way first.
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+
+from torchsonic.loading import RefusedFileError, load_plain
 
 __all__ = ["read_checkpoint"]
 
@@ -25,8 +25,6 @@ SAFE = [_SCALAR, (_SCALAR, "numpy.core.multiarray.scalar"), np.dtype, *[type(np.
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
     """The content of a checkpoint, on the CPU; refuses a file that holds more than numbers, text and containers."""
     try:
-        with torch.serialization.safe_globals(SAFE):
-            return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"{path} holds more than numbers, text and containers and is not loaded: {reason}") from error
+        return load_plain(path, also=SAFE)
+    except RefusedFileError as reason:
+        raise ValueError(f"{path} {reason}") from reason

@@ -71,7 +71,7 @@ def _shape(layer: SonicConvNd, exporting: Exporting, band: Band, steps: Tensor, 
     """Parameters of the responses; constants, but for those that follow grid and spacing in the paper's variant."""
 
     def make() -> ModeShape:
-        reference = torch.tensor([layer.reference_spacing], dtype=torch.float64)
+        reference = torch.tensor([layer.reference_spacing], dtype=torch.float64, device=steps.device)
         shape = layer._shape(band.size_in, reference, torch.float64)
         if layer.variant == "paper":
             shape = shape._replace(direction=layer._physical(torch.float64)[0][None], cutoff=None)

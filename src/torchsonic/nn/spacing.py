@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing
 from torchsonic.nn.conv import SonicConvNd
+from torchsonic.nn.evaluating import evaluating
 from torchsonic.nn.spaced import SpacedLayer
 
 __all__ = ["infer_strides", "place_behind", "set_spacing", "sonic_layers", "spaced_layers"]
@@ -106,19 +107,16 @@ def infer_strides(model: nn.Module, example: Tensor) -> nn.Module:
 
     told = {layer: layer.spacing for _, layer in spaced_layers(model)}
     handles = [layer.register_forward_pre_hook(record, with_kwargs=True) for _, layer in spaced_layers(model)]
-    training = {module: module.training for module in model.modules()}
     try:
         for layer in told:  # a network may choose its grids by the spacing it is told
             layer.set_spacing(layer.reference_spacing)
-        with torch.no_grad():
-            model.eval()(example)
+        with torch.no_grad(), evaluating(model):
+            model(example)
     finally:
         for layer, spacing in told.items():
             layer.set_spacing(spacing)
         for handle in handles:
             handle.remove()
-        for module, mode in training.items():
-            module.training = mode
     for layer, stride in seen.items():
         layer.set_input_stride(stride)
     return model

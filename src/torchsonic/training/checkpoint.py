@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import io
 import os
-import pickle
 import random
 import warnings
 from collections.abc import Iterator, Mapping
@@ -22,6 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+
+from torchsonic.loading import RefusedFileError, load_plain
 
 __all__ = [
     "CheckpointError",
@@ -88,9 +89,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     if hashlib.sha256(payload).hexdigest().encode() != head[len(MAGIC) :]:
         raise CheckpointError(f"{path} is damaged or cut short")
     try:
-        return torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise CheckpointError(f"{path} holds more than numbers and is not loaded: {error}") from error
+        return load_plain(io.BytesIO(payload))
+    except RefusedFileError as reason:
+        raise CheckpointError(f"{path} {reason}") from reason
 
 
 class Checkpoints:

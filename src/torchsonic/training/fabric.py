@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 import torch.distributed as dist
 
+from torchsonic.training.checkpoint import CheckpointError
 from torchsonic.training.config import TrainingConfig
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-__all__ = ["make_fabric", "on_first", "prepare_to_wait", "wait_for_first"]
+__all__ = ["check_agreement", "gather", "make_fabric", "on_first", "prepare_to_wait", "wait_for_first"]
 
 T = TypeVar("T")
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
@@ -102,3 +103,25 @@ def on_first(fabric: Fabric, act: Callable[[], T]) -> T:
     if isinstance(outcome, Exception):
         raise outcome
     return outcome  # type: ignore[return-value]
+
+
+def gather(fabric: Fabric, value: T) -> list[T]:
+    """The values of all processes, in their order, on each of them."""
+    if fabric.world_size == 1:
+        return [value]
+    values: list[Any] = [None] * fabric.world_size
+    dist.all_gather_object(values, value)
+    return values
+
+
+def check_agreement(fabric: Fabric, step: int) -> None:
+    """Refuse to go on from different steps, which processes find where one cannot read what the others can.
+
+    Their weights would differ from then on, unseen.
+    """
+    steps = gather(fabric, step)
+    if len(set(steps)) > 1:
+        raise CheckpointError(
+            f"processes found checkpoints of different steps: {', '.join(map(str, steps))}; the folder of the run must "
+            "be one that all of them see and can read"
+        )

@@ -28,7 +28,7 @@ from torchsonic.training.checkpoint import (
     restore_random_state,
 )
 from torchsonic.training.config import TrainingConfig
-from torchsonic.training.fabric import make_fabric, prepare_to_wait, wait_for_first
+from torchsonic.training.fabric import check_agreement, gather, make_fabric, prepare_to_wait, wait_for_first
 from torchsonic.training.loggers import Logger, make_loggers
 from torchsonic.training.optimiser import make_optimiser, set_rate
 from torchsonic.training.progress import training_progress
@@ -94,6 +94,7 @@ def fit(
     prepare_to_wait(fabric)
     run = _Run(model, task, config, folder, fabric)
     run.resume()
+    check_agreement(fabric, run.step)
     if run.step == 0:
         run.keep()
     fabric.barrier()
@@ -208,7 +209,7 @@ class _Run:
 
     def save(self) -> None:
         """Write a checkpoint, on the first process; all wait for it."""
-        state = self._state(self._gather(random_state()))
+        state = self._state(gather(self.fabric, random_state()))
         if self.fabric.is_global_zero:
             self.checkpoints.save(state, best=self.is_new_best)
         self.is_new_best = False
@@ -222,13 +223,6 @@ class _Run:
                 weights = whole_weights(self.raw.state_dict(), self.shapes, keep=first)
                 if first:
                     self.checkpoints.keep(self.step, weights)
-
-    def _gather(self, state: dict[str, Any]) -> list[dict[str, Any]]:
-        if self.fabric.world_size == 1:
-            return [state]
-        states: list[Any] = [None] * self.fabric.world_size
-        torch.distributed.all_gather_object(states, state)
-        return states
 
     def _state(self, random_states: list[dict[str, Any]]) -> dict[str, Any]:
         """What a checkpoint holds, on the first process; all help to put it together."""

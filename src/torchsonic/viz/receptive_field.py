@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from torchsonic.functional.frequency import spacing_values
+from torchsonic.nn.evaluating import evaluating
 from torchsonic.nn.spaced import knows_spacing
 
 __all__ = ["ReceptiveField", "receptive_field"]
@@ -93,18 +94,12 @@ def receptive_field(
     """
     size = tuple(images.shape[2:])
     steps = spacing_values(1.0 if spacing is None else spacing, len(size))
-    training = {module: module.training for module in model.modules()}
-    try:
-        model.eval()
-        with torch.enable_grad():
-            x = images.detach().clone().requires_grad_()
-            y = _features(model, x, spacing)
-            at = tuple(n // 2 for n in y.shape[2:]) if place is None else _checked(place, y)
-            outputs = y[(slice(None), slice(None), *at)]
-            power = _squared_gradients(outputs, x, seed)
-    finally:
-        for module, mode in training.items():
-            module.training = mode
+    with evaluating(model), torch.enable_grad():
+        x = images.detach().clone().requires_grad_()
+        y = _features(model, x, spacing)
+        at = tuple(n // 2 for n in y.shape[2:]) if place is None else _checked(place, y)
+        outputs = y[(slice(None), slice(None), *at)]
+        power = _squared_gradients(outputs, x, seed)
     strides = [n / m for n, m in zip(size, y.shape[2:], strict=True)]
     middle = tuple(round(index * stride) for index, stride in zip(at, strides, strict=True))
     return ReceptiveField(power.sqrt().cpu(), middle, steps)

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from safetensors.torch import save_file
+import torch
+from safetensors.torch import save, save_file
 from torch import Tensor
 
 from torchsonic.integrations.released.generations import ConversionError, ReleasedLayer, find_layers
@@ -130,6 +131,17 @@ def _unheard(converted: Mapping[str, ConvertedLayer], found: list[ReleasedLayer]
     return problems
 
 
+def _unstorable(others: Mapping[str, Tensor]) -> list[str]:
+    """Tensors that could not be copied, found out before anything is written."""
+    unknown = set()
+    for dtype in {value.dtype for value in others.values()}:
+        try:
+            save({"": torch.empty(0, dtype=dtype)})
+        except Exception:  # safetensors has errors of its own for what it does not know
+            unknown.add(dtype)
+    return [f"{name} holds {t.dtype}, which safetensors cannot" for name, t in others.items() if t.dtype in unknown]
+
+
 def convert_file(path: Path, choices: Choices | None = None) -> Conversion:
     """Read a state dict of the released code and express its Sonic layers as ours.
 
@@ -151,7 +163,7 @@ def convert_file(path: Path, choices: Choices | None = None) -> Conversion:
             converted[layer.name or LONE_NAME] = convert_layer(layer, choices)
         except ConversionError as error:
             problems.append(str(error))
-    problems = problems or _unheard(converted, found, choices)
+    problems = problems or [*_unheard(converted, found, choices), *_unstorable(others)]
     if problems:
         more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         raise ConversionError(f"{path}: {'; '.join(problems[:SHOWN])}{more}")

@@ -32,6 +32,9 @@ OPTIONAL = {"early": {"vz", "Bmask"}, "late": {"phi_v", "log_bandwidth", "Bmask"
 TELLING = MIXERS | {
     "tau_raw", "scale_raw", "beta_raw", "theta_v", "log_dc_gain", "log_tau", "log_scale", "log_bandwidth", "log_alpha",
 }  # fmt: skip
+# Types of numbers that can be computed with; a mask may be of bools or whole ones.
+REAL = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 class ConversionError(ValueError):
@@ -121,8 +124,8 @@ def _check(parent: str, tensors: Mapping[str, Tensor]) -> list[str]:
         wanted = matrices.get(leaf, (modes,))
         if tuple(value.shape) != wanted and not (leaf == "rho" and value.numel() == 1):
             problems.append(f"{key(leaf)} has shape {tuple(value.shape)}, expected {wanted}")
-        elif value.is_complex() or not (value.is_floating_point() or leaf == "Bmask"):  # a mask may be of bools
-            problems.append(f"{key(leaf)} holds {value.dtype}, not real numbers")
+        elif value.dtype not in (REAL + WHOLE if leaf == "Bmask" else REAL):
+            problems.append(f"{key(leaf)} holds {value.dtype}; save it as float32")
         elif not value.isfinite().all():
             problems.append(f"{key(leaf)} holds {int((~value.isfinite()).sum())} values that are not finite")
         elif value.numel() == 0:

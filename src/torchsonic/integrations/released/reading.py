@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import re
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from torchsonic.integrations.released.generations import ConversionError
+from torchsonic.loading import RefusedFileError, load_plain
 
 __all__ = ["read_tensors"]
 
@@ -26,30 +24,17 @@ SHELLS = ("module.", "_orig_mod.")
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The named tensors of a ``.safetensors`` file or of one that ``torch.save`` wrote, on the CPU.
 
-    A file of ``torch.save`` is a pickle. It is read with ``weights_only=True``: tensors, numbers, strings and plain
-    containers are built, everything else is refused before it could run.
+    Nothing in it is executed, see :mod:`torchsonic.loading`.
     """
     if not path.is_file():
         raise ConversionError(f"there is no file {path}")
     if path.suffix == ".safetensors":
         return _checked(_without_shells(_read_safetensors(path)), path)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # on pickle protocols that it may not know; it refuses those it does not
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise ConversionError(
-            f"{path} is damaged, or holds more than tensors and plain containers, and is not loaded{_refused(error)}"
-        ) from error
-    except Exception as error:  # whatever a broken file makes of the reader
-        raise ConversionError(f"{path} is no whole file of weights ({type(error).__name__}: {error})") from error
+        content = load_plain(path)
+    except RefusedFileError as reason:
+        raise ConversionError(f"{path} {reason}") from reason
     return _checked(_without_shells(_state_dict(content, path)), path)
-
-
-def _refused(error: pickle.UnpicklingError) -> str:
-    """What was refused, if PyTorch says so; not its advice, which is to load the file without this protection."""
-    found = re.search(r"[Uu]nsupported (?:global: )?GLOBAL (\S+)", str(error))
-    return f": it asks for {found[1]}" if found else ""
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -96,4 +81,11 @@ def _checked(state: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
     odd = [n for n, t in state.items() if t.layout != torch.strided or t.is_quantized or t.device.type != "cpu"]
     if odd:
         raise ConversionError(f"{path}: {', '.join(odd[:5])} must be dense and not quantised; save them as such")
+    # Strides of zero: a file of a kilobyte may hold a tensor that fills any memory once it is copied.
+    size = path.stat().st_size
+    spread = [name for name, t in state.items() if t.numel() * t.element_size() > size]
+    if spread:
+        raise ConversionError(
+            f"{path}: {', '.join(spread[:5])} repeat numbers until they exceed the whole file; save copies of them"
+        )
     return state
