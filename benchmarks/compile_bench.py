@@ -121,11 +121,14 @@ def _forward(form: Callable[..., Tensor], x: Tensor, *_: object) -> Tensor:
 
 
 def _errors(model: nn.Module, compiled: nn.Module, x: Tensor, grad_y: Tensor) -> dict[str, float]:
-    """Largest relative error of the output and of any parameter's gradient against the eager model."""
+    """Relative errors of the output and of the whole gradient against the eager model.
+
+    Of the whole, since some parts of it vanish but for rounding: what shifts a channel in front of a batch norm.
+    """
     model.train()
     y, expected = training_step(model, x, grad_y)
     found, grads = training_step(compiled, x, grad_y)
-    gradient = max(relative_error(a, b) for a, b in zip(grads, expected, strict=True))
+    gradient = relative_error(*(torch.cat([part.flatten() for part in whole]) for whole in (grads, expected)))
     return {"output_error": float(relative_error(found, y)), "gradient_error": float(gradient)}
 
 

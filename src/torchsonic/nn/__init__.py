@@ -7,6 +7,7 @@ from torchsonic.nn.hybrid import HybridConv, LocalConv
 from torchsonic.nn.mlp import ChannelMLP
 from torchsonic.nn.norm import ChannelNorm
 from torchsonic.nn.parameters import parameter_groups
+from torchsonic.nn.relu import ReLU
 from torchsonic.nn.replace import replace_convs
 from torchsonic.nn.spaced import SpacedLayer
 from torchsonic.nn.spacing import infer_strides, place_behind, set_spacing, sonic_layers, spaced_layers
@@ -17,6 +18,7 @@ __all__ = [
     "ChannelNorm",
     "HybridConv",
     "LocalConv",
+    "ReLU",
     "ResidualBlock",
     "SonicBlock",
     "SonicConv1d",

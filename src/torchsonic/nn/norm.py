@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from torch import Tensor, nn
 
 from torchsonic.functional.arguments import choice
+from torchsonic.nn.relu import ReLU
 
 __all__ = ["CONVOLUTIONS", "Activation", "ChannelNorm", "Norm", "make_activation", "make_conv", "make_norm"]
 
@@ -49,7 +50,7 @@ def make_norm(kind: Norm, channels: int, spatial_dims: int) -> nn.Module:
 def make_activation(kind: Activation) -> nn.Module:
     """Build a pointwise nonlinearity."""
     choice(kind, get_args(Activation), "activation")
-    return {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "none": nn.Identity}[kind]()
+    return {"relu": ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "none": nn.Identity}[kind]()
 
 
 def make_conv(
