@@ -36,8 +36,9 @@ def test_compilers_keep_no_mask_for_its_gradient(activation, masks):
 
     torch._dynamo.reset()
     backend = aot_autograd(fw_compiler=watch, bw_compiler=watch, partition_fn=min_cut_rematerialization_partition)
-    network = nn.Sequential(nn.GroupNorm(2, 4), activation)
-    output_and_gradient(torch.compile(network, fullgraph=True, backend=backend), torch.randn(2, 4, 64))
+    norm = nn.GroupNorm(8, 64)
+    block = torch.compile(lambda x: activation(norm(x) + x), fullgraph=True, backend=backend)
+    output_and_gradient(block, torch.randn(2, 64, 16, 16))
     assert (torch.bool in kept) == masks
 
 
