@@ -8,6 +8,7 @@ from torch import nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
+from torch._inductor.decomposition import select_decomp_table
 
 from torchsonic.nn import ReLU
 
@@ -35,7 +36,12 @@ def test_compilers_keep_no_mask_for_its_gradient(activation, masks):
         return make_boxed_func(graph.forward)
 
     torch._dynamo.reset()
-    backend = aot_autograd(fw_compiler=watch, bw_compiler=watch, partition_fn=min_cut_rematerialization_partition)
+    backend = aot_autograd(
+        fw_compiler=watch,
+        bw_compiler=watch,
+        partition_fn=min_cut_rematerialization_partition,
+        decompositions=select_decomp_table(),
+    )
     norm = nn.GroupNorm(8, 64)
     block = torch.compile(lambda x: activation(norm(x) + x), fullgraph=True, backend=backend)
     output_and_gradient(block, torch.randn(2, 64, 16, 16))
