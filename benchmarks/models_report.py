@@ -93,7 +93,7 @@ def _paper_table(record: dict) -> Table | None:
         "come without a machine, and it does not say whether forward or in training. Above 1 is faster in images/s, "
         "dearer in GFLOPs and peak."
     )
-    return Table(f"{record['group']}: beside the paper's Table", headers, cells, [note])
+    return Table(f"{record['group']}: beside the paper's", headers, cells, [note])
 
 
 def _paper_row(name: str) -> dict | None:

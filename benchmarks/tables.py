@@ -52,7 +52,7 @@ def print_tables(tables: Sequence[Table]) -> None:
     for table in tables:
         shown = RichTable(title=table.title, title_justify="left")
         for index, header in enumerate(table.headers):
-            shown.add_column(escape(header), justify="right" if index else "left")
+            shown.add_column(escape(header), justify="right" if index else "left", no_wrap=index == 0)
         for row in table.rows:
             shown.add_row(
                 *[escape(cell.replace("**", "")) for cell in row], style="red" if "**" in "".join(row) else None

@@ -85,7 +85,7 @@ def test_the_model_of_a_run_on_images_knows_its_size_and_classes_alone(run_folde
     facts = {"classes": ["cat", "dog", "owl"], "image_size": 24, "pixel_width": None, "test_crop": 1.0}
     (run_folder / "model" / "images.json").write_text(json.dumps(facts))
     assert main(["export", str(run_folder / "model"), "--to", "pt2"]) == 0
-    metadata = load_exported(tmp_path / "model.pt2", "pt2").metadata
+    metadata = load_exported(tmp_path / "run.pt2", "pt2").metadata
     assert metadata["classes"] == ["cat", "dog", "owl"]
     assert metadata["size"] == [24, 24]
     assert metadata["spacing"] == []
@@ -103,3 +103,19 @@ def test_a_run_that_told_its_network_the_width_of_pixels_is_exported_so(run_fold
     assert (expected - untold).abs().max() > 1e-2 * expected.abs().max(), "the spacing changes nothing"
     assert main(["export", str(run_folder), "--to", "pt2", "--spacing", "1", "--out", str(out)]) == 0
     torch.testing.assert_close(load_exported(out, "pt2")(x), untold, rtol=0, atol=1e-4 * float(untold.abs().max()))
+
+
+def test_files_of_runs_have_names_of_their_own_and_say_how_photographs_are_prepared(run_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs" / "tiny-32px" / "seed0"
+    folder.parent.mkdir(parents=True)
+    run_folder.rename(folder)
+    (folder / "config.json").write_text(json.dumps({"image_size": 32, "test_crop": 0.875}))
+    for given in (folder, folder / "model"):
+        assert main(["export", str(given), "--to", "pt2", "--size", "32", "--no-check"]) == 0
+        path = tmp_path / "tiny-32px-seed0.pt2"
+        preparation = load_exported(path, "pt2").metadata["preparation"]
+        path.unlink()
+        if given == folder:
+            assert preparation["middle"] == 0.875
+            assert preparation["mean"] == [0.485, 0.456, 0.406]

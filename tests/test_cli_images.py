@@ -51,7 +51,6 @@ def test_evaluation_writes_a_report_beside_the_papers(trained, tmp_path, capsys)
     assert "<script" not in page
     assert 'src="http' not in page
     assert "data:image/png;base64," in page
-    assert "paper, ResNet-50, trained at 224 px" in (tmp_path / "report.md").read_text()
     assert main(["evaluate", str(folders["sonic_tiny"]), "--resolutions", "24", "--out", str(tmp_path)]) == 0
 
 
@@ -65,6 +64,16 @@ def test_predictions_are_words_or_json(trained, capsys):
     assert all(len(row["top"]) == 2 for row in rows)
     assert main([*arguments, "--size", "48"]) == 0
     assert "000.png: " in capsys.readouterr().out
+
+
+def test_prediction_fails_where_no_image_can_be_read(trained, tmp_path, capsys):
+    _, folders = trained
+    (tmp_path / "empty.jpg").touch()
+    os.mkfifo(tmp_path / "pipe.jpg")  # reading it would never end
+    assert main(["predict", "images", str(folders["sonic_tiny"]), str(tmp_path)]) == 1
+    assert "no image could be read" in capsys.readouterr().err
+    assert main(["predict", "images", str(folders["sonic_tiny"]), str(tmp_path / "pipe.jpg")]) == 1
+    assert "is no file and no folder" in capsys.readouterr().err
 
 
 def test_fine_tuning_says_what_was_loaded(trained, tmp_path, capsys):
@@ -166,7 +175,7 @@ def test_images_left_out_are_counted_beside_json(trained, tmp_path, capsys):
     _, folders = trained
     (tmp_path / "bad.png").write_bytes(b"no picture")
     capsys.readouterr()
-    assert main(["predict", "images", str(folders["sonic_tiny"]), str(tmp_path), "--json"]) == 0
+    assert main(["predict", "images", str(folders["sonic_tiny"]), str(tmp_path), "--json"]) == 1
     shown = capsys.readouterr()
     assert json.loads(shown.out) == []
     assert "1 of 1 images could not be read" in shown.err

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -29,6 +31,7 @@ class _Source:
     size: tuple[int, ...] | None
     classes: tuple[str, ...] = ()
     spacing: tuple[float, ...] = ()
+    preparation: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +45,7 @@ class Export:
     to: Literal["onnx", "pt2", "aoti"] = "onnx"
     """onnx; pt2, a program of torch.export; aoti, compiled by AOTInductor for this kind of machine."""
     out: Path | None = None
-    """New file; by default the model's name in the current folder."""
+    """New file; by default the name of the model, or of a run's network and seed, in the current folder."""
     size: tuple[int, ...] = ()
     """Pixels of each axis, or one number for all; by default those of the run or the registry."""
     batch: int = 1
@@ -81,7 +84,9 @@ class Export:
                 transforms=None if self.transforms == "auto" else self.transforms,
                 opset=self.opset,
             )
-            written = export_model(source.model, out, config, classes=source.classes, check=self.check)
+            written = export_model(
+                source.model, out, config, classes=source.classes, preparation=source.preparation, check=self.check
+            )
         except (ExportError, ImportError, ValueError, TypeError) as error:
             raise UserError(str(error)) from error
         except OSError as error:
@@ -123,12 +128,29 @@ def _find(given: str) -> _Source:
     settings = _read(folder / ("config.json" if is_run else "images.json"))
     named = _read(folder / "classes.json") if is_run else settings
     return _Source(
-        folder.resolve().name,
+        _name(folder.resolve()),
         model,
         _usual_size(settings),
         tuple(named.get("classes", ())),
         _usual_spacing(model, settings),
+        _preparation(settings),
     )
+
+
+def _name(folder: Path) -> str:
+    """Of a folder; those of runs are called by their seed, and the ones of their models ``model``."""
+    if folder.name == "model" and (folder.parent / "config.json").is_file():
+        folder = folder.parent
+    return f"{folder.parent.name}-{folder.name}" if re.fullmatch(r"seed\d+", folder.name) else folder.name
+
+
+def _preparation(settings: dict[str, Any]) -> dict[str, Any]:
+    """How a run on images made its input from the bytes of a photograph."""
+    from torchsonic.evaluation.classification import MEAN, STD
+
+    if "test_crop" not in settings:
+        return {}
+    return {"mean": MEAN, "std": STD, "scale": 1 / 255, "middle": settings["test_crop"], "channels": "RGB"}
 
 
 def _read(path: Path) -> dict[str, Any]:

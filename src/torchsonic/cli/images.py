@@ -54,11 +54,13 @@ class TrainImages(ImagesConfig):
         require("lightning_fabric", "train")
         require("rich", "train")
         from torchsonic.experiments.images import run_experiment
+        from torchsonic.functional.exhaustion import is_exhaustion
         from torchsonic.training.checkpoint import CheckpointError
 
         shared = {f.name: getattr(self, f.name) for f in fields(ImagesConfig)}
         if any(seed < 0 for seed in self.seeds):
             raise UserError(f"--seeds must not be negative, got {', '.join(map(str, self.seeds))}")
+        make_folder(self.out)
         for seed in self.seeds or (self.training.seed,):
             config = ImagesConfig(**{**shared, "training": replace(self.training, seed=seed)})
             folder = self.out / config.name
@@ -66,8 +68,12 @@ class TrainImages(ImagesConfig):
             try:
                 with warnings_in_one_line():
                     results = run_experiment(config, folder)
-            except (CheckpointError, FloatingPointError, OSError, ValueError) as error:
+            except (CheckpointError, FloatingPointError, ImportError, OSError, ValueError) as error:
                 raise UserError(str(error)) from error
+            except RuntimeError as error:
+                if not is_exhaustion(error):
+                    raise
+                raise UserError(f"{error}\nmemory ran out: smaller --batch or --image-size, or --accumulate") from error
             _print_results(results)
 
 
@@ -215,7 +221,9 @@ class PredictImages:
             print(f"{len(files) - len(rows)} of {len(files)} images could not be read", file=sys.stderr)
         if self.json:
             print(json.dumps(rows, indent=1))
-            return
-        for row in rows:
-            words = ", ".join(f"{answer['class']} {answer['probability']:.1%}" for answer in row["top"])
-            print(f"{row['file']}: {words}")
+        else:
+            for row in rows:
+                words = ", ".join(f"{answer['class']} {answer['probability']:.1%}" for answer in row["top"])
+                print(f"{row['file']}: {words}")
+        if not rows:
+            raise UserError("no image could be read")

@@ -54,7 +54,7 @@ class _TrainSynthetic(SyntheticConfig):
             print(f"{config.task}, {config.model}, fold {config.fold}, seed {config.training.seed}: {folder}")
             try:
                 results = run_experiment(config, folder)
-            except (CheckpointError, FloatingPointError, OSError, ValueError) as error:
+            except (CheckpointError, FloatingPointError, ImportError, OSError, ValueError) as error:
                 raise UserError(str(error)) from error
             _print_results(results)
 

@@ -66,7 +66,7 @@ class TrainVolumes(VolumesConfig):
             try:
                 with warnings_in_one_line():
                     results = run_experiment(config, folder)
-            except (CheckpointError, FloatingPointError, OSError, ValueError) as error:
+            except (CheckpointError, FloatingPointError, ImportError, OSError, ValueError) as error:
                 raise UserError(str(error)) from error
             _print_results(results)
             found += [results["dice"]] if results and results["dice"] is not None else []

@@ -64,7 +64,8 @@ def find_files(folder: Path) -> list[Path]:
     """Image files in a folder and those inside it, by suffix, sorted.
 
     Links are followed, each folder once; one to a folder that it lies in is not, since it would be followed for ever
-    and show the images of other classes.
+    and show the images of other classes. Pipes and sockets, which can be waited for in vain, are left out; links that
+    lead nowhere are not, so that they are missed.
     """
     found, visited = [], {os.path.realpath(folder)}
 
@@ -78,7 +79,7 @@ def find_files(folder: Path) -> list[Path]:
         inner = sorted(name for name in folders if not name.startswith("."))
         folders[:] = [name for name in inner if is_new(where, name)]
         chosen = (name for name in sorted(names) if Path(name).suffix.lower() in SUFFIXES and not name.startswith("."))
-        found += [Path(where) / name for name in chosen]
+        found += [path for path in (Path(where) / name for name in chosen) if path.is_file() or not path.exists()]
     return found
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -41,6 +42,7 @@ def export_model(
     config: ExportConfig,
     *,
     classes: Sequence[str] = (),
+    preparation: Mapping[str, Any] | None = None,
     check: bool = True,
     timed_seconds: float = 2.0,
 ) -> ExportedFile:
@@ -55,6 +57,8 @@ def export_model(
         one that is not.
     classes
         Names of the model's answers, to be kept in the file.
+    preparation
+        How input is made from raw data, in words that JSON can hold; kept in the file.
     check, timed_seconds
         See :func:`check_file`.
 
@@ -82,7 +86,7 @@ def export_model(
     if not path.parent.is_dir():  # found out now, not when all is traced
         raise FileNotFoundError(f"there is no folder {path.parent} for {path.name}")
     program = trace_model(model, config)
-    metadata = json.dumps(_describe(model, config, classes))
+    metadata = json.dumps(_describe(model, config, classes, preparation or {}))
     with replacing(path) as scratch:
         write_program(program, scratch, config, metadata)
         rows = tuple(check_file(model, scratch, config, timed_seconds=timed_seconds)) if check else ()
@@ -96,7 +100,7 @@ def export_model(
     return ExportedFile(path, num_bytes, rows)
 
 
-def _describe(model: nn.Module, config: ExportConfig, classes: Sequence[str]) -> dict:
+def _describe(model: nn.Module, config: ExportConfig, classes: Sequence[str], preparation: Mapping[str, Any]) -> dict:
     return {
         "version": __version__,
         "model": type(model).__name__,
@@ -106,4 +110,5 @@ def _describe(model: nn.Module, config: ExportConfig, classes: Sequence[str]) ->
         "transforms": config.chosen_transforms,
         "reference_spacing": reference_spacing(model),
         "classes": list(classes),
+        "preparation": dict(preparation),
     }

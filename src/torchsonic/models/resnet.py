@@ -84,6 +84,7 @@ class ResNet(Classifier):
     ) -> None:
         super().__init__()
         self.in_channels = positive(in_channels, "in_channels")
+        positive(width, "width")
         OPERATORS[operator]  # refuse an unknown name before anything is built
         options = dict(operator_options or {})
         choice(stem, ("conv", "local", "sonic", "deep"), "stem")

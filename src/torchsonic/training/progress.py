@@ -14,6 +14,8 @@ def training_progress(steps: int, done: int, batch: int, *, show: bool) -> Itera
     """Show progress; call what this gives with the step and the loss."""
     if show and done >= steps:
         print(f"training was finished before, at step {done}")
+    elif show and done > 0:
+        print(f"training goes on from step {done}")
     if not show or done >= steps:
         yield lambda step, loss: None
         return

@@ -106,4 +106,4 @@ def _draw_distances(panel: Axes, fields: Mapping[str, ReceptiveField], unit: str
     panel.set(xlabel=f"distance $r$ ({unit})", ylim=(1e-6, 1.5), xlim=(0, farthest))
     panel.set_ylabel("part of the squared sensitivity beyond $r$")
     thin_axes(panel)
-    panel.legend(frameon=False, loc="lower left", fontsize=7.5)
+    panel.legend(frameon=False, loc="upper right", fontsize=7.5)

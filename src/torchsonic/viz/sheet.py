@@ -69,7 +69,7 @@ def _draw_images(operator: ModeOperator, lattice: Lattice, heads: list[str], wor
     spectra, beams = mode_spectra(operator, lattice).abs().log1p(), mode_beams(operator, lattice).real
     columns = min(COLUMNS, len(heads))
     rows = math.ceil(len(heads) / columns)
-    figure = new_figure(max(1.42 * columns + 0.5, 4.2), 2.75 * rows + 0.95)
+    figure = new_figure(max(1.42 * columns + 0.5, 4.2), 2.75 * rows + 1.3)
     panels = figure.subplots(2 * rows, columns, squeeze=False)
     names = AXIS_NAMES[2]
     for place in range(rows * columns):

@@ -81,11 +81,15 @@ def top5_rows(report: SizeReport) -> Rows:
 
 
 def loss_rows(report: SizeReport) -> Rows:
-    """Percent of top-1 lost relative to the training size, with 95 % intervals; then the paper's."""
+    """Percent of top-1 lost relative to the training size, with 95 % intervals; then the paper's.
+
+    Losses of networks trained at another size belong under other sizes: only the figure, over ratios, shows these then.
+    """
     rows = []
     for curve in report.curves:
         rows.append([curve.name, *[_loss(curve, size) for size in report.sizes]])
-    for name, losses in paper_curves().items():
+    comparable = all(curve.train_size == PAPER_TRAIN_SIZE for curve in report.curves)
+    for name, losses in paper_curves().items() if comparable else ():
         cells = [f"{losses[size]:.1f}" if size in losses else "" for size in report.sizes]
         rows.append([f"paper, {name}, trained at {PAPER_TRAIN_SIZE} px", *cells])
     return _header(report), rows

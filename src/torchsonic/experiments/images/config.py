@@ -102,7 +102,11 @@ class ImagesConfig:
     def label(self) -> str:
         """The network in words: its name, what was changed about it, what it began with."""
         parts = [self.model or (DEFAULT_MODEL if self.init is None else "model"), *self.model_options]
-        parts += [f"from {'/'.join(Path(self.init).parts[-2:])}"] if self.init else []
+        if self.init:
+            source = Path(self.init)
+            # A run keeps its network in "model", which would be the name of every one.
+            source = source.parent if source.name == "model" and len(source.parts) > 1 else source
+            parts.append(f"from {'/'.join(source.parts[-2:])}")
         return " ".join(parts)
 
     @property

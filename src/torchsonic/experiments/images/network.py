@@ -27,7 +27,7 @@ def make_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier
     options.setdefault("image_size", config.image_size)  # for GFNet's masks, positions, and the reach of Sonic's modes
     try:
         model = create_model(name, num_classes=len(classes), **options)
-    except TypeError as error:
+    except (TypeError, RuntimeError) as error:
         raise ValueError(f"model_options: {name} refuses {', '.join(config.model_options)}: {error}") from error
     assert isinstance(model, Classifier)
     return model, f"new weights for all {_count(model)} tensors"

@@ -35,10 +35,10 @@ def list_files(sources: Sequence[Path]) -> list[Path]:
             if not found:
                 raise ValueError(f"{source} holds no image")
             files += found
-        elif source.exists():
+        elif source.is_file():
             files.append(source)
         else:
-            raise ValueError(f"there is no file or folder {source}")
+            raise ValueError(f"{source} is no file and no folder")
     return files
 
 

@@ -80,7 +80,7 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
         write_json(folder / "config.json", plain_config(config))
         write_json(folder / CLASSES_NAME, facts)
         if show:
-            print(f"weights: {loaded}")
+            print(f"begins with: {loaded}")
     task = ClassificationTask(
         store,
         train,
