@@ -26,6 +26,11 @@ $(VENV)/.bench: $(VENV)/.installed
 	$(INSTALL) -e ".[bench]"
 	@touch $@
 
+# Needs OpenCL's headers; PoCL makes an OpenCL device of the CPU.
+$(VENV)/.vkfft: $(VENV)/.installed
+	VKFFT_BACKEND=opencl $(INSTALL) -e ".[vkfft]" pocl-binary-distribution
+	@touch $@
+
 $(VENV)/.docs: $(VENV)/.installed
 	$(INSTALL) -e ".[docs]"
 	@touch $@

@@ -13,6 +13,7 @@ from torch import nn
 import torchsonic
 from torchsonic.export import ExportConfig, ExportError, check_file, export_model, load_exported
 from torchsonic.models import SonicClassifier, SonicNet
+from torchsonic.testing import relative_error
 
 TOLERANCE = 1e-4
 
@@ -354,3 +355,20 @@ def test_what_a_compiler_refuses_is_told_in_one_line(tmp_path, monkeypatch):
 def test_a_folder_that_is_not_there_is_named_before_anything_is_traced(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no folder .*absent for net\.pt2"):
         export_model(None, tmp_path / "absent" / "net.pt2", ExportConfig(to="pt2", size=(8, 8)))
+
+
+def test_files_refuse_inputs_that_they_were_not_written_for(tmp_path):
+    model = sonicnet(depth=1)
+    config = ExportConfig(to="pt2", size=(8, 6), dynamic=("batch",), spacing_input="batch")
+    exported = load_exported(export(model, tmp_path, config).path, "pt2")
+    channels = exported.metadata["channels"]
+    x, spacing = torch.randn(2, channels, 6, 8).mT, torch.ones(2)
+    with torch.no_grad():
+        assert relative_error(exported(x, spacing), model(x, spacing=spacing)) < 1e-5, "strides do not matter"
+    for wrong in (x[..., :5], x[:, :-1], x[0], x.double(), x.mT):
+        with pytest.raises(ValueError, match=r"^x must be float32 of shape \(any, \d, 8, 6\) for this file, got"):
+            exported(wrong, spacing)
+    with pytest.raises(ValueError, match=r"^spacing must be float32 of shape \(2\)"):
+        exported(x, torch.ones(2, 2))
+    with pytest.raises(ValueError, match="takes x and spacing, got 1 tensors"):
+        exported(x)

@@ -1,6 +1,7 @@
 """Both backends give the same transforms and gradients; what VkFFT cannot do, PyTorch does, and says so once."""
 
 import builtins
+import os
 import sys
 import time
 import warnings
@@ -70,6 +71,8 @@ def have_vkfft():
 def vkfft():
     reason = have_vkfft()
     if reason is not None:
+        if os.environ.get("TORCHSONIC_NEEDS_VKFFT"):
+            pytest.fail(f"TORCHSONIC_NEEDS_VKFFT is set and VkFFT cannot run here: {reason}")
         pytest.skip(f"VkFFT cannot run here: {reason}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -259,6 +259,24 @@ def test_a_small_file_cannot_fill_the_memory(tmp_path):
         convert_file(path, Choices(generation="dc"))
 
 
+def test_one_tensor_under_many_names_is_refused(tmp_path):
+    shared = torch.zeros(1 << 16)
+    path = saved(tmp_path, {**released_state("dc"), **{f"head.{n}": shared for n in range(50)}})
+    assert path.stat().st_size < 10 * shared.nbytes
+    with pytest.raises(ConversionError, match="its tensors share numbers and would fill 13 MB"):
+        convert_file(path, Choices(generation="dc"))
+
+
+def test_wide_numbers_beside_narrow_ones_stay_what_they_are_or_are_refused(tmp_path):
+    state = released_state("dc", dtype=torch.float32)
+    expected = convert_file(saved(tmp_path, state), choices_for("dc", 2)).layers
+    long = {**state, **{name: state[name].double() * 1e300 for name in ("vx", "vy")}}
+    found = convert_file(saved(tmp_path, long), choices_for("dc", 2)).layers
+    torch.testing.assert_close(found.state_dict(), expected.state_dict())
+    with pytest.raises(ConversionError, match=r"mix_out would hold numbers beyond torch\.float32"):
+        convert_file(saved(tmp_path, {**state, "C_re": state["C_re"].double() * 1e300}), choices_for("dc", 2))
+
+
 def test_tensors_that_cannot_be_copied_are_named_before_anything_is_written(tmp_path, capsys):
     path = saved(tmp_path, {**released_state("dc"), "head.phase": torch.zeros(3, dtype=torch.complex128)})
     assert main(["convert", str(path), "--out", str(tmp_path / "ours"), "--generation", "dc"]) == 1

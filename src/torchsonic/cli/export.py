@@ -65,6 +65,8 @@ class Export:
 
     def run(self) -> None:
         from torchsonic.export import ExportConfig, ExportError, export_model
+        from torchsonic.export.run import first_line
+        from torchsonic.functional.exhaustion import is_exhaustion
 
         source = _find(self.model)
         axes = _num_axes(source)
@@ -89,6 +91,10 @@ class Export:
             )
         except (ExportError, ImportError, ValueError, TypeError) as error:
             raise UserError(str(error)) from error
+        except RuntimeError as error:
+            if not is_exhaustion(error):
+                raise
+            raise UserError(f"memory ran out; lower --batch or --size ({first_line(error)})") from error
         except OSError as error:
             raise UserError(f"--out: cannot write {error.filename}: {error.strerror}") from error
         if config.spacing and not self.spacing:

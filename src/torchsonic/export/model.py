@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from torchsonic import __version__
 from torchsonic.export.check import TOLERANCE, CheckRow, check_file
 from torchsonic.export.config import ExportConfig, ExportError
-from torchsonic.export.program import reference_spacing, trace_model
+from torchsonic.export.program import input_channels, reference_spacing, trace_model
 from torchsonic.export.run import require_packages
 from torchsonic.export.write import write_program
 from torchsonic.files import replacing
@@ -106,6 +107,8 @@ def _describe(model: nn.Module, config: ExportConfig, classes: Sequence[str], pr
         "model": type(model).__name__,
         "inputs": config.input_names,
         "outputs": ["y"],
+        "channels": input_channels(model),
+        "dtype": str(next(model.parameters(), torch.empty(0)).dtype).removeprefix("torch."),
         **{name: value for name, value in asdict(config).items() if name not in ("opset", "constant_megabytes")},
         "transforms": config.chosen_transforms,
         "reference_spacing": reference_spacing(model),

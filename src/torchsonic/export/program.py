@@ -15,7 +15,7 @@ from torchsonic.functional.exporting import Exporting
 from torchsonic.nn.parameters import is_sharded
 from torchsonic.nn.spacing import spaced_layers
 
-__all__ = ["axis_names", "call_model", "example_inputs", "reference_spacing", "trace_model"]
+__all__ = ["axis_names", "call_model", "example_inputs", "input_channels", "reference_spacing", "trace_model"]
 
 
 class _Traced(nn.Module):
@@ -45,7 +45,8 @@ def reference_spacing(model: nn.Module) -> tuple[float, ...] | None:
     return None
 
 
-def _channels(model: nn.Module) -> int:
+def input_channels(model: nn.Module) -> int:
+    """Channels of the first layer that says its own."""
     for module in model.modules():
         channels = getattr(module, "in_channels", None)
         if isinstance(channels, int):
@@ -58,7 +59,7 @@ def example_inputs(
 ) -> tuple[Tensor, ...]:
     """Noise of the given size and, if it is an input, the reference spacing times a factor."""
     parameter = next(model.parameters(), torch.empty(0))
-    x = torch.randn(batch, _channels(model), *size, generator=torch.Generator().manual_seed(0)).to(parameter)
+    x = torch.randn(batch, input_channels(model), *size, generator=torch.Generator().manual_seed(0)).to(parameter)
     if config.spacing_input == "no":
         return (x,)
     steps = reference_spacing(model)

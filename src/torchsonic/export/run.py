@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torchsonic.export.config import ExportError, Format
+from torchsonic.export.inputs import fitting
 from torchsonic.functional.arguments import choice
 
 __all__ = ["METADATA", "Exported", "first_line", "load_exported", "require_packages"]
@@ -21,14 +22,14 @@ _PACKAGES = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "pt2": (), "aoti": (
 
 
 class Exported:
-    """A loaded file: call it with the tensors it was exported for; ``metadata`` says which."""
+    """A loaded file: call it with the tensors it was exported for; ``metadata`` says which, others are refused."""
 
     def __init__(self, run: Callable[..., Tensor], metadata: dict[str, Any]) -> None:
         self._run, self.metadata = run, metadata
 
     def __call__(self, *inputs: Tensor) -> Tensor:
         with torch.no_grad():
-            return self._run(*inputs)
+            return self._run(*fitting(inputs, self.metadata))
 
 
 def first_line(error: Exception) -> str:

@@ -123,7 +123,7 @@ def advising(
             free += sum(t.numel() * t.element_size() for t in kept)
         try:
             text = _advice(sizes, options.mode_chunk or None, not keep, free, others)
-        except (RuntimeError, MemoryError):  # not even room to think
+        except Exception:  # not even room to think; imports then fail in every way
             raise error from None
         raise type(error)(text) from error
 

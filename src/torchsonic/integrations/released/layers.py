@@ -106,6 +106,9 @@ def convert_layer(layer: ReleasedLayer, choices: Choices) -> ConvertedLayer:
         arguments["band_limit"] = choices.band_order or BAND_ORDER
     unit = float(torch.tensor(steps, dtype=torch.float64).log().mean().exp())
     state = {name: value.to(dtype) for name, value in _stored(layer, meaning, unit).items()}
+    infinite = [name for name, value in state.items() if not value.isfinite().all()]
+    if infinite:
+        raise ConversionError(f"{layer.name or 'the layer'}: {', '.join(infinite)} would hold numbers beyond {dtype}")
     return ConvertedLayer(arguments, state, generation, _remarks(layer, meaning, unit))
 
 
@@ -139,6 +142,11 @@ def _missing_cutoff(layer: ReleasedLayer, choices: Choices) -> Tensor | None:
     return half if choices.missing_bandwidth == "half" else None
 
 
+def _without_overflow(direction: Tensor) -> Tensor:
+    """Vectors whose squares are finite, of the same directions."""
+    return direction / direction.abs().amax(-1, keepdim=True).clamp_min(1e-12)
+
+
 def _stored(layer: ReleasedLayer, meaning: Physical, unit: float) -> dict[str, Tensor]:
     """Our parameters, in float64; ``unit`` is our reference length."""
     early = layer.family == "early"
@@ -162,7 +170,7 @@ def _stored(layer: ReleasedLayer, meaning: Physical, unit: float) -> dict[str, T
     stored = {
         "mix_in": torch.stack([meaning.mix_in.real, meaning.mix_in.imag], dim=1),
         "mix_out": torch.stack([meaning.mix_out.real, -meaning.mix_out.imag], dim=2),
-        "raw_direction": torch.nn.functional.normalize(meaning.direction, dim=-1, eps=1e-30),
+        "raw_direction": torch.nn.functional.normalize(_without_overflow(meaning.direction), dim=-1, eps=1e-30),
         "raw_scale": inverse_softplus(meaning.scale / unit - smallest()),
         "raw_damping": inverse_softplus(meaning.damping - smallest()),
         "raw_oscillation": turned,

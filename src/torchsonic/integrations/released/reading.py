@@ -19,6 +19,7 @@ __all__ = ["read_tensors"]
 WRAPPERS = ("state_dict", "model_state_dict", "model", "network_weights", "net")
 # Put in front of every name by DistributedDataParallel and torch.compile.
 SHELLS = ("module.", "_orig_mod.")
+MOST_SHARED = 4
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -88,4 +89,8 @@ def _checked(state: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
         raise ConversionError(
             f"{path}: {', '.join(spread[:5])} repeat numbers until they exceed the whole file; save copies of them"
         )
+    # Tied weights share their numbers, too, but not hundreds of times.
+    total = sum(t.numel() * t.element_size() for t in state.values())
+    if total > MOST_SHARED * size:
+        raise ConversionError(f"{path}: its tensors share numbers and would fill {total / 1e6:.0f} MB; save copies")
     return state
