@@ -16,6 +16,7 @@ from benchmarks.progress import progress_bar
 from benchmarks.timing import Task, measure, training_step
 from torchsonic import SonicConv2d, SonicConv3d, create_model
 from torchsonic.evaluation.provenance import describe_run
+from torchsonic.export.run import first_line
 from torchsonic.nn import SonicBlock
 from torchsonic.testing import relative_error
 
@@ -82,8 +83,7 @@ def _try_subject(
     try:
         return _measure_subject(subject, repeats, seed, device, advance)
     except Exception as error:
-        reason = next((line for line in str(error).splitlines() if line.strip()), "")
-        return {"name": subject.name, "shape": subject.shape, "failure": f"{type(error).__name__}: {reason}"}
+        return {"name": subject.name, "shape": subject.shape, "failure": first_line(error)}
 
 
 def _measure_subject(
