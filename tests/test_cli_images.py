@@ -197,3 +197,14 @@ def test_real_photographs_are_all_readable():
     assert (len(images), len(images.classes)) == (800, 10)
     good, bad = leave_out_bad(images.take(range(0, 800, 20)), strict=True)
     assert (len(good), bad) == (40, {})
+
+
+@pytest.mark.parametrize("task", ["images", "halligalli"])
+def test_memory_that_runs_out_in_training_is_a_sentence(task, tmp_path, capsys, monkeypatch):
+    def starve(*arguments, **options):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes.")
+
+    module = "torchsonic.experiments." + {"images": "images", "halligalli": "synthetic"}[task]
+    monkeypatch.setattr(f"{module}.run_experiment", starve)
+    assert main(["train", task, "--preset", "smoke", "--out", str(tmp_path)]) == 1
+    assert "memory ran out: smaller --batch" in capsys.readouterr().err

@@ -15,6 +15,7 @@ from torchsonic.cli.surroundings import (
     make_folder,
     option_value,
     require,
+    training_errors_in_words,
     warnings_in_one_line,
 )
 from torchsonic.experiments.images import PRESETS, ImagesConfig, apply_init, apply_preset
@@ -54,8 +55,6 @@ class TrainImages(ImagesConfig):
         require("lightning_fabric", "train")
         require("rich", "train")
         from torchsonic.experiments.images import run_experiment
-        from torchsonic.functional.exhaustion import is_exhaustion
-        from torchsonic.training.checkpoint import CheckpointError
 
         shared = {f.name: getattr(self, f.name) for f in fields(ImagesConfig)}
         if any(seed < 0 for seed in self.seeds):
@@ -65,15 +64,8 @@ class TrainImages(ImagesConfig):
             config = ImagesConfig(**{**shared, "training": replace(self.training, seed=seed)})
             folder = self.out / config.name
             print(f"{config.data}, {config.label}, seed {seed}: {folder}")
-            try:
-                with warnings_in_one_line():
-                    results = run_experiment(config, folder)
-            except (CheckpointError, FloatingPointError, ImportError, OSError, ValueError) as error:
-                raise UserError(str(error)) from error
-            except RuntimeError as error:
-                if not is_exhaustion(error):
-                    raise
-                raise UserError(f"{error}\nmemory ran out: smaller --batch or --image-size, or --accumulate") from error
+            with training_errors_in_words("smaller --batch or --image-size, or --accumulate"), warnings_in_one_line():
+                results = run_experiment(config, folder)
             _print_results(results)
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "option_value",
     "require",
     "require_console_and_figures",
+    "training_errors_in_words",
     "warnings_in_one_line",
 ]
 
@@ -65,6 +66,22 @@ def find_benchmarks() -> None:
                 sys.path.insert(0, str(root))
             return
     raise UserError("the benchmarks need a checkout of the torchsonic repository; run this command inside one")
+
+
+@contextmanager
+def training_errors_in_words(thrift: str) -> Iterator[None]:
+    """Explain what a run can end with, in place of a traceback; ``thrift`` are the options that save memory."""
+    from torchsonic.functional.exhaustion import is_exhaustion
+    from torchsonic.training.checkpoint import CheckpointError
+
+    try:
+        yield
+    except (CheckpointError, FloatingPointError, ImportError, OSError, ValueError) as error:
+        raise UserError(str(error)) from error
+    except RuntimeError as error:
+        if not is_exhaustion(error):
+            raise
+        raise UserError(f"{error}\nmemory ran out: {thrift}") from error
 
 
 def make_folder(path: Path) -> Path:

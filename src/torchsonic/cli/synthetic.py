@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from torchsonic.cli.surroundings import UserError, option_value, require
+from torchsonic.cli.surroundings import UserError, option_value, require, training_errors_in_words
 from torchsonic.experiments.synthetic import PRESETS, SyntheticConfig, TaskName, apply_preset, protocol
 
 __all__ = ["EvaluateSynthetic", "TrainHalliGalli", "TrainSynthShape"]
@@ -47,15 +47,12 @@ class _TrainSynthetic(SyntheticConfig):
         require("lightning_fabric", "train")
         require("rich", "train")
         from torchsonic.experiments.synthetic import run_experiment
-        from torchsonic.training.checkpoint import CheckpointError
 
         for config in self._runs():
             folder = self.out / config.name
             print(f"{config.task}, {config.model}, fold {config.fold}, seed {config.training.seed}: {folder}")
-            try:
+            with training_errors_in_words("smaller --batch, or --accumulate"):
                 results = run_experiment(config, folder)
-            except (CheckpointError, FloatingPointError, ImportError, OSError, ValueError) as error:
-                raise UserError(str(error)) from error
             _print_results(results)
 
     def _runs(self) -> list[SyntheticConfig]:

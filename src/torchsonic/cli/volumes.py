@@ -13,6 +13,7 @@ from torchsonic.cli.surroundings import (
     make_folder,
     option_value,
     require,
+    training_errors_in_words,
     warnings_in_one_line,
 )
 from torchsonic.experiments.volumes import PRESETS, VolumesConfig, apply_preset
@@ -56,18 +57,14 @@ class TrainVolumes(VolumesConfig):
         if self.model == "unet":
             require("monai", "medical")
         from torchsonic.experiments.volumes import run_experiment
-        from torchsonic.training.checkpoint import CheckpointError
 
         found: list[float] = []
         make_folder(self.out)
         for config in self._runs():
             folder = self.out / config.name
             print(f"{config.data}, {config.model}, seed {config.training.seed}: {folder}")
-            try:
-                with warnings_in_one_line():
-                    results = run_experiment(config, folder)
-            except (CheckpointError, FloatingPointError, ImportError, OSError, ValueError) as error:
-                raise UserError(str(error)) from error
+            with training_errors_in_words("smaller --batch or --patch, or --accumulate"), warnings_in_one_line():
+                results = run_experiment(config, folder)
             _print_results(results)
             found += [results["dice"]] if results and results["dice"] is not None else []
         if len(found) > 1:

@@ -12,6 +12,7 @@ import torch
 from torchsonic.experiments.images.config import DEFAULT_MODEL, ImagesConfig, ModelName
 from torchsonic.experiments.images.options import read_options
 from torchsonic.experiments.images.saved_model import IMAGES_NAME, config_of, read_classes
+from torchsonic.functional.exhaustion import is_exhaustion
 from torchsonic.models import Classifier, PretrainedModel, create_model, from_pretrained, model_entry
 
 __all__ = ["apply_init", "make_model", "model_of_run", "told_spacing", "width_of_pixels"]
@@ -28,6 +29,8 @@ def make_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier
     try:
         model = create_model(name, num_classes=len(classes), **options)
     except (TypeError, RuntimeError) as error:
+        if is_exhaustion(error):
+            raise
         raise ValueError(f"model_options: {name} refuses {', '.join(config.model_options)}: {error}") from error
     assert isinstance(model, Classifier)
     return model, f"new weights for all {_count(model)} tensors"
