@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from benchmarks.entries import Entry
 from torchsonic import SonicConv2d, SonicConv3d
 from torchsonic.functional import frequency_grid, make_plan, mode_response
-from torchsonic.functional.sides import mix, mix_spectrum
 from torchsonic.nn.conv import SonicConvNd
 
 __all__ = ["CONTENDERS", "PASSES", "Contender", "PaperOrder", "UnavailableError", "entry_order", "sonic_layer"]

@@ -14,8 +14,6 @@ from torch import nn
 
 from tests.layers import LAYERS, make_layer
 from torchsonic.functional import ORDERS
-from torchsonic.functional.pair import evaluate_responses
-from torchsonic.functional.spectrum import padded_sizes
 from torchsonic.nn import SonicBlock, SonicConvNd
 
 LARGEST_SIZE = {1: 40, 2: 40, 3: 14}
@@ -76,7 +74,7 @@ def inputs(draw, layer: SonicConvNd) -> tuple[torch.Tensor, list[float]]:
 def peak_norm(layer: SonicConvNd, size, spacing) -> float:
     """A bound of the operator's norm that holds on every grid: a response is nowhere above ``g / |Re a|``."""
     steps = torch.tensor([spacing], dtype=torch.float64)
-    grid = padded_sizes(size, layer.output_size(size), layer.padding_mode).size_in
+    grid = Boundary(layer.padding_mode).band(size, layer.output_size(size)).size_in
     shape = layer._shape(grid, steps, torch.float32).each(lambda t: t.double())
     peaks = shape.gain[0] / shape.damping[0]
     if layer.magnitude_limit is not None:
@@ -93,7 +91,7 @@ def _mixed(layer: SonicConvNd, peaks) -> float:
 def grid_norm(layer: SonicConvNd, size, spacing) -> float:
     """The norm of the exact circular operator on a grid: that of its largest symbol ``(K, C)``."""
     steps = torch.tensor([spacing], dtype=torch.float64)
-    band = padded_sizes(size, size, "circular")
+    band = Boundary("circular").band(size, size)
     shape = layer._shape(size, steps, torch.float32)
     responses = evaluate_responses(shape, steps, band, "real", layer.limits)
     t1, t2 = (t[0].flatten(1).to(torch.complex128) for t in responses)

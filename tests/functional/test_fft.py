@@ -15,8 +15,8 @@ from torch.func import grad
 
 import torchsonic
 from tests.layers import make_layer
+from torchsonic.engine.vkfft import RefusalError, make_engine
 from torchsonic.functional import fft, resample
-from torchsonic.functional.vkfft import RefusalError, make_engine
 from torchsonic.testing import relative_error
 
 SIZES = [(8,), (9,), (6, 8), (5, 7), (4, 6, 10), (3, 5, 9)]

@@ -11,9 +11,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from tests.layers import make_layer
+from torchsonic.engine.footprint import largest_fit
 from torchsonic.evaluation.memory import peak_bytes
 from torchsonic.functional import ORDERS, estimated_bytes, exhaustion, kernels, sides
-from torchsonic.functional.footprint import largest_fit
 
 CPU = torch.device("cpu")
 ROOT = Path(__file__).parents[2]

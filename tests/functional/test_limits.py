@@ -8,7 +8,7 @@ import torch
 from tests.layers import make_layer
 from torchsonic import testing
 from torchsonic.functional import ResponseLimits, frequency_grid, sonic_conv
-from torchsonic.functional.limits import limit_backward, limit_responses
+from torchsonic.spectral.limits import limit_backward, limit_responses
 from torchsonic.testing import dense_conv, relative_error
 
 LIMITS = {

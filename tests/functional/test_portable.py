@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.layers import make_layer
+from torchsonic.engine.lowering import lowering
+from torchsonic.export.lowering.dense import analysis_matrices, dense_analyse
+from torchsonic.export.lowering.exporting import Exporting
+from torchsonic.export.lowering.radix import factorise
 from torchsonic.functional import ORDERS, Band, resample
-from torchsonic.functional.dense import analysis_matrices, dense_analyse
-from torchsonic.functional.exporting import Exporting, exporting
-from torchsonic.functional.radix import factorise
 from torchsonic.testing import relative_error
 
 # With the first responses and matrices are constants, with the second they are computed along the way.
@@ -104,10 +105,10 @@ def test_large_transforms_lose_no_digits_in_float32(size):
 def test_nothing_is_portable_outside_an_export():
     layer, x = make_layer(2), torch.randn(1, 3, 5, 6, dtype=torch.float64)
     export = Exporting()
-    assert exporting() is None
+    assert lowering() is None
     with export.active():
-        assert exporting() is export
+        assert lowering() is export
     with pytest.raises(ValueError, match="channels"), export.active():
         layer(x[:, :2])
-    assert exporting() is None
+    assert lowering() is None
     assert layer(x).requires_grad

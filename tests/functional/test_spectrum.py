@@ -5,15 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchsonic.functional.frequency import Band
-from torchsonic.functional.spectrum import (
-    analyse,
-    analyse_adjoint,
-    fast_size,
-    padded_sizes,
-    synthesise,
-    synthesise_adjoint,
-)
+from torchsonic.engine.transform import analyse, analyse_adjoint, synthesise, synthesise_adjoint
+from torchsonic.spectral.band import Band
+from torchsonic.spectral.boundary import fast_size
 
 sizes = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
 
@@ -29,7 +23,7 @@ def inner(a, b, band: Band):
 @given(pairs_of_sizes(), st.sampled_from(["circular", "zeros", "reflect"]))
 def test_adjoints_satisfy_the_inner_product(pair, padding):
     size, out_size = pair
-    band = padded_sizes(size, out_size, padding)
+    band = Boundary(padding).band(size, out_size)
     x = torch.randn(size, dtype=torch.float64)
     c = torch.randn(band.shape, dtype=torch.complex128)
     y = torch.randn(out_size, dtype=torch.float64)
@@ -52,7 +46,7 @@ def test_synthesis_undoes_analysis_on_the_same_grid(size):
 
 def test_reflection_leaves_the_edge_out_as_convolutions_do():
     x = torch.arange(5.0, dtype=torch.float64)
-    band = padded_sizes((5,), (5,), "reflect")
+    band = Boundary("reflect").band((5,), (5,))
     extended = synthesise(analyse(x, band, "reflect"), band, band.size_out)
     assert extended.round().tolist() == [0, 1, 2, 3, 4, 3, 2, 1, 2, 1]
 
@@ -60,7 +54,7 @@ def test_reflection_leaves_the_edge_out_as_convolutions_do():
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8])
 def test_reflection_at_any_size_matches_torch_pad_near_the_edge(size):
     x = torch.randn(size, dtype=torch.float64)
-    band = padded_sizes((size,), (size,), "reflect")
+    band = Boundary("reflect").band((size,), (size,))
     extended = synthesise(analyse(x, band, "reflect"), band, band.size_out)
     reach = size // 2
     if reach:
@@ -70,6 +64,6 @@ def test_reflection_at_any_size_matches_torch_pad_near_the_edge(size):
 
 def test_zero_padding_leaves_room_for_the_whole_kernel():
     for n in range(1, 40):
-        padded = padded_sizes((n,), (n,), "zeros").size_in[0]
+        padded = Boundary("zeros").band((n,), (n,)).size_in[0]
         assert padded >= 2 * n - 1
         assert fast_size(padded) == padded

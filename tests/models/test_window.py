@@ -4,9 +4,9 @@ import pytest
 import torch
 
 import torchsonic
-from torchsonic.functional.window import crop
 from torchsonic.models.window import Projected
 from torchsonic.nn.norm import ChannelNorm
+from torchsonic.spectral.window import crop
 
 WINDOW = (slice(9, 11), slice(7, 10))
 BACKBONES = ["sonicnet", "convnet", "vit", "s4nd", "niff", "gfnet"]

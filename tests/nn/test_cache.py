@@ -2,11 +2,10 @@ import threading
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torchsonic.nn.cache import ResponseCache
 
 from tests.layers import make_layer
-from torchsonic.functional.pair import Responses
 from torchsonic.nn import conv
-from torchsonic.nn.cache import ResponseCache
 
 
 def evaluate(layer, x, **options):

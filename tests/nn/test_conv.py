@@ -58,9 +58,8 @@ def test_zero_padding_is_the_linear_convolution_with_the_kernel(num_axes):
     size = (5, 4, 3)[:num_axes]
     layer = make_layer(num_axes, padding_mode="zeros", field=4)
     x = torch.randn(2, 3, *size, dtype=torch.float64)
-    from torchsonic.functional.spectrum import padded_sizes
 
-    padded = padded_sizes(size, size, "zeros").size_in
+    padded = Boundary("zeros").band(size, size).size_in
     kernel = layer.kernel(padded, centred=True)
     conv = getattr(nn.functional, f"conv{num_axes}d")
     reach = [(p // 2, (p - 1) // 2) for p in padded]

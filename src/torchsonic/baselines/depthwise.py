@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchsonic.functional.arguments import check_samples, choice, per_axis, positive
+from torchsonic.arguments import check_samples, choice, per_axis, positive
 from torchsonic.nn.norm import CONVOLUTIONS
 
 __all__ = ["AXES", "Depthwise"]

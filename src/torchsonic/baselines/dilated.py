@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
+from torchsonic.arguments import check_samples, choice, per_axis, positive
 from torchsonic.baselines.depthwise import AXES
-from torchsonic.functional.arguments import check_samples, choice, per_axis, positive
 from torchsonic.nn.norm import CONVOLUTIONS
 
 __all__ = ["Dilated"]

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torchsonic.arguments import per_axis
 from torchsonic.baselines.circular_filter import filter_circularly, half_size
 from torchsonic.baselines.depthwise import Depthwise
-from torchsonic.functional.arguments import per_axis
-from torchsonic.functional.call import without_autocast
+from torchsonic.engine.call import without_autocast
 
 __all__ = ["GFNet"]
 

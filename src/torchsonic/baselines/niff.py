@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torchsonic.arguments import positive
 from torchsonic.baselines.circular_filter import filter_circularly, half_size
 from torchsonic.baselines.depthwise import Depthwise
-from torchsonic.functional.arguments import positive
-from torchsonic.functional.call import without_autocast
-from torchsonic.functional.frequency import frequency_grid
+from torchsonic.engine.call import without_autocast
+from torchsonic.spectral.band import frequency_grid
 
 __all__ = ["NIFF"]
 

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
+from torchsonic.arguments import per_axis
 from torchsonic.baselines.depthwise import Depthwise
-from torchsonic.functional.arguments import per_axis
-from torchsonic.functional.call import without_autocast
-from torchsonic.functional.spectrum import fast_size
+from torchsonic.engine.call import without_autocast
 from torchsonic.nn.norm import CONVOLUTIONS
+from torchsonic.spectral.boundary import fast_size
 
 __all__ = ["RepLK", "depthwise_conv"]
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from torchsonic.arguments import per_axis, positive
 from torchsonic.baselines.depthwise import Depthwise
 from torchsonic.baselines.state_space import convolve_axis, held_input_gain, two_sided_kernel
-from torchsonic.functional.arguments import per_axis, positive
-from torchsonic.functional.call import without_autocast
-from torchsonic.functional.frequency import Spacing, as_spacing
+from torchsonic.engine.call import without_autocast
 from torchsonic.nn.spaced import SpacedLayer
+from torchsonic.spectral.spacing import Spacing, as_spacing
 
 __all__ = ["S4ND"]
 

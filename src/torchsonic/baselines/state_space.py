@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from torchsonic.functional.spectrum import fast_size
+from torchsonic.spectral.boundary import fast_size
 
 __all__ = ["convolve_axis", "held_input_gain", "two_sided_kernel"]
 

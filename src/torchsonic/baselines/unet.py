@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchsonic.functional.arguments import check_samples
-from torchsonic.functional.frequency import Spacing
+from torchsonic.arguments import check_samples
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.nn.spaced import refuse_unheard
+from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["MonaiUNet"]
 

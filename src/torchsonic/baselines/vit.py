@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from torchsonic.arguments import check_samples, choice, positive
 from torchsonic.baselines.transformer import PatchTokens, TransformerBlock
-from torchsonic.functional.arguments import check_samples, choice, positive
 from torchsonic.models.classifier import Classifier, linear_rates
 
 __all__ = ["VisionTransformer"]

@@ -11,10 +11,10 @@ from torchsonic.baselines.circular_filter import make_real
 from torchsonic.baselines.gfnet import GFNet
 from torchsonic.baselines.niff import NIFF
 from torchsonic.baselines.s4nd import S4ND
-from torchsonic.functional.call import without_autocast
-from torchsonic.functional.frequency import Spacing, as_spacing
-from torchsonic.functional.window import Window, crop, seen_from, window_size
+from torchsonic.engine.call import without_autocast
 from torchsonic.models.window import Projected, is_pointwise, run_in_window
+from torchsonic.spectral.spacing import Spacing, as_spacing
+from torchsonic.spectral.window import Window, crop, seen_from, window_size
 
 
 @run_in_window.register

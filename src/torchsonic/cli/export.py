@@ -64,9 +64,9 @@ class Export:
     """Leave out the comparison with PyTorch."""
 
     def run(self) -> None:
+        from torchsonic.engine.exhaustion import is_exhaustion
         from torchsonic.export import ExportConfig, ExportError, export_model
         from torchsonic.export.run import first_line
-        from torchsonic.functional.exhaustion import is_exhaustion
 
         source = _find(self.model)
         axes = _num_axes(source)

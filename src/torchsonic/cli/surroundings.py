@@ -71,7 +71,7 @@ def find_benchmarks() -> None:
 @contextmanager
 def training_errors_in_words(thrift: str) -> Iterator[None]:
     """Explain what a run can end with, in place of a traceback; ``thrift`` are the options that save memory."""
-    from torchsonic.functional.exhaustion import is_exhaustion
+    from torchsonic.engine.exhaustion import is_exhaustion
     from torchsonic.training.checkpoint import CheckpointError
 
     try:

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from torchsonic.functional.arguments import choice, positive
-from torchsonic.functional.exporting import Transforms
+from torchsonic.arguments import choice, positive
+from torchsonic.export.lowering.exporting import Transforms
 
 __all__ = ["Dynamic", "ExportConfig", "ExportError", "Format", "SpacingInput"]
 

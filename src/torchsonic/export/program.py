@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from torchsonic.export.config import ExportConfig, ExportError
+from torchsonic.export.lowering.exporting import Exporting
 from torchsonic.export.run import first_line
-from torchsonic.functional.exporting import Exporting
 from torchsonic.nn.parameters import is_sharded
 from torchsonic.nn.spacing import spaced_layers
 

@@ -10,9 +10,9 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
+from torchsonic.arguments import choice
 from torchsonic.export.config import ExportError, Format
 from torchsonic.export.inputs import fitting
-from torchsonic.functional.arguments import choice
 
 __all__ = ["METADATA", "Exported", "first_line", "load_exported", "require_packages"]
 

@@ -1,20 +1,19 @@
-"""The mathematics: pure tensor functions without state."""
+"""The operator as functions of tensors."""
 
-# These register custom operators.
-from torchsonic.functional import compiled as compiled
-from torchsonic.functional import compiled_resample as compiled_resample
-from torchsonic.functional.fft import fft_backend, set_fft_backend, use_fft_backend
-from torchsonic.functional.footprint import estimated_bytes
-from torchsonic.functional.frequency import Band, as_spacing, frequency_axes, frequency_grid
-from torchsonic.functional.limits import ResponseLimits
-from torchsonic.functional.mode_operator import ModeOperator
-from torchsonic.functional.nyquist import field_power
-from torchsonic.functional.pages import keep_all_pages
-from torchsonic.functional.pair import ModeShape
-from torchsonic.functional.plan import ORDERS, Plan, make_plan, order_costs
+from torchsonic.engine import compiled as compiled  # registers custom operators
+from torchsonic.engine.fft import fft_backend, set_fft_backend, use_fft_backend
+from torchsonic.engine.footprint import estimated_bytes
+from torchsonic.engine.pages import keep_all_pages
+from torchsonic.engine.plan import ORDERS, Plan, make_plan, order_costs
+from torchsonic.functional.conv import sonic_conv, spectral_conv
 from torchsonic.functional.resample import resample
-from torchsonic.functional.spectral_conv import sonic_conv, spectral_conv
-from torchsonic.functional.transfer import Modes, grid_gain, mode_response, reference_gain, response_matrix
+from torchsonic.spectral.band import Band, frequency_axes, frequency_grid
+from torchsonic.spectral.gain import grid_gain, reference_gain
+from torchsonic.spectral.limits import ResponseLimits
+from torchsonic.spectral.nyquist import field_power
+from torchsonic.spectral.operator import ModeOperator
+from torchsonic.spectral.response import Modes, ModeShape, mode_response, response_matrix
+from torchsonic.spectral.spacing import as_spacing
 
 __all__ = [
     "ORDERS",

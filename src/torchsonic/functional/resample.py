@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from torchsonic.functional.arguments import per_axis
-from torchsonic.functional.exporting import exporting
-from torchsonic.functional.frequency import Band
-from torchsonic.functional.spectrum import analyse, synthesise
+from torchsonic.arguments import per_axis
+from torchsonic.engine.lowering import lowering
+from torchsonic.spectral.plain import plain_resample
+from torchsonic.spectral.tracing import inside_function_transform
 
 __all__ = ["resample"]
 
@@ -53,10 +53,9 @@ def resample(x: Tensor, size: int | Sequence[int]) -> Tensor:
     if source == target:
         return x.clone()
     work = x.to(torch.promote_types(x.dtype, torch.float32))
-    export = exporting()
-    if export is not None:
-        return export.resample(work, target).to(x.dtype)
-    if torch.compiler.is_compiling():
-        return torch.ops.torchsonic.resample(work, list(target)).to(x.dtype)
-    band = Band(source, target)
-    return synthesise(analyse(work, band), band, target).to(x.dtype)
+    active = lowering()
+    if active is not None:
+        return active.resample(work, target).to(x.dtype)
+    if inside_function_transform() or x.shape[0] == 0:
+        return plain_resample(work, target).to(x.dtype)
+    return torch.ops.torchsonic.resample(work, list(target)).to(x.dtype)

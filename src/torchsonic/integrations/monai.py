@@ -27,7 +27,7 @@ except ImportError as error:
     raise ImportError('torchsonic.integrations.monai needs MONAI; run: pip install "torchsonic[medical]"') from error
 
 from torchsonic import models
-from torchsonic.functional.frequency import Spacing, as_spacing
+from torchsonic.spectral.spacing import Spacing, as_spacing
 
 __all__ = ["SlidingWindowInferer", "SonicNet", "spacing_of"]
 

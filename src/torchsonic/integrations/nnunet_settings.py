@@ -18,10 +18,10 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from torchsonic.functional.spectrum import PaddingMode
 from torchsonic.models.registry import model_entry
 from torchsonic.nn.block import Form
 from torchsonic.nn.norm import Norm
+from torchsonic.spectral.boundary import PaddingMode
 
 __all__ = ["BUDGET", "NETWORK", "PREFIX", "Settings", "network_arguments", "read_settings"]
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from torch import nn
 
-from torchsonic.functional.arguments import choice, positive
+from torchsonic.arguments import choice, positive
 from torchsonic.models.classifier import Classifier, linear_rates
 from torchsonic.models.registry import OPERATORS
 from torchsonic.models.stem import STEM_MODES, DeepStem, Grid, SonicStem, field_of, local_stem

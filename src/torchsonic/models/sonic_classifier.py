@@ -8,9 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from torchsonic.functional.arguments import choice, positive
-from torchsonic.functional.frequency import Spacing
-from torchsonic.functional.spectrum import PaddingMode
+from torchsonic.arguments import choice, positive
 from torchsonic.models.classifier import Classifier, linear_rates
 from torchsonic.models.stem import STEM_MODES, DeepStem, Grid, SonicStem, field_of, local_stem
 from torchsonic.nn.chain import SpacedSequential
@@ -19,6 +17,8 @@ from torchsonic.nn.drop_path import DropPath
 from torchsonic.nn.hybrid import HybridConv
 from torchsonic.nn.norm import Norm, make_activation, make_norm
 from torchsonic.nn.spacing import place_behind
+from torchsonic.spectral.boundary import PaddingMode
+from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["MixerBlock", "SonicClassifier"]
 

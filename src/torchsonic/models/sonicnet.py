@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from torchsonic.functional.arguments import check_samples, positive
-from torchsonic.functional.frequency import Spacing
+from torchsonic.arguments import check_samples, positive
 from torchsonic.functional.resample import resample
-from torchsonic.functional.spectrum import PaddingMode
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.nn.bank import Variant
 from torchsonic.nn.block import Form, SonicBlock
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
+from torchsonic.spectral.boundary import PaddingMode
+from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["SonicNet"]
 

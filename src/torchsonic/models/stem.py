@@ -9,17 +9,16 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from torchsonic.functional.arguments import check_samples, choice
-from torchsonic.functional.exporting import exporting
-from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing, spacing_values
+from torchsonic.arguments import check_samples, choice
+from torchsonic.engine.lowering import is_symbolic, lowering
 from torchsonic.functional.resample import resample
-from torchsonic.functional.symbols import is_symbolic
 from torchsonic.nn.bank import DEFAULT_FIELD
 from torchsonic.nn.chain import SpacedSequential, walk
 from torchsonic.nn.conv import make_sonic
 from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
 from torchsonic.nn.spaced import SpacedLayer, batch_spacing, scale_spacing
 from torchsonic.nn.spacing import place_behind
+from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, spacing_values
 
 __all__ = ["STEM_MODES", "DeepStem", "Grid", "ReferenceGrid", "SonicStem", "field_of", "local_stem"]
 
@@ -43,7 +42,7 @@ def _reference_size(layer: SpacedLayer, size: Sequence[int], given: Spacing) -> 
     """Samples at a layer's stride times its reference spacing, for an input of the given size and spacing."""
     reference = layer.reference_spacing
     if isinstance(given, Tensor):
-        if exporting() is not None:
+        if lowering() is not None:
             raise ValueError(
                 "the stem chooses its grid by the spacing (grid='reference'), so an exported model cannot take "
                 "it as an input; export with a fixed spacing, or build the model with grid='input' and stem='deep'"
@@ -54,7 +53,7 @@ def _reference_size(layer: SpacedLayer, size: Sequence[int], given: Spacing) -> 
         steps = spacing_values(given, len(size))
     if tuple(steps) == reference:
         return SpacedLayer.output_size(layer, size)
-    if exporting() is not None and is_symbolic(tuple(size)):
+    if lowering() is not None and is_symbolic(tuple(size)):
         raise ValueError(
             f"with grid='reference' sizes can be dynamic only at the reference spacing {reference}, got spacing "
             f"{tuple(steps)}; export with fixed sizes, or build the model with grid='input' and stem='deep'"
@@ -110,7 +109,7 @@ class ReferenceGrid(SpacedLayer):
         """Resample the image; return it and its spacing."""
         check_samples(x, self.num_axes, None, type(self).__name__)
         given = self._spacing if spacing is None else batch_spacing(spacing)
-        if isinstance(given, Tensor) and exporting() is None:
+        if isinstance(given, Tensor) and lowering() is None:
             rows = as_spacing(given, self.num_axes, batch=x.shape[0])
             if not torch.equal(rows, rows[:1].expand_as(rows)):
                 raise ValueError(

@@ -7,9 +7,7 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
-from torchsonic.functional.arguments import check_samples, choice, positive
-from torchsonic.functional.frequency import Spacing
-from torchsonic.functional.window import Window, check_window, crop
+from torchsonic.arguments import check_samples, choice, positive
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.models.registry import BACKBONES
 from torchsonic.models.window import Projected, is_pointwise, run_in_window
@@ -17,6 +15,8 @@ from torchsonic.nn.block import SonicBlock
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.norm import Norm, make_conv, make_norm
 from torchsonic.nn.spaced import apply, knows_spacing, refuse_unheard
+from torchsonic.spectral.spacing import Spacing
+from torchsonic.spectral.window import Window, check_window, crop
 
 __all__ = ["SynthShapeNet", "sonic_backbone"]
 

@@ -16,15 +16,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchsonic.functional.call import without_autocast
-from torchsonic.functional.frequency import Spacing, as_spacing
-from torchsonic.functional.window import Window, crop, seen_from, window_size
+from torchsonic.engine.call import without_autocast
 from torchsonic.nn.block import ResidualBlock
 from torchsonic.nn.chain import walk
 from torchsonic.nn.conv import SonicConvNd
 from torchsonic.nn.norm import ChannelNorm
 from torchsonic.nn.parameters import is_sharded
 from torchsonic.nn.spaced import apply
+from torchsonic.spectral.spacing import Spacing, as_spacing
+from torchsonic.spectral.window import Window, crop, seen_from, window_size
 
 __all__ = ["Projected", "is_pointwise", "run_in_window"]
 

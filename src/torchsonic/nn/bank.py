@@ -10,13 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchsonic.functional.arguments import choice, per_axis, positive
-from torchsonic.functional.fixed import fixed, pi
-from torchsonic.functional.frequency import Spacing, as_spacing, frequency_grid, widest_float
-from torchsonic.functional.limits import ResponseLimits
-from torchsonic.functional.mode_operator import ModeOperator
-from torchsonic.functional.pair import ModeShape, Symmetry
-from torchsonic.functional.transfer import Modes, grid_gain, reference_gain, response_matrix, spacing_frame
+from torchsonic.arguments import choice, per_axis, positive
 from torchsonic.nn.init import (
     BANK_OPTIONS,
     HIGHEST_FREQUENCY,
@@ -26,6 +20,13 @@ from torchsonic.nn.init import (
 )
 from torchsonic.nn.raw import inverse_softplus, smallest, unit_vectors
 from torchsonic.nn.spaced import SpacedLayer
+from torchsonic.spectral.band import frequency_grid
+from torchsonic.spectral.constants import fixed, pi
+from torchsonic.spectral.gain import grid_gain, reference_gain
+from torchsonic.spectral.limits import ResponseLimits
+from torchsonic.spectral.operator import ModeOperator
+from torchsonic.spectral.response import Modes, ModeShape, Symmetry, response_matrix, spacing_frame
+from torchsonic.spectral.spacing import Spacing, as_spacing, widest_float
 
 __all__ = ["DEFAULT_FIELD", "Gain", "ModeBank", "Variant"]
 
@@ -184,7 +185,7 @@ class ModeBank(SpacedLayer):
 
     @property
     def limits(self) -> ResponseLimits:
-        """What limits the responses; see :mod:`torchsonic.functional.limits`."""
+        """What limits the responses; see :mod:`torchsonic.spectral.limits`."""
         return ResponseLimits(self.band_limit or 0, self.magnitude_limit or 0.0, self.soft_limit)
 
     def cutoff(self, spacing: Spacing | None = None) -> Tensor | None:

@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from torch import Tensor, nn
 
-from torchsonic.functional.arguments import choice, per_axis
-from torchsonic.functional.frequency import Spacing
+from torchsonic.arguments import choice, per_axis
 from torchsonic.functional.resample import resample
 from torchsonic.nn.conv import make_sonic
 from torchsonic.nn.drop_path import DropPath
@@ -16,6 +15,7 @@ from torchsonic.nn.hybrid import HybridConv
 from torchsonic.nn.mlp import ChannelMLP
 from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
 from torchsonic.nn.spaced import apply, coarsening
+from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["Bottleneck", "Form", "Operator", "ResidualBlock", "Shortcut", "SonicBlock"]
 

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from torchsonic.functional.frequency import Spacing
 from torchsonic.nn.spaced import apply, coarsening, knows_spacing, nominal_stride, scale_spacing
 from torchsonic.nn.spacing import place_behind
+from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["SpacedSequential", "walk"]
 

@@ -8,26 +8,22 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from torchsonic.functional.arguments import check_samples, choice, per_axis, positive
-from torchsonic.functional.call import Options, run_evaluated, without_autocast
-from torchsonic.functional.exporting import exporting
-from torchsonic.functional.fixed import fixed
-from torchsonic.functional.frequency import (
-    Spacing,
-    as_spacing,
-    inside_function_transform,
-    spacing_values,
-    tracing,
-)
-from torchsonic.functional.nyquist import field_power
-from torchsonic.functional.pair import ModeShape, evaluate_responses, response_bytes
-from torchsonic.functional.plan import ORDERS
-from torchsonic.functional.spectral_conv import spectral_conv
-from torchsonic.functional.spectrum import PaddingMode, padded_sizes
+from torchsonic.arguments import check_samples, choice, per_axis, positive
+from torchsonic.engine.cache import CouplingCache, recording_graph
+from torchsonic.engine.call import Options, without_autocast
+from torchsonic.engine.coupling import TorchCoupling, coupling_bytes
+from torchsonic.engine.kernels import apply_coupling, plan_for
+from torchsonic.engine.lowering import lowering
+from torchsonic.engine.plan import ORDERS
+from torchsonic.functional.conv import spectral_conv
 from torchsonic.nn.bank import DEFAULT_FIELD, Gain, ModeBank, Variant
-from torchsonic.nn.cache import ResponseCache, recording_graph
-from torchsonic.nn.portable import convolve_portably
 from torchsonic.nn.spaced import batch_spacing
+from torchsonic.spectral.boundary import Boundary, PaddingMode
+from torchsonic.spectral.constants import fixed
+from torchsonic.spectral.nyquist import field_power
+from torchsonic.spectral.response import ModeShape
+from torchsonic.spectral.spacing import Spacing, as_spacing, spacing_values
+from torchsonic.spectral.tracing import inside_function_transform, tracing
 
 __all__ = ["SonicConv1d", "SonicConv2d", "SonicConv3d", "SonicConvNd", "make_sonic"]
 
@@ -99,7 +95,7 @@ class SonicConvNd(ModeBank):
         choice(order, ("auto", *ORDERS), "order")
         if mode_chunk is not None:
             positive(mode_chunk, "mode_chunk")
-        self._cache = ResponseCache()
+        self._cache = CouplingCache()
         self.bias = nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
 
@@ -194,31 +190,36 @@ class SonicConvNd(ModeBank):
             y = self._convolve(x.to(dtype), size, out_size, given, steps)
         return y.to(x.dtype)
 
+    def boundary(self, steps: Tensor) -> Boundary:
+        """How images of a spacing ``(1, D)`` or ``(B, D)`` continue across their edge."""
+        return Boundary(self.padding_mode)
+
     def _convolve(
         self, x: Tensor, size: tuple[int, ...], out_size: tuple[int, ...], given: Spacing, steps: Tensor
     ) -> Tensor:
         dtype = x.dtype
         if self.standardise:
             x = self._standardised(x)
-        export = exporting()
-        if export is not None:
-            return convolve_portably(self, export, x, out_size, given, steps)
+        active = lowering()
+        if active is not None:
+            return active.convolve(self, x, out_size, given, steps)
         mixing = (self.mix_in.to(dtype), self.mix_out.to(dtype))
         bias = None if self.bias is None else self.bias.to(dtype)
+        boundary = self.boundary(steps)
+        options = Options(out_size, *boundary, self.order, self.mode_chunk or 0, self._symmetry, *self.limits)
         if self._may_cache(given):
-            band = padded_sizes(size, out_size, self.padding_mode)
-            if response_bytes(self.num_modes, band, dtype) <= self._cache.max_bytes:
-                responses = self._cache.get(
-                    (band, spacing_values(given, self.num_axes), *self._response_settings, dtype, x.device),
+            plan = plan_for(x, self.out_channels, self.num_modes, options)
+            if coupling_bytes(self.num_modes, plan.band, dtype) <= self._cache.max_bytes:
+                coupling = self._cache.get(
+                    (plan.band, spacing_values(given, self.num_axes), *self._response_settings, dtype, x.device),
                     self.mode_parameters(),
-                    lambda: evaluate_responses(
-                        self._shape(band.size_in, steps, dtype), steps, band, self._symmetry, self.limits
+                    lambda: TorchCoupling(
+                        self._shape(plan.band.size_in, steps, dtype), steps, plan.band, self._symmetry, self.limits
                     ),
                 )
-                options = Options(out_size, self.padding_mode, self.order, 0, self._symmetry)
-                return run_evaluated(x, *mixing, bias, responses, options)
+                return apply_coupling(x, *mixing, bias, coupling, options, plan)
         # The exact variant does not look at the grid, whose padded size need not be known to a compiler.
-        grid = size if self.variant == "exact" else padded_sizes(size, out_size, self.padding_mode).size_in
+        grid = size if self.variant == "exact" else boundary.band(size, out_size).size_in
         shape, mix_out = self._dropped(self._shape(grid, steps, dtype), mixing[1])
         return spectral_conv(
             x,
@@ -229,6 +230,7 @@ class SonicConvNd(ModeBank):
             spacing=steps,
             output_size=out_size,
             padding_mode=self.padding_mode,
+            padding=boundary.margin or None,
             order=self.order,
             mode_chunk=self.mode_chunk,
             recompute=self.recompute,
@@ -372,7 +374,7 @@ class SonicConv2d(SonicConvNd):
     input_noise
         Standard deviation of noise added to standardised input in training; the paper has it.
     order, mode_chunk, recompute
-        How the operator is evaluated, never what it is: see :mod:`torchsonic.functional.plan`. ``recompute=True``
+        How the operator is evaluated, never what it is: see :mod:`torchsonic.engine.plan`. ``recompute=True``
         keeps only ``x`` for the backward pass; by default a layer does so if it has a ``mode_chunk``.
 
     Examples

@@ -15,13 +15,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchsonic.functional.arguments import check_samples, choice, per_axis, positive
-from torchsonic.functional.exporting import exporting
-from torchsonic.functional.frequency import Spacing, as_spacing, spacing_values
-from torchsonic.functional.spectrum import PaddingMode
-from torchsonic.functional.symbols import number
+from torchsonic.arguments import check_samples, choice, per_axis, positive
+from torchsonic.engine.lowering import lowering, number
 from torchsonic.nn.conv import SonicConvNd, make_sonic
 from torchsonic.nn.spaced import SpacedLayer, batch_spacing
+from torchsonic.spectral.boundary import PaddingMode
+from torchsonic.spectral.spacing import Spacing, as_spacing, spacing_values
 
 __all__ = ["HybridConv", "LocalConv"]
 
@@ -134,7 +133,7 @@ class LocalConv(SpacedLayer):
         given = self._spacing if spacing is None else batch_spacing(spacing)
         if not isinstance(given, Tensor):
             return self._convolve(x, spacing_values(given, self.num_axes))
-        if exporting() is not None:
+        if lowering() is not None:
             raise ValueError(
                 "the number of taps of a local branch follows the spacing, which therefore cannot be an input of an "
                 "exported model, nor change with dynamic sizes behind a stride; export with a fixed spacing and "

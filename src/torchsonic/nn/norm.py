@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
-from torchsonic.functional.arguments import choice
+from torchsonic.arguments import choice
 from torchsonic.nn.relu import ReLU
 
 __all__ = ["CONVOLUTIONS", "Activation", "ChannelNorm", "Norm", "make_activation", "make_conv", "make_norm"]

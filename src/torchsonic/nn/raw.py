@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchsonic.functional.fixed import fixed
-from torchsonic.functional.frequency import constant
+from torchsonic.spectral.constants import constant, fixed
 
 __all__ = ["inverse_softplus", "smallest", "unit_vectors"]
 

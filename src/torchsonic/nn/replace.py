@@ -7,8 +7,8 @@ from typing import Any, get_args
 
 from torch import nn
 
-from torchsonic.functional.spectrum import PaddingMode
 from torchsonic.nn.conv import SonicConv1d, SonicConv2d, SonicConv3d, SonicConvNd
+from torchsonic.spectral.boundary import PaddingMode
 
 __all__ = ["replace_convs"]
 

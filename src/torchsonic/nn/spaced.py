@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchsonic.functional.exporting import exporting
-from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing, spacing_values
-from torchsonic.functional.symbols import number
+from torchsonic.engine.lowering import lowering, number
+from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, spacing_values
 
 __all__ = [
     "SpacedLayer",
@@ -92,7 +91,7 @@ def scale_spacing(spacing: Spacing | None, factors: Sequence[float]) -> Spacing 
         return None
     spacing = batch_spacing(spacing)
     # Sizes that an exporter leaves open make factors that are symbols: numbers would fix them.
-    symbolic = exporting() is not None and any(isinstance(f, torch.SymFloat) for f in factors)
+    symbolic = lowering() is not None and any(isinstance(f, torch.SymFloat) for f in factors)
     if symbolic or isinstance(spacing, Tensor):
         steps = as_spacing(spacing, len(factors), batch=ANY_BATCH)
         if symbolic:

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing
 from torchsonic.nn.conv import SonicConvNd
 from torchsonic.nn.evaluating import evaluating
 from torchsonic.nn.spaced import SpacedLayer
+from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing
 
 __all__ = ["infer_strides", "place_behind", "set_spacing", "sonic_layers", "spaced_layers"]
 

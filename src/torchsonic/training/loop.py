@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from torchsonic.functional.pages import keep_all_pages
+from torchsonic.engine.pages import keep_all_pages
 from torchsonic.nn.parameters import is_sharded
 from torchsonic.training.average import MovingAverage
 from torchsonic.training.checkpoint import (

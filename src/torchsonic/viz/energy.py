@@ -14,9 +14,9 @@ import math
 import torch
 from torch import Tensor
 
-from torchsonic.functional.mode_operator import frequency_parts
-from torchsonic.functional.transfer import Modes
 from torchsonic.nn import SonicConvNd
+from torchsonic.spectral.operator import frequency_parts
+from torchsonic.spectral.response import Modes
 from torchsonic.viz.lattice import Lattice, physical_modes, physical_operator, reference_lattice
 
 __all__ = [

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchsonic.functional.mode_operator import SAMPLES, ModeOperator
-from torchsonic.functional.transfer import Modes
 from torchsonic.nn import SonicConvNd
+from torchsonic.spectral.operator import SAMPLES, ModeOperator
+from torchsonic.spectral.response import Modes
 
 __all__ = ["Lattice", "mode_beams", "mode_spectra", "physical_modes", "physical_operator", "reference_lattice"]
 
@@ -88,7 +88,7 @@ def mode_spectra(operator: ModeOperator, lattice: Lattice) -> Tensor:
     """Responses of the modes with gain and limits, ``(M, *size)``, complex: the spectra of :func:`mode_beams`.
 
     Those of the paper's variant are zero in the half of negative frequencies of the last axis, which it never reads,
-    and twice as large in the other; see :mod:`torchsonic.functional.mode_operator`.
+    and twice as large in the other; see :mod:`torchsonic.spectral.operator`.
     """
     return operator.responses(lattice.omega)
 

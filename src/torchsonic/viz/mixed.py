@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from torchsonic.functional.mode_operator import frequency_parts
 from torchsonic.nn import SonicConvNd
+from torchsonic.spectral.operator import frequency_parts
 from torchsonic.viz.energy import pair_energies
 from torchsonic.viz.lattice import Lattice, physical_operator, reference_lattice
 from torchsonic.viz.style import (

@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from torchsonic.functional.arguments import choice
+from torchsonic.arguments import choice
 from torchsonic.nn import SonicConvNd
 from torchsonic.viz.energy import mode_energies, peak_gains
 from torchsonic.viz.lattice import physical_modes

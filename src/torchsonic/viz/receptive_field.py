@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from torchsonic.functional.frequency import spacing_values
 from torchsonic.nn.evaluating import evaluating
 from torchsonic.nn.spaced import knows_spacing
+from torchsonic.spectral.spacing import spacing_values
 
 __all__ = ["ReceptiveField", "receptive_field"]
 

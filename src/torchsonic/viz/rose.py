@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
-from torchsonic.functional.arguments import choice
+from torchsonic.arguments import choice
 from torchsonic.nn import SonicConvNd
 from torchsonic.viz.energy import mode_energies, peak_gains
 from torchsonic.viz.lattice import physical_modes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from torchsonic.functional.mode_operator import ModeOperator
 from torchsonic.nn import SonicConvNd
+from torchsonic.spectral.operator import ModeOperator
 from torchsonic.viz.lattice import Lattice, mode_beams, mode_spectra, physical_operator, reference_lattice
 from torchsonic.viz.slices import draw_slices
 from torchsonic.viz.strongest import MOST, mode_words, strongest_modes

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchsonic.functional.arguments import choice
-from torchsonic.functional.mode_operator import ModeOperator
-from torchsonic.functional.transfer import Modes
+from torchsonic.arguments import choice
+from torchsonic.spectral.operator import ModeOperator
+from torchsonic.spectral.response import Modes
 from torchsonic.viz.lattice import Lattice, mode_beams, mode_spectra
 from torchsonic.viz.style import MAGNITUDE, bare, frame_axes, new_figure, short, show_kernel, show_spectrum, styled
 

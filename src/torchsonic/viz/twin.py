@@ -7,10 +7,10 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from torchsonic.functional.frequency import Spacing
 from torchsonic.functional.resample import resample
 from torchsonic.nn import SonicConvNd, SpacedLayer, sonic_layers
 from torchsonic.nn.norm import make_conv
+from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["convolution_twin"]
 

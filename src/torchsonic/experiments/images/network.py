@@ -9,10 +9,10 @@ from pathlib import Path
 
 import torch
 
+from torchsonic.engine.exhaustion import is_exhaustion
 from torchsonic.experiments.images.config import DEFAULT_MODEL, ImagesConfig, ModelName
 from torchsonic.experiments.images.options import read_options
 from torchsonic.experiments.images.saved_model import IMAGES_NAME, config_of, read_classes
-from torchsonic.functional.exhaustion import is_exhaustion
 from torchsonic.models import Classifier, PretrainedModel, create_model, from_pretrained, model_entry
 
 __all__ = ["apply_init", "make_model", "model_of_run", "told_spacing", "width_of_pixels"]

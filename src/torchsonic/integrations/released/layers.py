@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from torchsonic.functional.arguments import choice, positive
+from torchsonic.arguments import choice, positive
 from torchsonic.integrations.released.generations import ConversionError, Generation, ReleasedLayer
 from torchsonic.integrations.released.physical import Physical, physical
 from torchsonic.nn.bank import largest_log_gain

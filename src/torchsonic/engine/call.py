@@ -1,0 +1,100 @@
+"""One call of the operator: its tensors and its options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torchsonic.spectral.boundary import Boundary, PaddingMode
+from torchsonic.spectral.limits import ResponseLimits
+from torchsonic.spectral.plain import plain_conv
+from torchsonic.spectral.response import ModeShape, Symmetry
+
+__all__ = ["Operands", "Options", "run_plain", "without_autocast"]
+
+
+class Operands(NamedTuple):
+    """The tensors of a call; see :func:`torchsonic.functional.spectral_conv`. All but the last get gradients."""
+
+    x: Tensor
+    mix_in: Tensor
+    mix_out: Tensor
+    direction: Tensor
+    scale: Tensor
+    damping: Tensor
+    oscillation: Tensor
+    transverse: Tensor
+    gain: Tensor
+    cutoff: Tensor | None
+    bias: Tensor | None
+    spacing: Tensor
+
+    @property
+    def shape(self) -> ModeShape:
+        return ModeShape(**{name: getattr(self, name) for name in ModeShape._fields})
+
+    @property
+    def shared(self) -> bool:
+        """Whether all samples have the same responses."""
+        return all(t is None or t.shape[0] == 1 for t in (*self.shape, self.spacing))
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Operands:
+        """Apply a function to every tensor that is there."""
+        return Operands(*[None if t is None else change(t) for t in self])  # type: ignore[arg-type]
+
+
+class Options(NamedTuple):
+    """What is computed (size, boundary, symmetry, limits) and how (order, modes at once or 0 for all).
+
+    Plain values, as the schema of the compiled operator needs them.
+    """
+
+    out_size: tuple[int, ...]
+    padding_mode: PaddingMode = "circular"
+    padding: tuple[int, ...] = ()
+    order: str = "auto"
+    mode_chunk: int = 0
+    symmetry: Symmetry = "real"
+    band_order: int = 0
+    magnitude_limit: float = 0.0
+    soft_limit: bool = False
+
+    @property
+    def boundary(self) -> Boundary:
+        return Boundary(self.padding_mode, tuple(self.padding))
+
+    @property
+    def limits(self) -> ResponseLimits:
+        return ResponseLimits(self.band_order, self.magnitude_limit, self.soft_limit)
+
+
+def without_autocast(device: torch.device) -> AbstractContextManager:
+    """Transforms need float32 whatever the context; some devices know no autocast at all."""
+    if torch.amp.is_autocast_available(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
+
+
+def run_plain(operands: Operands, options: Options) -> Tensor:
+    """The operator as it is defined, from differentiable operations."""
+    x, mix_out = operands.x, operands.mix_out
+    if x.shape[0] == 0:  # no library transforms nothing; all operands still get their gradient, zero
+        y = x.new_zeros(0, mix_out.shape[0], *options.out_size)
+        return y + sum(t.sum() for t in operands[:-1] if t is not None)
+    with without_autocast(x.device):
+        return plain_conv(
+            x,
+            operands.mix_in,
+            mix_out,
+            operands.shape,
+            operands.bias,
+            spacing=operands.spacing,
+            out_size=tuple(options.out_size),
+            boundary=options.boundary,
+            symmetry=options.symmetry,
+            limits=options.limits,
+        )

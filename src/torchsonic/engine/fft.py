@@ -1,0 +1,190 @@
+"""Which library runs the operator's Fourier transforms: PyTorch's own, or VkFFT.
+
+Both compute the same, over the last axes: forward with or without the factor ``1/N``, inverse without.
+Compilers and dispatch modes get PyTorch's, whose shapes they know. Nothing here is differentiable.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from torchsonic.arguments import choice
+from torchsonic.engine.vkfft import Engine, RefusalError, make_engine
+from torchsonic.spectral.tracing import nobody_watches
+
+__all__ = ["FFTBackend", "complex_fftn", "fft_backend", "irfftn", "rfftn", "set_fft_backend", "use_fft_backend"]
+
+FFTBackend = Literal["torch", "vkfft"]
+
+_chosen: FFTBackend = "torch"
+_engines: dict[str, Engine] = {}
+# Reasons for which PyTorch took over; each was told once.
+_told: set[str] = set()
+# Devices and transforms that VkFFT refused, so that it is not asked again.
+_refused: set[tuple] = set()
+
+
+def set_fft_backend(name: FFTBackend) -> None:
+    """Choose who runs Fourier transforms from now on, in all threads.
+
+    Parameters
+    ----------
+    name
+        ``"torch"``, or ``"vkfft"``, which the paper ran on: it needs the extra ``vkfft``. What VkFFT cannot do, or
+        where it is missing, PyTorch does, and one warning says why.
+
+    Examples
+    --------
+    >>> torchsonic.set_fft_backend("torch")
+    >>> torchsonic.fft_backend()
+    'torch'
+    """
+    global _chosen
+    _chosen = choice(name, ("torch", "vkfft"), "name")
+    _refused.clear()
+    _told.clear()
+
+
+def fft_backend() -> FFTBackend:
+    """The chosen backend; see :func:`set_fft_backend`."""
+    return _chosen
+
+
+@contextmanager
+def use_fft_backend(name: FFTBackend) -> Iterator[None]:
+    """Choose a backend for a block of code; see :func:`set_fft_backend`."""
+    before = _chosen
+    set_fft_backend(name)
+    try:
+        yield
+    finally:
+        set_fft_backend(before)
+
+
+def rfftn(x: Tensor, size: tuple[int, ...], *, scaled: bool = False) -> Tensor:
+    """Half spectrum of real ``x`` over its last axes, which are filled with zeros up to ``size``.
+
+    Parameters
+    ----------
+    scaled
+        Divide by the number of samples.
+
+    Returns
+    -------
+    Tensor
+        ``(..., *size[:-1], size[-1] // 2 + 1)``, complex.
+    """
+    if _chosen == "vkfft" and _is_plain(x):
+        found = _forward(x, size)
+        if found is not None:
+            return found / math.prod(size) if scaled else found
+    dims = tuple(range(-len(size), 0))
+    return torch.fft.rfftn(x, s=size, dim=dims, norm="forward" if scaled else "backward")
+
+
+def irfftn(spectrum: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Real samples ``(..., *size)`` of a half spectrum, not scaled; missing last coefficients are zero.
+
+    Imaginary parts that no real signal has (at the origin, at Nyquist frequencies) are ignored.
+    """
+    if _chosen == "vkfft" and _is_plain(spectrum):
+        found = _inverse(spectrum, size)
+        if found is not None:
+            return found
+    return torch.fft.irfftn(spectrum, s=size, dim=tuple(range(-len(size), 0)), norm="forward")
+
+
+def complex_fftn(z: Tensor, num_axes: int, *, inverse: bool = False, scaled: bool = False) -> Tensor:
+    """Full spectrum of complex ``z`` over its last axes, or the transform back; neither is scaled unless told to."""
+    if _chosen == "vkfft" and _is_plain(z):
+        found = _complex(z, num_axes, inverse=inverse)
+        if found is not None:
+            return found / math.prod(z.shape[-num_axes:]) if scaled else found
+    transform = torch.fft.ifftn if inverse else torch.fft.fftn
+    return transform(z, dim=tuple(range(-num_axes, 0)), norm="forward" if scaled != inverse else "backward")
+
+
+def _is_plain(x: Tensor) -> bool:
+    """Whether a tensor may leave PyTorch: nobody traces it, and it has numbers."""
+    return type(x) in (Tensor, torch.nn.Parameter) and nobody_watches() and x.numel() > 0
+
+
+def _engine(x: Tensor, size: tuple[int, ...]) -> Engine | None:
+    """The engine for a tensor, unless it refused before."""
+    kind = x.device.type
+    if {(kind,), (kind, x.dtype, size)} & _refused:
+        return None
+    if kind not in _engines:
+        try:
+            _engines[kind] = make_engine(x.device)
+        except RefusalError as reason:
+            _refused.add((kind,))
+            _tell(str(reason))
+            return None
+    return _engines[kind]
+
+
+def _tell(reason: str) -> None:
+    if reason not in _told:
+        _told.add(reason)
+        warnings.warn(f"torch.fft takes over from VkFFT: {reason}", UserWarning, stacklevel=2)
+
+
+def _try(x: Tensor, size: tuple[int, ...], run: Callable[[Engine], Tensor]) -> Tensor | None:
+    """What VkFFT makes of a tensor, or ``None`` if it refuses."""
+    engine = _engine(x, size)
+    if engine is None:
+        return None
+    try:
+        return run(engine)
+    except RefusalError as reason:
+        _refused.add((x.device.type, x.dtype, size))
+        _tell(str(reason))
+        return None
+
+
+def _forward(x: Tensor, size: tuple[int, ...]) -> Tensor | None:
+    batch = x.shape[: x.dim() - len(size)]
+    missing = [n - m for n, m in zip(size, x.shape[len(batch) :], strict=True)]
+    whole = pad(x.detach(), [p for m in reversed(missing) for p in (0, m)]) if any(missing) else x.detach()
+    found = _try(x, size, lambda engine: engine.forward(whole.reshape(-1, *size)))
+    return None if found is None else found.reshape(*batch, *size[:-1], size[-1] // 2 + 1)
+
+
+def _inverse(spectrum: Tensor, size: tuple[int, ...]) -> Tensor | None:
+    batch, half = spectrum.shape[: spectrum.dim() - len(size)], size[-1] // 2 + 1
+    whole = spectrum.detach().resolve_conj()
+    if whole.shape[-1] < half:
+        whole = pad(whole, [0, half - whole.shape[-1]])
+    whole = _made_real(whole.reshape(-1, *size[:-1], half), size)
+    found = _try(spectrum, size, lambda engine: engine.inverse(whole, size))
+    return None if found is None else found.reshape(*batch, *size)
+
+
+def _complex(z: Tensor, num_axes: int, *, inverse: bool) -> Tensor | None:
+    size = tuple(z.shape[-num_axes:])
+    whole = z.detach().resolve_conj().reshape(-1, *size)
+    found = _try(z, size, lambda engine: engine.complex(whole, inverse=inverse))
+    return None if found is None else found.reshape(z.shape)
+
+
+def _made_real(spectrum: Tensor, size: tuple[int, ...]) -> Tensor:
+    """Give the planes that are their own mirror images the symmetry of a real signal's; others have it by storage.
+
+    PyTorch's transform ignores what breaks it. VkFFT packs two halves of a signal into one, and mixes it in.
+    """
+    spectrum = spectrum.clone()
+    other_axes = tuple(range(1, len(size)))
+    for index in {0, *((size[-1] // 2,) if size[-1] % 2 == 0 else ())}:
+        plane = spectrum[..., index]
+        mirrored = plane.flip(other_axes).roll((1,) * len(other_axes), other_axes) if other_axes else plane
+        spectrum[..., index] = 0.5 * (plane + mirrored.conj())
+    return spectrum

@@ -1,0 +1,274 @@
+"""The Sonic operator.
+
+    y = Re{ C F^-1[ g_m T_m(w) F[B x]_m ] } + bias
+
+One set of kernels serves eager mode (an autograd function, whose overhead is small) and compilers and exporters
+(the custom operator ``torchsonic::spectral_conv``, which they take as a whole).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from torchsonic.arguments import check_samples, choice, per_axis, positive
+from torchsonic.engine.call import Operands, Options, run_plain, without_autocast
+from torchsonic.engine.kernels import Kept, backward, find_plan, forward, prepared
+from torchsonic.engine.plan import order_by_channels
+from torchsonic.spectral.boundary import PaddingMode
+from torchsonic.spectral.limits import UNLIMITED, ResponseLimits
+from torchsonic.spectral.response import Modes, ModeShape, Symmetry
+from torchsonic.spectral.spacing import Spacing, as_spacing
+from torchsonic.spectral.tracing import inside_function_transform
+
+__all__ = ["sonic_conv", "spectral_conv"]
+
+
+def sonic_conv(
+    x: Tensor,
+    modes: Modes,
+    bias: Tensor | None = None,
+    *,
+    spacing: Spacing = 1.0,
+    output_size: Sequence[int] | None = None,
+    padding_mode: PaddingMode = "circular",
+    padding: int | Sequence[int] | None = None,
+    order: str = "auto",
+    mode_chunk: int | None = None,
+    recompute: bool | None = None,
+    cutoff: Tensor | None = None,
+    limits: ResponseLimits = UNLIMITED,
+    symmetry: Symmetry = "real",
+) -> Tensor:
+    r"""Convolve with the global kernel that a few oriented modes define.
+
+    .. math:: y = \operatorname{Re}\{ C\,\mathcal F^{-1}[\, g_m T_m(\omega)\,\mathcal F[B x]_m ]\} + \text{bias}
+
+    Parameters
+    ----------
+    x
+        Real samples, ``(B, C, N_1 .. N_D)``.
+    modes
+        Physical parameters, for example ``layer.modes()``.
+    bias
+        ``(K,)`` or ``None``.
+    spacing
+        Physical step of ``x``: a number, one per axis, or ``(B, D)``.
+    output_size
+        Samples of the output on the same extent; by default those of ``x``.
+    padding_mode
+        ``"circular"``, ``"zeros"`` or ``"reflect"``.
+    padding
+        Samples of zeros, or of the mirror image, that lie between the end of each axis and its beginning: a number or
+        one per axis. By default as many as the axis has, so that nothing wraps round.
+    order, mode_chunk
+        See :mod:`torchsonic.engine.plan`.
+    recompute
+        Keep only ``x`` for the backward pass and compute the rest again; by default with a ``mode_chunk`` alone, whose
+        purpose is to save memory.
+    cutoff, limits
+        Limits of the responses, for example ``layer.cutoff()`` and ``layer.limits``; see
+        :mod:`torchsonic.spectral.limits`. ``cutoff`` is ``(M,)``, radians per unit of length.
+    symmetry
+        ``"real"`` is the exact operator, ``"half"`` the paper's use of the half spectrum.
+
+    Returns
+    -------
+    Tensor
+        ``(B, K, *output_size)``.
+
+    Examples
+    --------
+    >>> layer = torchsonic.SonicConv2d(3, 5, 4)
+    >>> x = torch.randn(2, 3, 16, 20)
+    >>> torch.allclose(sonic_conv(x, layer.modes(), layer.bias), layer(x), atol=1e-5)
+    True
+    """
+    num_axes = modes.direction.shape[-1]
+    check_samples(x, num_axes, modes.mix_in.shape[-1], "sonic_conv")
+    shape = ModeShape(
+        modes.direction[None],
+        modes.scale[None],
+        -modes.pole.real[None],
+        modes.pole.imag[None],
+        modes.transverse[None],
+        modes.gain[None],
+        None if cutoff is None else cutoff[None],
+    )
+    return spectral_conv(
+        x,
+        torch.stack([modes.mix_in.real, modes.mix_in.imag], dim=1),
+        torch.stack([modes.mix_out.real, -modes.mix_out.imag], dim=2),
+        shape,
+        bias,
+        spacing=as_spacing(spacing, num_axes, batch=x.shape[0], device=x.device),
+        output_size=output_size,
+        padding_mode=padding_mode,
+        padding=padding,
+        order=order,
+        mode_chunk=mode_chunk,
+        recompute=recompute,
+        symmetry=symmetry,
+        limits=limits,
+    )
+
+
+def spectral_conv(
+    x: Tensor,
+    mix_in: Tensor,
+    mix_out: Tensor,
+    shape: ModeShape,
+    bias: Tensor | None = None,
+    *,
+    spacing: Tensor,
+    output_size: Sequence[int] | None = None,
+    padding_mode: PaddingMode = "circular",
+    padding: int | Sequence[int] | None = None,
+    order: str = "auto",
+    mode_chunk: int | None = None,
+    recompute: bool | None = None,
+    symmetry: Symmetry = "real",
+    limits: ResponseLimits = UNLIMITED,
+) -> Tensor:
+    r"""The operator on real parameters, as layers store them.
+
+    .. math:: y = \operatorname{Re}(C)\, \mathcal F^{-1}[T_1 P - T_2 Q] - \operatorname{Im}(C)\,
+              \mathcal F^{-1}[T_1 Q + T_2 P] + \text{bias}, \qquad P + iQ = \mathcal F[B x]
+
+    Parameters
+    ----------
+    x
+        ``(B, C, *size)``, float32 or float64 like all tensors here.
+    mix_in, mix_out
+        ``(M, 2, C)`` with ``Re B, Im B`` and ``(K, M, 2)`` with ``Re C, -Im C``.
+    shape
+        Responses' parameters, shared (G = 1) or one set per sample.
+    bias
+        ``(K,)`` or ``None``.
+    spacing
+        ``(1, D)`` or ``(B, D)``.
+    output_size, padding_mode, padding, order, mode_chunk, recompute
+        As for :func:`sonic_conv`.
+    symmetry
+        ``"real"`` is the exact operator, ``"half"`` the paper's use of the half spectrum.
+    limits
+        Band limit (with ``shape.cutoff``) and largest magnitude of the responses; by default none.
+
+    Returns
+    -------
+    Tensor
+        ``(B, K, *output_size)``.
+
+    Examples
+    --------
+    >>> mix_in, mix_out, ones = torch.randn(4, 2, 3), torch.randn(5, 4, 2), torch.ones(1, 4)
+    >>> direction = torch.tensor([1.0, 0.0]).expand(1, 4, 2)
+    >>> shape = torchsonic.functional.ModeShape(direction, ones, ones, ones, ones, ones)
+    >>> spectral_conv(torch.randn(2, 3, 8, 9), mix_in, mix_out, shape, spacing=torch.ones(1, 2)).shape
+    torch.Size([2, 5, 8, 9])
+    """
+    num_axes = shape.direction.shape[-1]
+    check_samples(x, num_axes, mix_in.shape[-1], "spectral_conv")
+    if x.dtype not in (torch.float32, torch.float64) or mix_in.dtype != x.dtype:
+        raise TypeError(f"x and mix_in must both be float32 or float64, got {x.dtype} and {mix_in.dtype}")
+    operands = Operands(x, mix_in, mix_out, *shape, bias, spacing)
+    _check_sizes(operands)
+    size = tuple(x.shape[2:])
+    out_size = size if output_size is None else per_axis(output_size, num_axes, "output_size")
+    if mode_chunk is not None:
+        positive(mode_chunk, "mode_chunk")
+    choice(symmetry, get_args(Symmetry), "symmetry")
+    limits.check(shape.cutoff)
+    choice(padding_mode, get_args(PaddingMode), "padding_mode")
+    margin = _margin(padding, padding_mode, num_axes)
+    options = Options(out_size, padding_mode, margin, order, mode_chunk or 0, symmetry, *limits)
+    needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in operands)
+    keep = needs_grad and not (mode_chunk is not None if recompute is None else recompute)
+    if torch.compiler.is_compiling():
+        if order == "auto":  # sizes may be symbols here
+            options = options._replace(order=order_by_channels(x.shape[1], mix_out.shape[0], mix_in.shape[0]))
+        # Margins round up to a fast size, which no symbol expresses; kept tensors would tie the graph to it.
+        keep = keep and (padding_mode == "circular" or all(isinstance(n, int) for n in (*size, *out_size)))
+        given = (list(out_size), padding_mode, list(margin), *options[3:])
+        return torch.ops.torchsonic.spectral_conv(*operands, *given, keep, not needs_grad)[0]
+    if inside_function_transform():
+        return run_plain(operands, options)
+    if needs_grad:
+        return _SpectralConv.apply(options, keep, *operands)
+    with prepared(operands, options):
+        return forward(operands, options, find_plan(operands, options))[0]
+
+
+def _margin(padding: int | Sequence[int] | None, mode: PaddingMode, num_axes: int) -> tuple[int, ...]:
+    if padding is None:
+        return ()
+    if mode == "circular":
+        raise ValueError(f"padding={padding} needs padding_mode='zeros' or 'reflect'; 'circular' has no margin")
+    return per_axis(padding, num_axes, "padding")
+
+
+def _check_sizes(operands: Operands) -> None:
+    """Refuse tensors that do not belong together: modes and samples too many would be left out in silence."""
+    num_modes, _, channels = operands.mix_in.shape
+    num_axes, batch = operands.direction.shape[-1], operands.x.shape[0]
+    out_channels = operands.mix_out.shape[0]
+    whole = {"mix_in": (num_modes, 2, channels), "mix_out": (out_channels, num_modes, 2), "bias": (out_channels,)}
+    own = {"direction": (num_modes, num_axes), "spacing": (num_axes,)}
+    for name, value in operands._asdict().items():
+        if name == "x" or value is None:
+            continue
+        given = tuple(value.shape)
+        if name in whole:
+            if _differ(given, whole[name]):
+                raise ValueError(f"{name} must have shape {whole[name]} to fit mix_in and mix_out, got {given}")
+            continue
+        of_one = own.get(name, (num_modes,))
+        if _differ(given, (1, *of_one)) and _differ(given, (batch, *of_one)):
+            raise ValueError(
+                f"{name} must have shape {(1, *of_one)}, or {(batch, *of_one)} with one row per sample, got {given}"
+            )
+
+
+def _differ(size: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    # One by one: a compiler compares tuples of symbols by what they are called.
+    return len(size) != len(other) or any(a != b for a, b in zip(size, other, strict=True))
+
+
+class _SpectralConv(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, options: Options, keep: bool, *tensors):  # type: ignore[override]
+        operands = Operands(*tensors)
+        plan = find_plan(operands, options)
+        with prepared(operands, options, training=True, keep=keep):
+            y, kept = forward(operands, options, plan, keep=keep)
+        ctx.save_for_backward(*tensors, *[t for part in kept for t in part])
+        ctx.options, ctx.plan = options, plan
+        return y
+
+    @staticmethod
+    def backward(ctx, grad_y):  # type: ignore[override]
+        saved = ctx.saved_tensors  # once: checkpointing recomputes them at the first look and refuses a second
+        operands, saved = Operands(*saved[: len(Operands._fields)]), saved[len(Operands._fields) :]
+        needs, options = ctx.needs_input_grad[2:], ctx.options
+        if torch.is_grad_enabled():  # create_graph=True
+            return None, None, *_differentiable_gradients(grad_y, operands, options, needs), None
+        each = len(Kept._fields)
+        kept = [Kept(*saved[i : i + each]) for i in range(0, len(saved), each)]
+        with prepared(operands, options, training=True, keep=bool(kept), kept=saved):
+            grads = backward(grad_y, operands, options, ctx.plan, kept, needs)
+        return None, None, *grads
+
+
+def _differentiable_gradients(grad_y: Tensor, operands: Operands, options: Options, needs) -> list[Tensor | None]:
+    # Operands may be made of one another, as a gain of its direction: views keep to each its own part of the gradient.
+    operands = operands.each(lambda t: t.view_as(t))
+    wanted = [i for i, needed in enumerate(needs) if needed]
+    inputs = [t for t, needed in zip(operands, needs, strict=True) if needed and t is not None]
+    with without_autocast(grad_y.device):  # the derivatives of products, too
+        y = run_plain(operands, options)
+        grads = torch.autograd.grad(y, inputs, grad_y, create_graph=True, materialize_grads=True)
+    found = dict(zip(wanted, grads, strict=True))
+    return [found.get(i) for i in range(len(operands) - 1)]

@@ -1,0 +1,111 @@
+"""What lies beyond the edge of an image: its other side, zeros, or its mirror image.
+
+On a periodic grid that is larger than the image, what wraps round must first cross a margin. By default the margin is
+as wide as the image, so that zeros make a linear convolution. A narrow one costs much less: it is enough for every
+layer of a network to see zeros at the edge, though tails of modes longer than the margin still wrap.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from torchsonic.spectral.band import Band
+
+__all__ = ["CIRCULAR", "Boundary", "PaddingMode", "extend", "extend_adjoint", "fast_size"]
+
+PaddingMode = Literal["circular", "zeros", "reflect"]
+# How many more steps than needed to look ahead for a size that transforms fast.
+LOOK_AHEAD = 8
+
+
+def _is_fast(size: int) -> bool:
+    for factor in (2, 3, 5, 7):
+        while size % factor == 0:
+            size //= factor
+    return size == 1
+
+
+def fast_size(minimum: int) -> int:
+    """Smallest size >= ``minimum`` with no prime factor above 7, which every FFT library handles well."""
+    while not _is_fast(minimum):
+        minimum += 1
+    return minimum
+
+
+class Boundary(NamedTuple):
+    """How samples continue across their edge.
+
+    Attributes
+    ----------
+    mode
+        ``"circular"``, ``"zeros"`` or ``"reflect"``.
+    margin
+        Samples between the end of each axis and its beginning, at least; ``()`` for as many as the axis has.
+    """
+
+    mode: PaddingMode = "circular"
+    margin: tuple[int, ...] = ()
+
+    def band(self, size: tuple[int, ...], out_size: tuple[int, ...], *, half: bool = True) -> Band:
+        """The periodic grids on which the operator runs.
+
+        A grid that keeps its number of samples is free to round up to a fast size. One that is resampled is extended
+        by steps that are whole numbers of samples on both sides.
+        """
+        if self.mode == "circular":
+            return Band(size, out_size, half)
+        margins = self.margin or (None,) * len(size)
+        pairs = [self._extended(n, m, margin) for n, m, margin in zip(size, out_size, margins, strict=True)]
+        return Band(tuple(a for a, _ in pairs), tuple(b for _, b in pairs), half)
+
+    def _extended(self, n: int, m: int, margin: int | None) -> tuple[int, int]:
+        """Sizes of one axis, on the input's side and on the output's."""
+        if n == m and self.mode == "zeros":
+            total = fast_size(n + (n - 1 if margin is None else min(margin, n - 1)))
+            return total, total
+        if margin is None:
+            return 2 * n, 2 * m
+        step = n // math.gcd(n, m)
+        least = n + math.ceil(min(margin, n) / step) * step
+        sizes = [least + k * step for k in range(LOOK_AHEAD) if least + k * step <= 2 * n]
+        fast = [a for a in sizes if _is_fast(a) and _is_fast(a * m // n)]
+        total = (fast or [least])[0]
+        return total, total * m // n
+
+
+CIRCULAR = Boundary()
+
+
+def _reflected_indices(size: int, total: int, device) -> Tensor:
+    """Source sample of each of ``total`` samples: the image, then its mirror images from both ends.
+
+    As in ``nn.ConvNd``, the edge sample is not repeated. The two mirror images meet in the middle of the margin.
+    """
+    index = torch.arange(total, device=device)
+    from_right = 2 * (size - 1) - index
+    from_left = total - index
+    mirrored = torch.where(index < size + (total - size + 1) // 2, from_right, from_left)
+    return torch.where(index < size, index, mirrored).clamp_(0, size - 1)
+
+
+def extend(x: Tensor, band: Band, boundary: Boundary) -> Tensor:
+    """Continue samples across their edge; zeros are left to the transform."""
+    if boundary.mode == "reflect":
+        for axis, total in enumerate(band.size_in, start=-band.num_axes):
+            x = x.index_select(axis, _reflected_indices(x.shape[axis], total, x.device))
+    return x
+
+
+def extend_adjoint(g: Tensor, size: tuple[int, ...], boundary: Boundary) -> Tensor:
+    """Adjoint of :func:`extend` for samples of the given size, zeros included."""
+    for axis, n in enumerate(size, start=-len(size)):
+        if boundary.mode == "reflect":
+            folded = g.new_zeros([*g.shape[:axis], n, *g.shape[g.dim() + axis + 1 :]])
+            g = folded.index_add_(axis, _reflected_indices(n, g.shape[axis], g.device), g)
+        else:
+            g = g.narrow(axis, 0, n)
+    return g

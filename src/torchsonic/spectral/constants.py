@@ -1,0 +1,56 @@
+"""Numbers that never change, said so that compilers know it, and tensors of them that are made once.
+
+Compiled with ``dynamic=True``, every float of a module (``torch.pi``, a threshold, a node of a quadrature) becomes an
+input of the graph, and PyTorch loses such an input where two checkpointed blocks share it. What a function returns that
+is marked here is part of the graph instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from torchsonic.spectral.tracing import nobody_watches
+
+__all__ = ["constant", "fixed", "made_once", "pi"]
+
+F = TypeVar("F", bound=Callable)
+
+
+def fixed(make: F) -> F:
+    """Let compilers call a function while they trace, and keep what it returns.
+
+    It is what ``torch.compiler.assume_constant_result`` does, which would load the compiler whenever torchsonic is
+    imported; that takes as long as loading the rest of PyTorch.
+    """
+    make._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return make
+
+
+@fixed
+def pi() -> float:
+    """Half a turn."""
+    return math.pi
+
+
+def made_once(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Share what a function of hashable arguments returns, where that is safe. Nobody modifies such tensors."""
+    cached = lru_cache(maxsize=256)(make)
+
+    @wraps(make)
+    def get(*arguments) -> Tensor:
+        shareable = nobody_watches() and not torch.is_inference_mode_enabled()
+        return (cached if shareable else make)(*arguments)
+
+    return get
+
+
+@made_once
+def constant(values: tuple, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """A tensor of fixed numbers."""
+    return torch.tensor(values, device=device, dtype=dtype)

@@ -1,0 +1,56 @@
+"""Bins at the Nyquist frequency of an even axis: they stand for both signs.
+
+There a response is the mean of its values at both signs. Frequencies come with one more entry for that, the Nyquist
+frequency with the other sign, behind the others.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torchsonic.spectral.band import Band
+
+__all__ = ["average_signs", "average_signs_backward", "field_power"]
+
+
+def average_signs(response: Tensor, band: Band) -> Tensor:
+    """Replace an unsigned Nyquist bin of ``(G, M, ..)`` by the mean over both signs, and drop the appended bin."""
+    for axis in band.unsigned_axes:
+        dim, last, reach = 2 + axis, response.shape[2 + axis] - 1, band.reach[axis]
+        mean = (response.narrow(dim, reach, 1) + response.narrow(dim, last, 1)) * 0.5
+        response = response.narrow(dim, 0, last).slice_scatter(mean, dim, reach, reach + 1)
+    return response
+
+
+def average_signs_backward(grad: Tensor, band: Band) -> Tensor:
+    """Adjoint of :func:`average_signs`; may overwrite ``grad``."""
+    for axis in band.unsigned_axes:
+        dim = 2 + axis
+        half = grad.narrow(dim, band.reach[axis], 1).mul_(0.5)
+        grad = torch.cat([grad, half], dim)
+    return grad
+
+
+def field_power(x: Tensor, num_axes: int) -> Tensor:
+    r"""Mean square of the field that samples stand for, ``(.., *size)`` to ``(.., 1 .. 1)``.
+
+    .. math:: P = \frac1N\sum_n x_n^2 - \tfrac12 P_{\mathrm{Nyquist}}\quad\text{for each even axis}
+
+    A wave at the Nyquist frequency is met at its crests alone: its samples have twice the power of the wave. Counted
+    like this, the power is the same on every grid that holds the field.
+
+    Examples
+    --------
+    >>> crests = torch.tensor([[[1.0, -1.0, 1.0, -1.0]]])
+    >>> torchsonic.functional.resample(crests, 32).square().mean(), field_power(crests, 1)
+    (tensor(0.5000), tensor([[[0.5000]]]))
+    """
+    if num_axes == 0:
+        return x.square()
+    dim, size = x.dim() - num_axes, x.shape[-num_axes]
+    sign = 1 - 2 * (torch.arange(size, device=x.device) % 2).to(x.dtype)
+    alternating = (x * sign.view(-1, *[1] * (num_axes - 1))).mean(dim, keepdim=True)
+    share = 0.5 * (1 - sign.sum())  # a half if the axis is even; an exporter does not know whether it is
+    power = field_power(x, num_axes - 1).mean(dim, keepdim=True)
+    return power - share * field_power(alternating, num_axes - 1)

@@ -1,0 +1,137 @@
+r"""A whole operator as plain numbers: its modes, what limits them, and how they meet real signals.
+
+With the gained and limited response of a mode, the operator's symbol is the Hermitian part of ``C F B``,
+
+    H(w) = 1/2 [ C F(w) B + conj(C F(-w) B) ],      F_m(w) = g_m T_m(w)                        symmetry "real"
+                                                    F_m(w) = (1 + sign w_D) g_m T_m(w)         symmetry "half"
+
+The paper's notes use the half spectrum ``w_D > 0`` as it is, and a real output has the conjugate in the other half:
+that is the Hermitian part of a response that is twice as large in the first half and zero in the other. On the plane
+``w_D = 0`` they set the imaginary part of the output to zero, which is no convolution and has no symbol; for an impulse
+at the origin it amounts to ``F_m(w) = g_m [T_m(w) + T_m(-w)] / 2``, which stands for it here. ``F`` is the spectrum of
+the complex beam ``k_1 + i k_2`` in all cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torchsonic.spectral.band import frequency_grid
+from torchsonic.spectral.gain import reference_gain
+from torchsonic.spectral.limits import UNLIMITED, ResponseLimits
+from torchsonic.spectral.response import Modes, Symmetry, limit_at, mode_response
+from torchsonic.spectral.spacing import Spacing
+
+__all__ = ["ModeOperator", "frequency_parts"]
+
+SAMPLES = {1: 257, 2: 65, 3: 33}
+"""On each axis, for means that have no closed form; odd, so that no frequency lacks its opposite."""
+MOST_NUMBERS = 2**20
+"""Of one temporary array."""
+
+
+class ModeOperator(NamedTuple):
+    """All that a layer does at one spacing, but its bias; see the module.
+
+    Attributes
+    ----------
+    modes
+        Physical parameters.
+    cutoff, limits
+        Of the responses, ``(M,)`` in radians per length where there is a band limit; see
+        :mod:`torchsonic.spectral.limits`.
+    symmetry
+        ``"real"`` is the exact operator, ``"half"`` the paper's use of the half spectrum.
+
+    Examples
+    --------
+    >>> operator = torchsonic.SonicConv2d(3, 5, 4, variant="paper").reference_operator()
+    >>> operator.symbol(torch.randn(7, 2)).shape
+    torch.Size([7, 5, 3])
+    """
+
+    modes: Modes
+    cutoff: Tensor | None = None
+    limits: ResponseLimits = UNLIMITED
+    symmetry: Symmetry = "real"
+
+    @property
+    def plain(self) -> bool:
+        """Whether the responses are those of the modes alone, for which there are closed forms."""
+        return self.symmetry == "real" and not self.limits.active
+
+    def responses(self, omega: Tensor) -> Tensor:
+        """``F_m(w)`` at frequencies ``(..., D)``: ``(M, ...)``, complex."""
+        if self.symmetry == "real":
+            return self._limited(omega)
+        side, response = omega[..., -1].sign(), self._limited(omega)
+        return torch.where(side == 0, 0.5 * (response + self._limited(-omega)), (1 + side) * response)
+
+    def _limited(self, omega: Tensor) -> Tensor:
+        gained = mode_response(omega, *self.modes[:4]) * self.modes.gain.reshape(-1, *[1] * (omega.dim() - 1))
+        return limit_at(gained, omega, self.cutoff, self.limits)
+
+    def symbol(self, omega: Tensor) -> Tensor:
+        """``H(w)`` at frequencies ``(..., D)``: ``(..., K, C)``, complex."""
+
+        def mixed(frequencies: Tensor) -> Tensor:
+            response = self.responses(frequencies).movedim(0, -1)
+            return (self.modes.mix_out * response[..., None, :]) @ self.modes.mix_in
+
+        return 0.5 * (mixed(omega) + mixed(-omega).conj())
+
+    def mean_powers(self, spacing: Spacing) -> Tensor:
+        """``<|F_m|^2>`` over the Nyquist cell of a spacing, ``(M,)``.
+
+        In closed form for plain modes, whose sharp resonances samples would miss; else the mean over samples.
+        """
+        modes = self.modes
+        if self.plain:
+            return (modes.gain / reference_gain(*modes[:4], spacing)).square()
+        axes = modes.direction.shape[-1]
+        omega = frequency_grid((SAMPLES[axes],) * axes, spacing, dtype=modes.scale.dtype).flatten(0, -2)
+        total = torch.zeros_like(modes.scale)
+        for part in frequency_parts(omega, len(total)):
+            total += self.responses(part).abs().square().sum(1)
+        return total / len(omega)
+
+    def select(self, index: Tensor | Sequence[int]) -> ModeOperator:
+        """Some of the modes, in the given order."""
+        places = torch.as_tensor(index)
+        first = {name: getattr(self.modes, name)[places] for name in Modes._fields if name != "mix_out"}
+        cutoff = None if self.cutoff is None else self.cutoff[places]
+        return self._replace(modes=Modes(**first, mix_out=self.modes.mix_out[:, places]), cutoff=cutoff)
+
+    def between(self, inputs: Sequence[int], outputs: Sequence[int]) -> ModeOperator:
+        """What happens from some input channels to some output channels, with all modes."""
+        mix_in, mix_out = self.modes.mix_in[:, list(inputs)], self.modes.mix_out[list(outputs)]
+        return self._replace(modes=self.modes._replace(mix_in=mix_in, mix_out=mix_out))
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> ModeOperator:
+        """Apply a function to every tensor that is there."""
+        cutoff = None if self.cutoff is None else change(self.cutoff)
+        return self._replace(modes=Modes(*map(change, self.modes)), cutoff=cutoff)
+
+    def to(self, dtype: torch.dtype) -> ModeOperator:
+        """Without gradient, on the CPU, in a real dtype and the complex one that belongs to it."""
+        return self.each(lambda t: t.detach().cpu().to(dtype.to_complex() if t.is_complex() else dtype))
+
+    def check_finite(self, name: str) -> ModeOperator:
+        """Refuse numbers that are none, as a training that diverged leaves behind; ``name`` is the layer's."""
+        wrong = [field for field in Modes._fields if not getattr(self.modes, field).isfinite().all()]
+        if self.cutoff is not None and not self.cutoff.isfinite().all():
+            wrong.append("cutoff")
+        if wrong:
+            raise ValueError(
+                f"layer {name} has modes that are not finite ({', '.join(wrong)}): did its training diverge?"
+            )
+        return self
+
+
+def frequency_parts(omega: Tensor, numbers: int) -> Iterator[Tensor]:
+    """Frequencies ``(N, D)`` in parts so small that ``numbers`` for each of them are no large array."""
+    yield from omega.split(max(1, MOST_NUMBERS // numbers))

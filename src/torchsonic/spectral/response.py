@@ -1,0 +1,242 @@
+r"""Responses of the modes.
+
+A mode is an oriented resolvent. With ``p = -Re a + tau |w_perp|^2 > 0`` and ``q = s (w.v) - Im a``,
+
+    T(w) = g / (p + i q),       |T| <= g / |Re a|.
+
+Across the direction, ``|w_perp|^2`` is the sum of the squared components ``w_i v_j - w_j v_i`` (i < j): they vanish
+on the mode's own ridge without the cancellation that ``|w|^2 - (w.v)^2`` suffers in float32.
+
+Frequencies are D tensors that broadcast against ``(G, M, ..)``: the axes of a grid (:func:`on_grid`), or any points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from torchsonic.spectral.band import Band
+from torchsonic.spectral.limits import UNLIMITED, ResponseLimits, limit_response
+from torchsonic.spectral.nyquist import average_signs
+
+__all__ = [
+    "LARGEST",
+    "ModeShape",
+    "Modes",
+    "Symmetry",
+    "column",
+    "components_across",
+    "denominator",
+    "grid_omega",
+    "limit_at",
+    "mode_response",
+    "on_grid",
+    "respond",
+    "response_matrix",
+    "responses_on_band",
+    "spacing_frame",
+]
+
+Symmetry = Literal["real", "half"]
+
+# Squares of larger numbers overflow float32; responses there are zero in every dtype used here.
+LARGEST = 1e18
+
+
+class Modes(NamedTuple):
+    """The physical parameters of a Sonic operator: all that is needed to rebuild it.
+
+    Attributes
+    ----------
+    direction
+        Unit vectors ``v``, ``(M, D)``.
+    scale
+        ``s > 0`` in units of length, ``(M,)``.
+    pole
+        ``a`` with negative real part, complex, ``(M,)``.
+    transverse
+        ``tau >= 0`` in units of length squared, ``(M,)``.
+    gain
+        Factor ``g`` on each response, ``(M,)``.
+    mix_in, mix_out
+        ``B (M, C)`` and ``C (K, M)``, complex.
+    """
+
+    direction: Tensor
+    scale: Tensor
+    pole: Tensor
+    transverse: Tensor
+    gain: Tensor
+    mix_in: Tensor
+    mix_out: Tensor
+
+
+class ModeShape(NamedTuple):
+    """Physical parameters of the responses, each ``(G, M)`` but ``direction (G, M, D)``; G is 1 or the batch.
+
+    ``cutoff`` is there if the responses have a band limit; see :mod:`torchsonic.spectral.limits`. A mode of gain zero
+    is left out: it gets no gradient, that of the gain included.
+    """
+
+    direction: Tensor
+    scale: Tensor
+    damping: Tensor
+    oscillation: Tensor
+    transverse: Tensor
+    gain: Tensor
+    cutoff: Tensor | None = None
+
+    def select(self, samples: slice, modes: slice) -> ModeShape:
+        """The given modes of the given samples; parameters shared by the batch stay shared."""
+        return self.each(lambda t: t[:, modes] if t.shape[0] == 1 else t[samples, modes])
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> ModeShape:
+        """Apply a function to every tensor that is there."""
+        return ModeShape(*[None if t is None else change(t) for t in self])  # type: ignore[arg-type]
+
+
+def column(values: Tensor, num_axes: int) -> Tensor:
+    """One number for each mode, ``(.., M)``, with length 1 on the axes of the grid."""
+    return values.reshape(*values.shape, *[1] * num_axes)
+
+
+def on_grid(omega: Sequence[Tensor]) -> list[Tensor]:
+    """Frequencies of the axes of a grid, ``(G, n_d)`` each, as D tensors ``(G, 1, 1 .. n_d .. 1)``."""
+    return [
+        w.reshape(w.shape[0], 1, *[w.shape[1] if d == axis else 1 for d in range(len(omega))])
+        for axis, w in enumerate(omega)
+    ]
+
+
+def grid_omega(spacing: Tensor, band: Band, symmetry: Symmetry, dtype: torch.dtype) -> list[Tensor]:
+    """Where responses are evaluated, ready to broadcast; exact ones take unsigned Nyquist bins with both signs."""
+    return on_grid(band.omega(spacing, dtype=dtype, both_signs=symmetry == "real"))
+
+
+def _bounded(value: Tensor) -> Tensor:
+    return value.clamp(-LARGEST, LARGEST)
+
+
+def components_across(omega: Sequence[Tensor], vector: Tensor) -> dict[tuple[int, int], Tensor]:
+    """``w_i u_j - w_j u_i`` for each pair of axes and vectors ``u (G, M, D)``; small where only two axes matter."""
+    u = [column(component, omega[0].dim() - 2) for component in vector.unbind(-1)]
+    pairs = combinations(range(len(omega)), 2)
+    return {(i, j): _bounded(omega[i] * u[j]) - _bounded(omega[j] * u[i]) for i, j in pairs}
+
+
+def denominator(omega: Sequence[Tensor], shape: ModeShape) -> tuple[Tensor, Tensor]:
+    """``p`` and ``q``, real, ``(G, M, ..)``."""
+    num_axes = omega[0].dim() - 2
+    slopes = (shape.scale[..., None] * shape.direction).unbind(-1)
+    q = -column(shape.oscillation, num_axes)
+    for slope, w in zip(slopes, omega, strict=True):
+        q = q + _bounded(column(slope, num_axes) * w)
+    p = column(shape.damping, num_axes)
+    # Not the square times tau, which overflows where their product does not.
+    across = components_across(omega, shape.direction)
+    weighted = components_across(omega, shape.direction * shape.transverse[..., None])
+    for pair, component in across.items():
+        p = torch.addcmul(p, component, weighted[pair])
+    return p.clamp(max=LARGEST) if across else p, q
+
+
+def respond(omega: Sequence[Tensor], shape: ModeShape) -> Tensor:
+    """``T = g / (p + i q)``, complex, ``(G, M, ..)``, not limited."""
+    p, q = denominator(omega, shape)
+    return column(shape.gain, q.dim() - 2) / torch.complex(p.expand_as(q), q)
+
+
+def responses_on_band(
+    shape: ModeShape, spacing: Tensor, band: Band, symmetry: Symmetry = "real", limits: ResponseLimits = UNLIMITED
+) -> Tensor:
+    """Limited responses of all modes on a band, ``(G, M, *band.shape)``; autograd can follow, any number of times."""
+    omega = grid_omega(spacing, band, symmetry, shape.scale.dtype)
+    response = limit_response(respond(omega, shape), omega, shape.cutoff, limits)
+    return average_signs(response, band) if symmetry == "real" else response
+
+
+def mode_response(omega: Tensor, direction: Tensor, scale: Tensor, pole: Tensor, transverse: Tensor) -> Tensor:
+    r"""Response of each mode at any frequencies.
+
+    .. math:: T_m(\omega) = \frac{1}{i s_m (\omega\cdot v_m) - a_m + \tau_m |\omega - (\omega\cdot v_m) v_m|^2}
+
+    Parameters
+    ----------
+    omega
+        Frequencies, ``(..., D)``, radians per unit of length.
+    direction, scale, pole, transverse
+        ``(M, D)``, ``(M,)``, ``(M,)`` complex, ``(M,)``; see :class:`Modes`.
+
+    Returns
+    -------
+    Tensor
+        ``(M, ...)``, complex.
+
+    Examples
+    --------
+    >>> omega = torch.zeros(1, 2)
+    >>> mode_response(omega, torch.tensor([[1.0, 0.0]]), torch.ones(1), torch.tensor([-0.5 + 0j]), torch.ones(1))
+    tensor([[2.+0.j]])
+
+    References
+    ----------
+    The paper's equation for a single mode, section "Formulation".
+    """
+    given = (direction, scale, -pole.real, pole.imag, transverse, torch.ones_like(scale))
+    return respond([w[None, None] for w in omega.unbind(-1)], ModeShape(*[t[None] for t in given]))[0]
+
+
+def response_matrix(
+    omega: Tensor,
+    modes: Modes,
+    *,
+    hermitian: bool = True,
+    cutoff: Tensor | None = None,
+    limits: ResponseLimits = UNLIMITED,
+) -> Tensor:
+    r"""The symbol of the real operator, one K x C matrix per frequency.
+
+    .. math:: \hat H(\omega) = \tfrac12\Big[\sum_m C_{km} g_m T_m(\omega) B_{mc}
+              + \overline{\sum_m C_{km} g_m T_m(-\omega) B_{mc}}\Big]
+
+    Taking the real part of a convolution in space is taking this Hermitian part of its symbol.
+
+    Parameters
+    ----------
+    omega
+        ``(..., D)``.
+    hermitian
+        ``False`` leaves out the second term: the symbol of the complex operator.
+    cutoff, limits
+        Limits of ``g_m T_m``, if it has any; see :mod:`torchsonic.spectral.limits`.
+
+    Returns
+    -------
+    Tensor
+        ``(..., K, C)``, complex.
+    """
+    limits.check(cutoff)
+
+    def symbol(frequencies: Tensor) -> Tensor:
+        response = mode_response(frequencies, modes.direction, modes.scale, modes.pole, modes.transverse)
+        gained = torch.einsum("m,m...->m...", modes.gain.to(response.dtype), response)
+        gained = limit_at(gained, frequencies, cutoff, limits)
+        return torch.einsum("km,m...,mc->...kc", modes.mix_out, gained, modes.mix_in)
+
+    return 0.5 * (symbol(omega) + symbol(-omega).conj()) if hermitian else symbol(omega)
+
+
+def limit_at(response: Tensor, omega: Tensor, cutoff: Tensor | None, limits: ResponseLimits) -> Tensor:
+    """Limit gained responses ``(M, ...)`` at any frequencies ``(..., D)``, with cutoffs ``(M,)``."""
+    points = [w[None, None] for w in omega.unbind(-1)]
+    return limit_response(response[None], points, None if cutoff is None else cutoff[None], limits)[0]
+
+
+def spacing_frame(direction: Tensor, spacing: Sequence[float] | Tensor) -> Tensor:
+    """The paper's rescaled directions ``D^-1 v / |D^-1 v|``: ``(M, D)`` and ``(G, D)`` give ``(G, M, D)``."""
+    steps = torch.as_tensor(spacing, dtype=direction.dtype, device=direction.device).reshape(-1, 1, direction.shape[-1])
+    return torch.nn.functional.normalize(direction / steps, dim=-1)

@@ -1,0 +1,99 @@
+"""The physical step between samples, as users give it: a number, one per axis, or one row per sample."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchsonic.spectral.constants import constant
+
+__all__ = ["ANY_BATCH", "Spacing", "as_spacing", "spacing_values", "widest_float"]
+
+Spacing = float | Sequence[float] | Tensor
+ANY_BATCH = -1
+DEVICES_WITHOUT_FLOAT64 = {"mps"}
+
+
+def widest_float(device: torch.device) -> torch.dtype:
+    """The widest real type that a device computes in."""
+    return torch.float32 if device.type in DEVICES_WITHOUT_FLOAT64 else torch.float64
+
+
+def _moved(values: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Values on a device; they change their type on that side which knows both."""
+    if device.type in DEVICES_WITHOUT_FLOAT64:
+        return values.to(dtype).to(device)
+    return values.to(device).to(dtype)
+
+
+def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, device=None) -> Tensor:
+    """Turn a spacing given as number, sequence or tensor into a tensor.
+
+    Parameters
+    ----------
+    spacing
+        A positive number, ``num_axes`` of them, or a tensor ``(batch, num_axes)`` with one spacing per sample.
+    num_axes
+        Number of spatial axes D.
+    batch
+        Number of samples a per-sample spacing must match, or ``ANY_BATCH``; ``None`` refuses per-sample spacing.
+
+    Returns
+    -------
+    Tensor
+        ``(1, D)`` or ``(batch, D)``, float64 (float32 where the device has no float64).
+    """
+    if isinstance(spacing, np.ndarray) and spacing.ndim == 2:
+        spacing = torch.as_tensor(spacing)
+    # Not the default device: callers that name none want the numbers, and there are none on a meta device.
+    device = torch.device(device or (spacing.device if isinstance(spacing, Tensor) else "cpu"))
+    dtype = widest_float(device)
+    if not isinstance(spacing, Tensor):
+        return constant((spacing_values(spacing, num_axes),), device, dtype)
+    if spacing.is_complex() or spacing.dtype == torch.bool:
+        raise TypeError(f"spacing must be real numbers, got a tensor of {spacing.dtype}")
+    if spacing.requires_grad:
+        raise ValueError("spacing is a constant of the sampling and gets no gradient; pass spacing.detach()")
+    steps = _moved(spacing, device, dtype)
+    if steps.dim() < 2 and steps.numel() == 1:
+        steps = steps.expand(num_axes)
+    if steps.dim() > 2 or steps.shape[-1] != num_axes:
+        raise ValueError(_wrong_count(num_axes, f"shape {tuple(steps.shape)}"))
+    if steps.dim() == 1:
+        steps = steps[None]
+    elif batch is None and steps.shape[0] > 1:
+        raise ValueError(f"spacing must be the same for all samples here, got shape {tuple(steps.shape)}")
+    elif batch is not None and batch != ANY_BATCH and steps.shape[0] != 1 and steps.shape[0] != batch:
+        raise ValueError(f"spacing has {steps.shape[0]} rows for a batch of {batch} samples; give one row per sample")
+    if not torch.compiler.is_compiling() and not bool((torch.isfinite(steps) & (steps > 0)).all()):
+        raise ValueError(f"spacing must be positive and finite, got {steps.tolist()}")
+    return steps
+
+
+def _wrong_count(num_axes: int, given: str) -> str:
+    return f"spacing needs 1 or {num_axes} values (one per spatial axis) or shape (batch, {num_axes}), got {given}"
+
+
+def spacing_values(spacing: Spacing, num_axes: int) -> tuple[float, ...]:
+    """One positive number per axis, from anything that is the same for all samples."""
+    if isinstance(spacing, Tensor):
+        return tuple(as_spacing(spacing, num_axes)[0].tolist())
+    try:
+        if isinstance(spacing, str):
+            raise TypeError
+        single = isinstance(spacing, numbers.Real) and not isinstance(spacing, bool)
+        steps = (float(spacing),) * num_axes if single else tuple(float(s) for s in spacing)  # type: ignore
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"spacing must be a number, {num_axes} numbers or a tensor, got {spacing!r}") from error
+    if len(steps) == 1:
+        steps = steps * num_axes
+    if len(steps) != num_axes:
+        raise ValueError(_wrong_count(num_axes, f"{len(steps)} values"))
+    if not torch.compiler.is_compiling() and not all(math.isfinite(s) and s > 0 for s in steps):
+        raise ValueError(f"spacing must be positive and finite, got {list(steps)}")
+    return steps

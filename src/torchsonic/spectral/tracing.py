@@ -1,0 +1,29 @@
+"""Who watches the tensors of this moment: compilers, function transforms, dispatch modes."""
+
+from __future__ import annotations
+
+import torch
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+__all__ = ["inside_function_transform", "nobody_watches", "tracing"]
+
+TRACERS = tuple(getattr(torch._C._TorchDispatchModeKey, name) for name in ("FAKE", "PROXY", "FUNCTIONAL"))
+
+
+def inside_function_transform() -> bool:
+    """Whether ``torch.func`` (grad, vmap, jvp) or forward-mode AD is at work; they need operations that they know."""
+    transforming = torch._C._functorch.peek_interpreter_stack() is not None  # type: ignore[attr-defined]
+    return transforming or forward_ad._current_level >= 0
+
+
+def tracing() -> bool:
+    """Whether a tracer is at work, whose tensors mean nothing later; modes that only watch are none."""
+    return torch.compiler.is_compiling() or any(torch._C._get_dispatch_mode(key) is not None for key in TRACERS)
+
+
+def nobody_watches() -> bool:
+    """Whether tensors are just numbers: no compiler, function transform or dispatch mode sees them."""
+    return not (
+        torch.compiler.is_compiling() or inside_function_transform() or _get_current_dispatch_mode() is not None
+    )
