@@ -15,6 +15,8 @@ from torch import nn
 from tests.layers import LAYERS, make_layer
 from torchsonic.functional import ORDERS
 from torchsonic.nn import SonicBlock, SonicConvNd
+from torchsonic.spectral.boundary import Boundary
+from torchsonic.spectral.response import responses_on_band
 
 LARGEST_SIZE = {1: 40, 2: 40, 3: 14}
 EXTREMES = (0.0, *(sign * value for value in (1e-20, 1e-3, 1.0, 20.0, 90.0, 1e3, 1e4) for sign in (1.0, -1.0)))
@@ -91,12 +93,16 @@ def _mixed(layer: SonicConvNd, peaks) -> float:
 def grid_norm(layer: SonicConvNd, size, spacing) -> float:
     """The norm of the exact circular operator on a grid: that of its largest symbol ``(K, C)``."""
     steps = torch.tensor([spacing], dtype=torch.float64)
-    band = Boundary("circular").band(size, size)
+    band = Boundary("circular").band(size, size, half=False)
     shape = layer._shape(size, steps, torch.float32)
-    responses = evaluate_responses(shape, steps, band, "real", layer.limits)
-    t1, t2 = (t[0].flatten(1).to(torch.complex128) for t in responses)
-    mixing = torch.stack([torch.stack([t1, -t2]), torch.stack([t2, t1])])  # (2, 2, M, N)
-    symbols = torch.einsum("kma,abmn,mbc->nkc", layer.mix_out.to(t1.dtype), mixing, layer.mix_in.to(t1.dtype))
+    responses = responses_on_band(shape, steps, band, "real", layer.limits)[0]
+    axes = tuple(range(1, responses.dim()))
+    mirrored = responses.flip(axes).roll((1,) * len(axes), axes)
+    modes = layer.modes(without_limits=True)
+    mix_in, mix_out = modes.mix_in.to(torch.complex128), modes.mix_out.to(torch.complex128)
+    there = torch.einsum("km,mn,mc->nkc", mix_out, responses.flatten(1).to(torch.complex128), mix_in)
+    opposite = torch.einsum("km,mn,mc->nkc", mix_out, mirrored.flatten(1).to(torch.complex128), mix_in)
+    symbols = 0.5 * (there + opposite.conj())
     return torch.linalg.matrix_norm(symbols, ord=2).max().item()
 
 

@@ -10,6 +10,7 @@ from torch import nn
 from tests.layers import LAYERS, make_layer
 from torchsonic import SonicConv1d, SonicConv2d, SonicConv3d
 from torchsonic.functional import resample, sonic_conv
+from torchsonic.spectral.boundary import Boundary
 from torchsonic.testing import band_limited_field, relative_error
 
 

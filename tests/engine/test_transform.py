@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from torchsonic.engine.transform import analyse, analyse_adjoint, synthesise, synthesise_adjoint
 from torchsonic.spectral.band import Band
-from torchsonic.spectral.boundary import fast_size
+from torchsonic.spectral.boundary import Boundary, fast_size
 
 sizes = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
 
@@ -29,8 +29,8 @@ def test_adjoints_satisfy_the_inner_product(pair, padding):
     y = torch.randn(out_size, dtype=torch.float64)
     # The half spectrum's self-conjugate planes only count through their Hermitian part.
     c = synthesise_adjoint(synthesise(c, band, out_size), band) if band.size_in == band.size_out else c
-    left = inner(c, analyse(x, band, padding), band)
-    right = (analyse_adjoint(c.clone(), band, size, padding) * x).sum() / math.prod(band.size_in)
+    left = inner(c, analyse(x, band, Boundary(padding)), band)
+    right = (analyse_adjoint(c.clone(), band, size, Boundary(padding)) * x).sum() / math.prod(band.size_in)
     torch.testing.assert_close(left, right, rtol=1e-10, atol=1e-10)
     left = (y * synthesise(c, band, out_size)).sum()
     right = inner(c, synthesise_adjoint(y, band), band)

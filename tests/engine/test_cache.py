@@ -1,10 +1,11 @@
 import threading
+from types import SimpleNamespace
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torchsonic.nn.cache import ResponseCache
 
 from tests.layers import make_layer
+from torchsonic.engine.cache import CouplingCache
 from torchsonic.nn import conv
 
 
@@ -34,12 +35,12 @@ def test_cache_is_bounded_and_keeps_grids_apart():
 
 
 def made(number=0.0):
-    """Responses of 160 bytes."""
-    return Responses(*torch.full((2, 10), number, dtype=torch.complex64))
+    """Stands for a coupling of 160 bytes."""
+    return SimpleNamespace(num_bytes=160, number=number)
 
 
 def test_bytes_of_all_grids_together_are_bounded():
-    cache, parameters = ResponseCache(max_bytes=400), [torch.zeros(3)]
+    cache, parameters = CouplingCache(max_bytes=400), [torch.zeros(3)]
     for grid in range(4):
         cache.get(grid, parameters, made)
     assert len(cache) == 2
@@ -48,7 +49,7 @@ def test_bytes_of_all_grids_together_are_bounded():
 
 
 def test_a_parameter_is_never_taken_for_one_that_is_gone():
-    cache = ResponseCache()
+    cache = CouplingCache()
 
     def parameter():
         return torch.empty(3, device="meta")  # whose values are not looked at, as on accelerators
@@ -60,11 +61,11 @@ def test_a_parameter_is_never_taken_for_one_that_is_gone():
     later = [parameter()]
     while id(later[-1]) != place and len(later) < 10_000:
         later.append(parameter())
-    assert cache.get("grid", later[-1:], lambda: made(1.0)).t1[0] == 1.0
+    assert cache.get("grid", later[-1:], lambda: made(1.0)).number == 1.0
 
 
 def test_what_was_evaluated_before_a_change_is_not_kept_after_it():
-    cache, parameter = ResponseCache(), torch.zeros(3)
+    cache, parameter = CouplingCache(), torch.zeros(3)
 
     def evaluate_while_another_thread_changes():
         stale = made(parameter[0].item())
@@ -74,7 +75,7 @@ def test_what_was_evaluated_before_a_change_is_not_kept_after_it():
         return stale
 
     cache.get("grid", [parameter], evaluate_while_another_thread_changes)
-    assert cache.get("grid", [parameter], lambda: made(parameter[0].item())).t1[0] == 1.0
+    assert cache.get("grid", [parameter], lambda: made(parameter[0].item())).number == 1.0
 
 
 def test_large_responses_and_those_of_chunked_layers_are_not_kept():

@@ -1,17 +1,19 @@
 """Responses found again by value, in compiled evaluation."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from torchsonic import SonicConv2d, testing
-from torchsonic.functional import reuse
+from torchsonic.engine import cache
 
 
 @pytest.fixture(autouse=True)
 def nothing_kept():
-    reuse.forget_responses()
+    cache.forget_couplings()
     yield
-    reuse.forget_responses()
+    cache.forget_couplings()
 
 
 @torch.no_grad()
@@ -20,15 +22,15 @@ def test_compiled_evaluation_reuses_responses_and_sees_every_change():
     compiled = torch.compile(layer, fullgraph=True, backend="eager")
     x = torch.randn(2, 3, 9, 8)
     compiled(x)
-    (kept,) = reuse._kept.values()
+    (kept,) = cache._kept.values()
     assert testing.relative_error(compiled(x), layer(x)) < 1e-6
-    assert next(iter(reuse._kept.values())) is kept, "evaluated once"
+    assert next(iter(cache._kept.values())) is kept, "evaluated once"
     layer.mode_parameters()[0].data.add_(0.3)
     layer.clear_cache()
     assert testing.relative_error(compiled(x), layer(x)) < 1e-6
-    assert len(reuse._kept) == 2
+    assert len(cache._kept) == 2
     assert testing.relative_error(compiled(x, spacing=2.0), layer(x, spacing=2.0)) < 1e-6
-    assert len(reuse._kept) == 3
+    assert len(cache._kept) == 3
 
 
 def test_training_and_chunks_of_modes_keep_nothing():
@@ -37,14 +39,14 @@ def test_training_and_chunks_of_modes_keep_nothing():
     torch.compile(layer, fullgraph=True, backend="aot_eager")(x).sum().backward()
     with torch.no_grad():
         torch.compile(SonicConv2d(3, 5, 4, mode_chunk=2).eval(), fullgraph=True, backend="eager")(x)
-    assert not reuse._kept
+    assert not cache._kept
 
 
 def test_what_is_kept_is_bounded_and_the_oldest_goes_first(monkeypatch):
-    monkeypatch.setattr(reuse, "MOST_BYTES", 3 * 160)
+    monkeypatch.setattr(cache, "MOST_BYTES", 3 * 160)
     for number in range(5):
-        responses = reuse.Responses(*torch.zeros(2, 10, dtype=torch.complex64))
-        reuse.find_responses([torch.tensor([float(number)])], "grid", lambda r=responses: r)
-    assert len(reuse._kept) == 3
-    found = reuse.find_responses([torch.tensor([4.0])], "grid", lambda: pytest.fail("was kept"))
-    assert found is responses
+        coupling = SimpleNamespace(num_bytes=160)
+        cache.find_coupling([torch.tensor([float(number)])], "grid", lambda c=coupling: c)
+    assert len(cache._kept) == 3
+    found = cache.find_coupling([torch.tensor([4.0])], "grid", lambda: pytest.fail("was kept"))
+    assert found is coupling
