@@ -8,7 +8,8 @@ import pytest
 
 PROGRAM = """
 import resource, torch
-from torchsonic.functional import keep_all_pages, pages
+from torchsonic.engine import pages
+from torchsonic.functional import keep_all_pages
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -47,7 +47,7 @@ def test_synthesis_undoes_analysis_on_the_same_grid(size):
 def test_reflection_leaves_the_edge_out_as_convolutions_do():
     x = torch.arange(5.0, dtype=torch.float64)
     band = Boundary("reflect").band((5,), (5,))
-    extended = synthesise(analyse(x, band, "reflect"), band, band.size_out)
+    extended = synthesise(analyse(x, band, Boundary("reflect")), band, band.size_out)
     assert extended.round().tolist() == [0, 1, 2, 3, 4, 3, 2, 1, 2, 1]
 
 
@@ -55,7 +55,7 @@ def test_reflection_leaves_the_edge_out_as_convolutions_do():
 def test_reflection_at_any_size_matches_torch_pad_near_the_edge(size):
     x = torch.randn(size, dtype=torch.float64)
     band = Boundary("reflect").band((size,), (size,))
-    extended = synthesise(analyse(x, band, "reflect"), band, band.size_out)
+    extended = synthesise(analyse(x, band, Boundary("reflect")), band, band.size_out)
     reach = size // 2
     if reach:
         expected = torch.nn.functional.pad(x[None], (reach, reach), mode="reflect")[0]

@@ -65,7 +65,7 @@ class Options(NamedTuple):
 
     @property
     def boundary(self) -> Boundary:
-        return Boundary(self.padding_mode, tuple(self.padding))
+        return Boundary(self.padding_mode, tuple(n for n in self.padding if n))
 
     @property
     def limits(self) -> ResponseLimits:

@@ -7,15 +7,15 @@ pass needs travels as whole tensors, at most three, whatever the chunks.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
 from torchsonic.engine.cache import MOST_BYTES, find_coupling
 from torchsonic.engine.call import Operands, Options
-from torchsonic.engine.coupling import TorchCoupling, coupling_bytes
-from torchsonic.engine.kernels import Kept, apply_coupling, backward, find_plan, forward, prepared
+from torchsonic.engine.coupling import Coupling, TorchCoupling, coupling_bytes
+from torchsonic.engine.kernels import Couplings, Kept, backward, find_plan, forward, prepared
 from torchsonic.engine.plan import Plan, uses_half_spectra
 from torchsonic.engine.transform import analyse, analyse_adjoint, synthesise, synthesise_adjoint
 from torchsonic.spectral.band import Band
@@ -55,20 +55,20 @@ def _parts(whole: dict[str, Tensor], plan: Plan, batch: int) -> list[Kept]:
     ]
 
 
-def _forward_reusing(operands: Operands, options: Options, plan: Plan) -> Tensor:
-    """The output without gradient, with a coupling made in an earlier call if the same is needed again."""
+def _couplings(operands: Operands, options: Options, plan: Plan) -> Callable[[slice, slice], Coupling]:
+    """Couplings for an output without gradient: one made in an earlier call if the same is needed again."""
     num_modes, dtype = operands.mix_in.shape[0], operands.x.dtype
     large = coupling_bytes(num_modes, plan.band, dtype) > MOST_BYTES
     # Elsewhere looking at values would make the host wait; with chunks of modes memory matters more than time.
     if operands.x.device.type != "cpu" or options.mode_chunk or large or not operands.shared:
-        return forward(operands, options, plan)[0]
+        return Couplings(operands, options, plan)
     shape, spacing = operands.shape, operands.spacing
     coupling = find_coupling(
         [t for t in (*shape, spacing) if t is not None],
         (plan.band, options.symmetry, options.limits, dtype),
         lambda: TorchCoupling(shape, spacing, plan.band, options.symmetry, options.limits),
     )
-    return apply_coupling(operands.x, operands.mix_in, operands.mix_out, operands.bias, coupling, options, plan)
+    return lambda samples, modes: coupling
 
 
 # The schema of an operator is read from plain annotations, so its arguments cannot be grouped.
@@ -89,9 +89,8 @@ def _spectral_conv(
     )  # fmt: skip
     plan = find_plan(operands, options)
     with prepared(operands, options, training=not reuse, keep=keep):
-        if reuse:
-            return _forward_reusing(operands, options, plan), []
-        y, kept = forward(operands, options, plan, keep=keep)
+        couplings = _couplings(operands, options, plan) if reuse else Couplings(operands, options, plan)
+        y, kept = forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan, keep=keep)
     if not keep:
         return y, []
     shapes = _kept_shapes(x, mix_in.shape[0], options)

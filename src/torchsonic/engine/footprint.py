@@ -19,7 +19,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from torchsonic.arguments import choice, per_axis, positive
 from torchsonic.engine.call import Operands, Options
-from torchsonic.engine.kernels import backward, find_plan, forward
+from torchsonic.engine.kernels import Couplings, backward, find_plan, forward
 from torchsonic.engine.pages import keep_pages
 from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.limits import UNLIMITED, ResponseLimits
@@ -137,7 +137,10 @@ def estimated_bytes(
         with _Tally() as tally:
             tally.exclude(*operands, grad_y)
             plan = find_plan(operands, options)
-            y, kept = forward(operands, options, plan, keep=keep)
+            couplings = Couplings(operands, options, plan)
+            x, mix_in, mix_out, bias = operands.x, operands.mix_in, operands.mix_out, operands.bias
+            y, kept = forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan, keep=keep)
+            del couplings
             if training:
                 backward(grad_y, operands, options, plan, kept, [True] * len(operands))
             del y, kept

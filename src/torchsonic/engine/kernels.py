@@ -20,21 +20,23 @@ from torchsonic.engine.coupling import Coupling, TorchCoupling
 from torchsonic.engine.exhaustion import advising
 from torchsonic.engine.pages import keep_pages
 from torchsonic.engine.plan import Plan, make_plan, split
-from torchsonic.engine.products import add_product, add_spectrum, correlate, correlate_spectra, mix, mix_spectrum
+from torchsonic.engine.products import add_product, add_spectrum, correlate, correlate_spectra, mix, mix_modes
 from torchsonic.engine.transform import (
     analyse,
     analyse_adjoint,
-    analyse_pairs,
-    analyse_pairs_adjoint,
+    analyse_modes,
+    analyse_modes_adjoint,
     synthesise,
     synthesise_adjoint,
-    synthesise_pairs,
-    synthesise_pairs_adjoint,
+    synthesise_modes,
+    synthesise_modes_adjoint,
 )
+from torchsonic.spectral.band import Band
+from torchsonic.spectral.boundary import Boundary
 from torchsonic.spectral.constants import constant
 from torchsonic.spectral.response import ModeShape
 
-__all__ = ["Kept", "apply_coupling", "backward", "find_plan", "forward", "plan_for", "prepared"]
+__all__ = ["Couplings", "Kept", "backward", "find_plan", "forward", "plan_for", "prepared"]
 
 # A transform back copies what it is given: channels are taken in parts of so many bytes.
 INVERSE_BYTES = 64 << 20
@@ -84,7 +86,7 @@ def prepared(
         yield
 
 
-class _Couplings:
+class Couplings:
     """Couplings of chunks; one serves all samples if they share their responses and all modes are taken at once."""
 
     def __init__(self, operands: Operands, options: Options, plan: Plan, *, differentiable: bool = False) -> None:
@@ -93,7 +95,7 @@ class _Couplings:
         self.lasting = operands.shared and plan.mode_chunk >= operands.mix_in.shape[0]
         self._last: Coupling | None = None
 
-    def of(self, samples: slice, modes: slice) -> Coupling:
+    def __call__(self, samples: slice, modes: slice) -> Coupling:
         if self._last is None or not self.lasting:
             self._last = None  # before the next one takes its room
             spacing, options = self._operands.spacing, self._options
@@ -108,28 +110,23 @@ class _Couplings:
         return self._last
 
 
-def _enter(xs: Tensor, spectrum: Tensor | None, w_in: Tensor, options: Options, plan: Plan) -> Tensor:
-    """Coefficients ``Z`` of a chunk."""
-    if spectrum is not None:
-        return mix_spectrum(w_in, spectrum).unflatten(1, (-1, 2))
-    u = mix(w_in, xs)
-    if plan.band.half:
-        return analyse(u, plan.band, options.boundary).unflatten(1, (-1, 2))
-    return analyse_pairs(u, plan.band, options.boundary)
-
-
-def _leave(w: Tensor, plan: Plan) -> Tensor:
-    """The two real signals of each mode behind its response, ``(b, 2 m, *out_size)``."""
-    if plan.band.half:
-        return synthesise(w.flatten(1, 2), plan.band, plan.out_size).contiguous()
-    return synthesise_pairs(w, plan.band, plan.out_size)
-
-
-def forward(operands: Operands, options: Options, plan: Plan, *, keep: bool = False) -> tuple[Tensor, list[Kept]]:
+def forward(
+    x: Tensor,
+    mix_in: Tensor,
+    mix_out: Tensor,
+    bias: Tensor | None,
+    couplings: Callable[[slice, slice], Coupling],
+    boundary: Boundary,
+    plan: Plan,
+    *,
+    keep: bool = False,
+) -> tuple[Tensor, list[Kept]]:
     """Apply the operator.
 
     Parameters
     ----------
+    couplings
+        Gives the coupling of some samples and modes.
     keep
         Also return the intermediate results that the backward pass would otherwise compute again.
 
@@ -138,55 +135,27 @@ def forward(operands: Operands, options: Options, plan: Plan, *, keep: bool = Fa
     tuple
         ``y (B, K, *out_size)`` and what is kept of each chunk of samples.
     """
-    x, mix_in, mix_out, couplings = operands.x, operands.mix_in, operands.mix_out, _Couplings(operands, options, plan)
-    return _forward(x, mix_in, mix_out, operands.bias, couplings.of, options, plan, keep=keep)
-
-
-def apply_coupling(
-    x: Tensor,
-    mix_in: Tensor,
-    mix_out: Tensor,
-    bias: Tensor | None,
-    coupling: Coupling,
-    options: Options,
-    plan: Plan,
-) -> Tensor:
-    """The output with a coupling of all modes, shared by the samples, that was made before; no gradient."""
-    return _forward(x, mix_in, mix_out, bias, lambda samples, modes: coupling, options, plan)[0]
-
-
-def _forward(
-    x: Tensor,
-    mix_in: Tensor,
-    mix_out: Tensor,
-    bias: Tensor | None,
-    coupling_of: Callable[[slice, slice], Coupling],
-    options: Options,
-    plan: Plan,
-    *,
-    keep: bool = False,
-) -> tuple[Tensor, list[Kept]]:
-    x = x.contiguous()
+    x, band = x.contiguous(), plan.band
     y = x.new_empty(x.shape[0], mix_out.shape[0], *plan.out_size)
     kept: list[Kept] = []
     for samples in plan.sample_chunks(x.shape[0]):
         xs, parts, total = x[samples], [], None
-        spectrum = analyse(xs, plan.band, options.boundary) if plan.channels_in else None
+        spectrum = analyse(xs, band, boundary) if plan.channels_in else None
         for modes in plan.mode_chunks(mix_in.shape[0]):
-            w_out, signals = mix_out[:, modes].flatten(1), None
-            z = _enter(xs, spectrum, mix_in[modes].flatten(0, 1), options, plan)
-            w = coupling_of(samples, modes).forward(z)
+            w_in, w_out, signals = mix_in[modes].flatten(0, 1), mix_out[:, modes].flatten(1), None
+            z = analyse_modes(mix(w_in, xs), band, boundary) if spectrum is None else mix_modes(w_in, spectrum)
+            w = couplings(samples, modes).forward(z)
             if plan.channels_out:
                 total = add_spectrum(total, w_out, w.flatten(1, 2))
             else:
-                signals = _leave(w, plan)
+                signals = synthesise_modes(w, band, plan.out_size)
                 add_product(y[samples], w_out, signals, first=modes.start == 0, bias=bias)
             if keep:
                 parts.append(Kept(z, spectrum, signals))
         if total is not None:
             if bias is not None:
-                total[(..., *[0] * plan.band.num_axes)] += bias
-            _put(y[samples], total, lambda part: synthesise(part, plan.band, plan.out_size))
+                total[(..., *[0] * band.num_axes)] += bias
+            _put(y[samples], total, lambda part: synthesise(part, band, plan.out_size))
         if keep:
             kept.append(_joined(parts))
     return y, kept
@@ -201,7 +170,7 @@ def _joined(parts: list[Kept]) -> Kept:
     return Kept(coefficients, parts[0].spectrum, torch.cat(signals, dim=1) if signals else None)
 
 
-def _put(y: Tensor, spectrum: Tensor, transform) -> None:
+def _put(y: Tensor, spectrum: Tensor, transform: Callable[[Tensor], Tensor]) -> None:
     """Transform the channels of a spectrum back into ``y``, a few at a time."""
     of_one = spectrum[:, :1].numel() * spectrum.element_size()
     for part in split(spectrum.shape[1], max(1, INVERSE_BYTES // max(of_one, 1))):
@@ -215,73 +184,61 @@ def backward(
 
     Computed from ``grad_y`` and either what was ``kept`` or ``x`` alone. ``needs`` has one answer for each operand.
     """
-    x, mix_in, mix_out = operands.x.contiguous(), operands.mix_in, operands.mix_out
-    grad_y = grad_y.contiguous()
+    x, mix_in, mix_out, band = operands.x.contiguous(), operands.mix_in, operands.mix_out, plan.band
+    grad_y, boundary = grad_y.contiguous(), options.boundary
     wanted = dict(zip(Operands._fields, needs, strict=False))
     need_shape = any(wanted[name] for name in ModeShape._fields)
-    couplings = _Couplings(operands, options, plan, differentiable=need_shape)
-    # Complex signals come back as conjugates: the sign of Q changes.
-    signs = constant((1.0, 1.0 if plan.band.half else -1.0), x.device, x.dtype)
-    grad_x = torch.empty_like(x) if wanted["x"] else None
+    couplings = Couplings(operands, options, plan, differentiable=need_shape)
     # In one layout whatever that of the operands: compilers are told it before.
     grad_in, grad_out = mix_in.new_zeros(mix_in.shape), mix_out.new_zeros(mix_out.shape)
+    grad_x = torch.empty_like(x) if wanted["x"] else None
     grad_shape = operands.shape.each(lambda t: t.new_zeros(t.shape))
-    coupling = None
     for index, samples in enumerate(plan.sample_chunks(x.shape[0])):
-        xs, gs, grad_total = x[samples], grad_y[samples], None
-        there = kept[index] if kept else None
-        spectrum = there.spectrum if there else analyse(xs, plan.band, options.boundary) if plan.channels_in else None
-        grad_spectrum = synthesise_adjoint(gs, plan.band) if plan.channels_out else None
+        xs, gs, there, grad_total = x[samples], grad_y[samples], kept[index] if kept else None, None
+        spectrum = there.spectrum if there else analyse(xs, band, boundary) if plan.channels_in else None
+        grad_spectrum = synthesise_adjoint(gs, band) if plan.channels_out else None
         for modes in plan.mode_chunks(mix_in.shape[0]):
-            w_in, w_out = mix_in[modes].flatten(0, 1), mix_out[:, modes].flatten(1)
-            back_in, back_out = (mix_in[modes] * signs[:, None]).flatten(0, 1), (mix_out[:, modes] * signs).flatten(1)
-            coupling = couplings.of(samples, modes)
-            z = there.coefficients[:, modes] if there else _enter(xs, spectrum, w_in, options, plan)
+            w_in, w_out, coupling = mix_in[modes].flatten(0, 1), mix_out[:, modes].flatten(1), couplings(samples, modes)
+            signs = _signs(w_in, band)
+            if there:
+                z = there.coefficients[:, modes]
+            else:
+                z = analyse_modes(mix(w_in, xs), band, boundary) if spectrum is None else mix_modes(w_in, spectrum)
             if grad_spectrum is not None:
-                g = mix_spectrum(w_out.mT, grad_spectrum).unflatten(1, (-1, 2))
-                w = coupling.forward(z).flatten(1, 2)
-                found_out = correlate_spectra(w, grad_spectrum, plan.band).mT
+                found = correlate_spectra(grad_spectrum, coupling.forward(z).flatten(1, 2), band)
+                g = mix_modes(w_out.mT, grad_spectrum)
             else:
-                if there and there.signals is not None:
-                    signals = there.signals[:, 2 * modes.start : 2 * modes.stop]
-                else:
-                    signals = _leave(coupling.forward(z), plan)
-                found_out = correlate(gs, signals)
-                g = _enter_back(mix(back_out.mT, gs), plan)
-            grad_out[:, modes] += found_out.unflatten(1, (-1, 2))
-            gz = coupling.backward(g, z)
+                found = correlate(gs, _signals(there, modes, z, coupling, plan))
+                g = synthesise_modes_adjoint(mix((w_out * signs).mT, gs), band)
+            grad_out[:, modes] += found.unflatten(1, (-1, 2))
+            g = coupling.backward(g, z)
             if spectrum is not None:
-                gz = gz.flatten(1, 2)
-                found_in = correlate_spectra(gz, spectrum, plan.band).mul_(math.prod(plan.band.size_in))
-                grad_total = add_spectrum(grad_total, w_in.mT, gz) if grad_x is not None else None
+                found = correlate_spectra(g.flatten(1, 2), spectrum, band).mul_(math.prod(band.size_in))
+                grad_total = add_spectrum(grad_total, w_in.mT, g.flatten(1, 2)) if grad_x is not None else None
             else:
-                u = _leave_back(gz, options, plan)
-                found_in = correlate(u, xs)
+                u = analyse_modes_adjoint(g, band, plan.size, boundary)
+                found = correlate(u, xs)
                 if grad_x is not None:
-                    add_product(grad_x[samples], back_in.mT, u, first=modes.start == 0)
-            grad_in[modes] += found_in.unflatten(0, (-1, 2)) * signs[:, None]
-            if need_shape and not couplings.lasting:
+                    add_product(grad_x[samples], w_in.mT * signs, u, first=modes.start == 0)
+            grad_in[modes] += (found * signs[:, None]).unflatten(0, (-1, 2))
+            if need_shape and (not couplings.lasting or samples.stop == x.shape[0]):
                 _add(grad_shape, coupling.gradients(), samples, modes)
         if grad_total is not None and grad_x is not None:
-            _put(grad_x[samples], grad_total, lambda g: analyse_adjoint(g, plan.band, plan.size, options.boundary))
-    if need_shape and couplings.lasting and coupling is not None:
-        grad_shape = coupling.gradients()
+            _put(grad_x[samples], grad_total, lambda part: analyse_adjoint(part, band, plan.size, boundary))
     grad_bias = grad_y.sum([d for d in range(grad_y.dim()) if d != 1]) if wanted["bias"] else None
     return Operands(grad_x, grad_in, grad_out, *grad_shape, grad_bias, None)  # type: ignore[arg-type]
 
 
-def _enter_back(g: Tensor, plan: Plan) -> Tensor:
-    """Gradients of coupled coefficients from those of the modes' signals, ``(b, 2 m, *out_size)``."""
-    if plan.band.half:
-        return synthesise_adjoint(g, plan.band).unflatten(1, (-1, 2))
-    return synthesise_pairs_adjoint(g, plan.band)
+def _signs(w_in: Tensor, band: Band) -> Tensor:
+    """Complex signals come back as conjugates: the sign of every Q changes, ``(2 m,)``."""
+    return constant((1.0, 1.0 if band.half else -1.0) * (w_in.shape[0] // 2), w_in.device, w_in.dtype)
 
 
-def _leave_back(gz: Tensor, options: Options, plan: Plan) -> Tensor:
-    """Gradients of the mixed input, ``(b, 2 m, *size)``, from those of its coefficients."""
-    if plan.band.half:
-        return analyse_adjoint(gz.flatten(1, 2), plan.band, plan.size, options.boundary).contiguous()
-    return analyse_pairs_adjoint(gz, plan.band, plan.size, options.boundary)
+def _signals(there: Kept | None, modes: slice, z: Tensor, coupling: Coupling, plan: Plan) -> Tensor:
+    """The modes' signals behind their responses, kept or computed again."""
+    if there is not None and there.signals is not None:
+        return there.signals[:, 2 * modes.start : 2 * modes.stop]
+    return synthesise_modes(coupling.forward(z), plan.band, plan.out_size)
 
 
 def _add(total: ModeShape, part: ModeShape, samples: slice, modes: slice) -> None:

@@ -1,7 +1,7 @@
 """Products with the mixing matrices, of real signals and of spectra.
 
-Layouts: ``mix_in (M, 2, C)`` holds ``Re B, Im B``; ``mix_out (K, M, 2)`` holds ``Re C, -Im C``. Chunks of modes are then
-contiguous rows, and a product with either is one real matrix product.
+Layouts: ``mix_in (M, 2, C)`` holds ``Re B, Im B``; ``mix_out (K, M, 2)`` holds ``Re C, -Im C``. Chunks of modes are
+then contiguous rows, and a product with either is one real matrix product.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchsonic.spectral.band import Band
 
-__all__ = ["add_product", "add_spectrum", "correlate", "correlate_spectra", "mix", "mix_spectrum"]
+__all__ = ["add_product", "add_spectrum", "correlate", "correlate_spectra", "mix", "mix_modes"]
 
 
 def mix(matrix: Tensor, signals: Tensor) -> Tensor:
@@ -21,9 +21,14 @@ def mix(matrix: Tensor, signals: Tensor) -> Tensor:
     return mixed.unflatten(-1, signals.shape[2:])
 
 
-def mix_spectrum(matrix: Tensor, spectrum: Tensor) -> Tensor:
+def _mix_spectrum(matrix: Tensor, spectrum: Tensor) -> Tensor:
     """A real matrix ``(r, c)`` times complex ``(b, c, *band)``, as one real product."""
     return torch.view_as_complex(mix(matrix, torch.view_as_real(spectrum)))
+
+
+def mix_modes(matrix: Tensor, spectrum: Tensor) -> Tensor:
+    """The spectra of modes' two signals, ``(b, m, 2, *band)``, from a matrix ``(2 m, c)`` and spectra of channels."""
+    return _mix_spectrum(matrix, spectrum).unflatten(1, (-1, 2))
 
 
 def add_product(y: Tensor, matrix: Tensor, signals: Tensor, *, first: bool, bias: Tensor | None = None) -> None:
@@ -41,7 +46,7 @@ def add_product(y: Tensor, matrix: Tensor, signals: Tensor, *, first: bool, bias
 def add_spectrum(total: Tensor | None, matrix: Tensor, spectrum: Tensor) -> Tensor:
     """``matrix spectrum``, added in place to ``total`` if there is one."""
     if total is None:
-        return mix_spectrum(matrix, spectrum)
+        return _mix_spectrum(matrix, spectrum)
     add_product(torch.view_as_real(total), matrix, torch.view_as_real(spectrum), first=False)
     return total
 

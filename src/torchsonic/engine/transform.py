@@ -21,12 +21,12 @@ from torchsonic.spectral.transform import gather_band, scatter_band, split_nyqui
 __all__ = [
     "analyse",
     "analyse_adjoint",
-    "analyse_pairs",
-    "analyse_pairs_adjoint",
+    "analyse_modes",
+    "analyse_modes_adjoint",
     "synthesise",
     "synthesise_adjoint",
-    "synthesise_pairs",
-    "synthesise_pairs_adjoint",
+    "synthesise_modes",
+    "synthesise_modes_adjoint",
 ]
 
 
@@ -56,15 +56,19 @@ def synthesise_adjoint(g: Tensor, band: Band) -> Tensor:
     return gather_band(rfftn(g, band.size_out), band)
 
 
-def analyse_pairs(u: Tensor, band: Band, boundary: Boundary = CIRCULAR) -> Tensor:
-    """Coefficients of complex signals whose two parts are neighbours: ``(b, 2 m, *size)`` to ``(b, m, *band.shape)``."""
+def analyse_modes(u: Tensor, band: Band, boundary: Boundary) -> Tensor:
+    """Coefficients of modes: ``(b, 2 m, *size)`` to ``(b, m, *band)``, or ``(b, m, 2, *band)`` on a half spectrum."""
+    if band.half:
+        return analyse(u, band, boundary).unflatten(1, (-1, 2))
     z = _join(extend(u, band, boundary), band.size_in)
     spectrum = complex_fftn(z, band.num_axes, scaled=True)
     return split_nyquist(gather_band(spectrum, band), band)
 
 
-def analyse_pairs_adjoint(g: Tensor, band: Band, size: tuple[int, ...], boundary: Boundary = CIRCULAR) -> Tensor:
-    """Adjoint of :func:`analyse_pairs` on conjugates; may overwrite ``g``."""
+def analyse_modes_adjoint(g: Tensor, band: Band, size: tuple[int, ...], boundary: Boundary) -> Tensor:
+    """Adjoint of :func:`analyse_modes`, as :func:`analyse_adjoint` or on conjugates; may overwrite ``g``."""
+    if band.half:
+        return analyse_adjoint(g.flatten(1, 2), band, size, boundary).contiguous()
     spectrum = scatter_band(split_nyquist(g, band), band, band.size_in)
     z = complex_fftn(spectrum, band.num_axes, scaled=True)
     if boundary.mode == "reflect":
@@ -72,14 +76,18 @@ def analyse_pairs_adjoint(g: Tensor, band: Band, size: tuple[int, ...], boundary
     return _split(z, size)
 
 
-def synthesise_pairs(coefficients: Tensor, band: Band, out_size: tuple[int, ...]) -> Tensor:
-    """Both parts of the complex signals of a band on the output grid: ``(b, m, *band)`` to ``(b, 2 m, *out_size)``."""
+def synthesise_modes(coefficients: Tensor, band: Band, out_size: tuple[int, ...]) -> Tensor:
+    """Both signals of modes on the output grid, ``(b, 2 m, *out_size)``."""
+    if band.half:
+        return synthesise(coefficients.flatten(1, 2), band, out_size).contiguous()
     spectrum = scatter_band(coefficients, band, band.size_out)
     return _split(complex_fftn(spectrum, band.num_axes, inverse=True), out_size)
 
 
-def synthesise_pairs_adjoint(g: Tensor, band: Band) -> Tensor:
-    """Adjoint of :func:`synthesise_pairs` on conjugates: ``(b, 2 m, *out_size)`` to ``(b, m, *band.shape)``."""
+def synthesise_modes_adjoint(g: Tensor, band: Band) -> Tensor:
+    """Adjoint of :func:`synthesise_modes`; on a full spectrum of conjugates."""
+    if band.half:
+        return synthesise_adjoint(g, band).unflatten(1, (-1, 2))
     z = _join(g, band.size_out)
     return gather_band(complex_fftn(z, band.num_axes, inverse=True), band)
 

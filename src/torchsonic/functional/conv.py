@@ -16,7 +16,7 @@ from torch import Tensor
 
 from torchsonic.arguments import check_samples, choice, per_axis, positive
 from torchsonic.engine.call import Operands, Options, run_plain, without_autocast
-from torchsonic.engine.kernels import Kept, backward, find_plan, forward, prepared
+from torchsonic.engine.kernels import Couplings, Kept, backward, find_plan, forward, prepared
 from torchsonic.engine.plan import order_by_channels
 from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.limits import UNLIMITED, ResponseLimits
@@ -192,14 +192,15 @@ def spectral_conv(
             options = options._replace(order=order_by_channels(x.shape[1], mix_out.shape[0], mix_in.shape[0]))
         # Margins round up to a fast size, which no symbol expresses; kept tensors would tie the graph to it.
         keep = keep and (padding_mode == "circular" or all(isinstance(n, int) for n in (*size, *out_size)))
-        given = (list(out_size), padding_mode, list(margin), *options[3:])
+        given = (list(out_size), padding_mode, list(margin) or [0], *options[3:])  # autograd knows no empty list
         return torch.ops.torchsonic.spectral_conv(*operands, *given, keep, not needs_grad)[0]
     if inside_function_transform():
         return run_plain(operands, options)
     if needs_grad:
         return _SpectralConv.apply(options, keep, *operands)
+    plan = find_plan(operands, options)
     with prepared(operands, options):
-        return forward(operands, options, find_plan(operands, options))[0]
+        return forward(x, mix_in, mix_out, bias, Couplings(operands, options, plan), options.boundary, plan)[0]
 
 
 def _margin(padding: int | Sequence[int] | None, mode: PaddingMode, num_axes: int) -> tuple[int, ...]:
@@ -243,7 +244,9 @@ class _SpectralConv(torch.autograd.Function):
         operands = Operands(*tensors)
         plan = find_plan(operands, options)
         with prepared(operands, options, training=True, keep=keep):
-            y, kept = forward(operands, options, plan, keep=keep)
+            couplings = Couplings(operands, options, plan)
+            x, mix_in, mix_out, bias = operands.x, operands.mix_in, operands.mix_out, operands.bias
+            y, kept = forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan, keep=keep)
         ctx.save_for_backward(*tensors, *[t for part in kept for t in part])
         ctx.options, ctx.plan = options, plan
         return y

@@ -56,6 +56,6 @@ def resample(x: Tensor, size: int | Sequence[int]) -> Tensor:
     active = lowering()
     if active is not None:
         return active.resample(work, target).to(x.dtype)
-    if inside_function_transform() or x.shape[0] == 0:
+    if not torch.compiler.is_compiling() and (inside_function_transform() or x.shape[0] == 0):
         return plain_resample(work, target).to(x.dtype)
     return torch.ops.torchsonic.resample(work, list(target)).to(x.dtype)

@@ -12,7 +12,7 @@ from torchsonic.arguments import check_samples, choice, per_axis, positive
 from torchsonic.engine.cache import CouplingCache, recording_graph
 from torchsonic.engine.call import Options, without_autocast
 from torchsonic.engine.coupling import TorchCoupling, coupling_bytes
-from torchsonic.engine.kernels import apply_coupling, plan_for
+from torchsonic.engine.kernels import forward, plan_for
 from torchsonic.engine.lowering import lowering
 from torchsonic.engine.plan import ORDERS
 from torchsonic.functional.conv import spectral_conv
@@ -217,7 +217,7 @@ class SonicConvNd(ModeBank):
                         self._shape(plan.band.size_in, steps, dtype), steps, plan.band, self._symmetry, self.limits
                     ),
                 )
-                return apply_coupling(x, *mixing, bias, coupling, options, plan)
+                return forward(x, *mixing, bias, lambda samples, modes: coupling, boundary, plan)[0]
         # The exact variant does not look at the grid, whose padded size need not be known to a compiler.
         grid = size if self.variant == "exact" else boundary.band(size, out_size).size_in
         shape, mix_out = self._dropped(self._shape(grid, steps, dtype), mixing[1])

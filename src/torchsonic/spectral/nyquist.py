@@ -19,7 +19,8 @@ def average_signs(response: Tensor, band: Band) -> Tensor:
     for axis in band.unsigned_axes:
         dim, last, reach = 2 + axis, response.shape[2 + axis] - 1, band.reach[axis]
         mean = (response.narrow(dim, reach, 1) + response.narrow(dim, last, 1)) * 0.5
-        response = response.narrow(dim, 0, last).slice_scatter(mean, dim, reach, reach + 1)
+        response = response.narrow(dim, 0, last).clone()
+        response.narrow(dim, reach, 1).copy_(mean)
     return response
 
 

@@ -136,12 +136,14 @@ def denominator(omega: Sequence[Tensor], shape: ModeShape) -> tuple[Tensor, Tens
     for slope, w in zip(slopes, omega, strict=True):
         q = q + _bounded(column(slope, num_axes) * w)
     p = column(shape.damping, num_axes)
+    if len(omega) == 1:  # nothing lies across; the gradient is zero all the same
+        return p + 0 * column(shape.transverse, num_axes), q
     # Not the square times tau, which overflows where their product does not.
     across = components_across(omega, shape.direction)
     weighted = components_across(omega, shape.direction * shape.transverse[..., None])
     for pair, component in across.items():
         p = torch.addcmul(p, component, weighted[pair])
-    return p.clamp(max=LARGEST) if across else p, q
+    return p.clamp(max=LARGEST), q
 
 
 def respond(omega: Sequence[Tensor], shape: ModeShape) -> Tensor:
