@@ -11,9 +11,10 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from tests.layers import make_layer
+from torchsonic.engine import exhaustion, kernels
 from torchsonic.engine.footprint import largest_fit
 from torchsonic.evaluation.memory import peak_bytes
-from torchsonic.functional import ORDERS, estimated_bytes, exhaustion, kernels, sides
+from torchsonic.functional import ORDERS, estimated_bytes
 
 CPU = torch.device("cpu")
 ROOT = Path(__file__).parents[2]
@@ -198,9 +199,9 @@ def test_hopeless_cases_and_silent_devices_are_told_as_they_are(monkeypatch):
 
 def test_advice_finds_the_responses_of_the_failed_call_freed(monkeypatch):
     made = []
-    pair = kernels.ResponsePair
-    monkeypatch.setattr(kernels, "ResponsePair", lambda *a, **o: made.append(weakref.ref(p := pair(*a, **o))) or p)
-    monkeypatch.setattr(sides, "synthesise", failing(sides.synthesise, RuntimeError(CPU_WORDS)))
+    coupling = kernels.TorchCoupling
+    monkeypatch.setattr(kernels, "TorchCoupling", lambda *a, **o: made.append(weakref.ref(c := coupling(*a, **o))) or c)
+    monkeypatch.setattr(kernels, "add_spectrum", failing(kernels.add_spectrum, RuntimeError(CPU_WORDS)))
     left = []
     monkeypatch.setattr(exhaustion, "free_bytes", lambda device: left.extend(r() for r in made))
     with pytest.raises(RuntimeError, match="Memory ran out"):

@@ -9,8 +9,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tests.layers import make_layer
-from torchsonic.functional import frequency, resample
+from torchsonic.functional import frequency_grid, resample
 from torchsonic.nn import SonicConvNd
+from torchsonic.spectral import spacing as spacings
 from torchsonic.testing import relative_error
 
 HALVES = [torch.bfloat16, torch.float16]
@@ -173,7 +174,7 @@ def test_half_precision_costs_its_own_rounding_and_no_more(half):
 @pytest.mark.parametrize("variant", ["exact", "paper"])
 def test_devices_without_float64_are_asked_for_none(monkeypatch, variant):
     """The CPU plays such a device."""
-    monkeypatch.setattr(frequency, "DEVICES_WITHOUT_FLOAT64", {"cpu"})
+    monkeypatch.setattr(spacings, "DEVICES_WITHOUT_FLOAT64", {"cpu"})
     for options in ({}, {"padding_mode": "zeros"}, {"gain": "free", "band_limit": 2, "magnitude_limit": 2.0}):
         layer = make_layer(2, dtype=torch.float32, variant=variant, field=8, spacing=(0.3, 2.0), **options)
         x = torch.randn(2, 3, 5, 6)
@@ -188,5 +189,5 @@ def test_devices_without_float64_are_asked_for_none(monkeypatch, variant):
             look_at_kernels(layer, x)
             layer.response(torch.zeros(1, 2))
             differentiate_twice(layer, x)
-            frequency.frequency_grid((4, 5), 0.5)
+            frequency_grid((4, 5), 0.5)
         assert watch.made <= {torch.float32, torch.complex64, torch.bool, torch.int64}

@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from torchsonic.engine import kernels
 from torchsonic.engine.cache import MOST_BYTES, find_coupling
 from torchsonic.engine.call import Operands, Options
 from torchsonic.engine.coupling import Coupling, TorchCoupling, coupling_bytes
-from torchsonic.engine.kernels import Couplings, Kept, backward, find_plan, forward, prepared
+from torchsonic.engine.kernels import Couplings, Kept, find_plan, prepared
 from torchsonic.engine.plan import Plan, uses_half_spectra
 from torchsonic.engine.transform import analyse, analyse_adjoint, synthesise, synthesise_adjoint
 from torchsonic.spectral.band import Band
@@ -90,7 +91,7 @@ def _spectral_conv(
     plan = find_plan(operands, options)
     with prepared(operands, options, training=not reuse, keep=keep):
         couplings = _couplings(operands, options, plan) if reuse else Couplings(operands, options, plan)
-        y, kept = forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan, keep=keep)
+        y, kept = kernels.forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan, keep=keep)
     if not keep:
         return y, []
     shapes = _kept_shapes(x, mix_in.shape[0], options)
@@ -132,7 +133,7 @@ def _spectral_conv_backward(
     whole = dict(zip(_kept_shapes(x, mix_in.shape[0], options), kept, strict=False))
     parts = _parts(whole, plan, x.shape[0]) if kept else []
     with prepared(operands, options, training=True, keep=bool(kept), kept=kept):
-        grads = backward(grad_y, operands, options, plan, parts, needs)
+        grads = kernels.backward(grad_y, operands, options, plan, parts, needs)
     return [grad_y.new_empty(0) if g is None else g for g in grads[:NUM_GRADIENTS]]
 
 

@@ -8,7 +8,7 @@ real signals ``P, Q`` have ``(b, m, 2, *band)`` on the half spectrum, where with
 
 the paper's notes use the half spectrum as it is, ``T1 = T_a`` and ``T2 = -i T_a``.
 
-A :class:`Coupling` is all that kernels know of it: another one may evaluate responses on the fly on a device of its own.
+A :class:`Coupling` is all that kernels know of it; another one may evaluate responses on the fly, on its own device.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from torchsonic.engine.call import Operands, Options
+    from torchsonic.engine.call import Options
 
 __all__ = ["advising", "free_bytes", "is_exhaustion"]
 
@@ -76,17 +76,21 @@ def _readable(count: float) -> str:
 
 @contextmanager
 def advising(
-    operands: Operands,
+    x: Tensor,
+    sizes: tuple[int, int, int, int, tuple[int, ...]],
     options: Options,
     *,
     training: bool = False,
     keep: bool = False,
     kept: Sequence[Tensor | None] = (),
+    per_sample: bool = False,
 ) -> Iterator[None]:
     """If memory runs out in the block, raise an error of the same class that says what was asked for and what fits.
 
     Parameters
     ----------
+    sizes
+        Batch, channels in and out, modes, and the samples of each axis.
     training
         Whether a backward pass follows or is at work.
     keep, kept
@@ -99,8 +103,6 @@ def advising(
             raise
         # The frames of the failed call still hold its tensors.
         traceback.clear_frames(error.__traceback__)
-        x, mix_in, mix_out = operands.x, operands.mix_in, operands.mix_out
-        sizes = (x.shape[0], x.shape[1], mix_out.shape[0], mix_in.shape[0], tuple(x.shape[2:]))
         others = {
             "output_size": options.out_size,
             "padding_mode": options.padding_mode,
@@ -109,7 +111,7 @@ def advising(
             "symmetry": options.symmetry,
             "limits": options.limits,
             "training": training,
-            "per_sample": operands.spacing.shape[0] > 1,
+            "per_sample": per_sample,
             "dtype": x.dtype,
             "device": x.device.type,
         }

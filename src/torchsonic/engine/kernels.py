@@ -80,9 +80,14 @@ def prepared(
     operands: Operands, options: Options, *, training: bool = False, keep: bool = False, kept: Sequence = ()
 ) -> Iterator[None]:
     """What kernels need round them: full precision, pages at hand, and advice if memory runs out."""
-    if operands.x.device.type == "cpu":
+    x, per_sample = operands.x, operands.spacing.shape[0] > 1
+    if x.device.type == "cpu":
         keep_pages()
-    with without_autocast(operands.x.device), advising(operands, options, training=training, keep=keep, kept=kept):
+    sizes = (*x.shape[:2], operands.mix_out.shape[0], operands.mix_in.shape[0], tuple(x.shape[2:]))
+    with (
+        without_autocast(x.device),
+        advising(x, sizes, options, training=training, keep=keep, kept=kept, per_sample=per_sample),
+    ):
         yield
 
 

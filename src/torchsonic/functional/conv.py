@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from torchsonic.arguments import check_samples, choice, per_axis, positive
+from torchsonic.engine import kernels
 from torchsonic.engine.call import Operands, Options, run_plain, without_autocast
-from torchsonic.engine.kernels import Couplings, Kept, backward, find_plan, forward, prepared
 from torchsonic.engine.plan import order_by_channels
 from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.limits import UNLIMITED, ResponseLimits
@@ -198,9 +198,10 @@ def spectral_conv(
         return run_plain(operands, options)
     if needs_grad:
         return _SpectralConv.apply(options, keep, *operands)
-    plan = find_plan(operands, options)
-    with prepared(operands, options):
-        return forward(x, mix_in, mix_out, bias, Couplings(operands, options, plan), options.boundary, plan)[0]
+    plan = kernels.find_plan(operands, options)
+    with kernels.prepared(operands, options):
+        couplings = kernels.Couplings(operands, options, plan)
+        return kernels.forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan)[0]
 
 
 def _margin(padding: int | Sequence[int] | None, mode: PaddingMode, num_axes: int) -> tuple[int, ...]:
@@ -242,11 +243,11 @@ class _SpectralConv(torch.autograd.Function):
     @staticmethod
     def forward(ctx, options: Options, keep: bool, *tensors):  # type: ignore[override]
         operands = Operands(*tensors)
-        plan = find_plan(operands, options)
-        with prepared(operands, options, training=True, keep=keep):
-            couplings = Couplings(operands, options, plan)
+        plan = kernels.find_plan(operands, options)
+        with kernels.prepared(operands, options, training=True, keep=keep):
+            couplings = kernels.Couplings(operands, options, plan)
             x, mix_in, mix_out, bias = operands.x, operands.mix_in, operands.mix_out, operands.bias
-            y, kept = forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan, keep=keep)
+            y, kept = kernels.forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan, keep=keep)
         ctx.save_for_backward(*tensors, *[t for part in kept for t in part])
         ctx.options, ctx.plan = options, plan
         return y
@@ -258,10 +259,10 @@ class _SpectralConv(torch.autograd.Function):
         needs, options = ctx.needs_input_grad[2:], ctx.options
         if torch.is_grad_enabled():  # create_graph=True
             return None, None, *_differentiable_gradients(grad_y, operands, options, needs), None
-        each = len(Kept._fields)
-        kept = [Kept(*saved[i : i + each]) for i in range(0, len(saved), each)]
-        with prepared(operands, options, training=True, keep=bool(kept), kept=saved):
-            grads = backward(grad_y, operands, options, ctx.plan, kept, needs)
+        each = len(kernels.Kept._fields)
+        kept = [kernels.Kept(*saved[i : i + each]) for i in range(0, len(saved), each)]
+        with kernels.prepared(operands, options, training=True, keep=bool(kept), kept=saved):
+            grads = kernels.backward(grad_y, operands, options, ctx.plan, kept, needs)
         return None, None, *grads
 
 

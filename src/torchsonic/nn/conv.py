@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from torchsonic.arguments import check_samples, choice, per_axis, positive
+from torchsonic.engine import kernels
 from torchsonic.engine.cache import CouplingCache, recording_graph
 from torchsonic.engine.call import Options, without_autocast
 from torchsonic.engine.coupling import TorchCoupling, coupling_bytes
-from torchsonic.engine.kernels import forward, plan_for
+from torchsonic.engine.exhaustion import advising
 from torchsonic.engine.lowering import lowering
 from torchsonic.engine.plan import ORDERS
 from torchsonic.functional.conv import spectral_conv
@@ -208,7 +209,7 @@ class SonicConvNd(ModeBank):
         boundary = self.boundary(steps)
         options = Options(out_size, *boundary, self.order, self.mode_chunk or 0, self._symmetry, *self.limits)
         if self._may_cache(given):
-            plan = plan_for(x, self.out_channels, self.num_modes, options)
+            plan = kernels.plan_for(x, self.out_channels, self.num_modes, options)
             if coupling_bytes(self.num_modes, plan.band, dtype) <= self._cache.max_bytes:
                 coupling = self._cache.get(
                     (plan.band, spacing_values(given, self.num_axes), *self._response_settings, dtype, x.device),
@@ -217,7 +218,9 @@ class SonicConvNd(ModeBank):
                         self._shape(plan.band.size_in, steps, dtype), steps, plan.band, self._symmetry, self.limits
                     ),
                 )
-                return forward(x, *mixing, bias, lambda samples, modes: coupling, boundary, plan)[0]
+                sizes = (*x.shape[:2], self.out_channels, self.num_modes, size)
+                with advising(x, sizes, options):
+                    return kernels.forward(x, *mixing, bias, lambda samples, modes: coupling, boundary, plan)[0]
         # The exact variant does not look at the grid, whose padded size need not be known to a compiler.
         grid = size if self.variant == "exact" else boundary.band(size, out_size).size_in
         shape, mix_out = self._dropped(self._shape(grid, steps, dtype), mixing[1])

@@ -6,7 +6,7 @@ transpose: an analysis takes ``[sample, part]`` to ``[part, wavenumber]`` on one
     (.., n_1, n_2) -> (.., n_1, part, k_2) -> (.., part, k_1, k_2),
 
 and a synthesis goes back the same way. Between grids of different sizes the matrices are simply not square, by the
-rules of :mod:`torchsonic.spectral.transform`. Sizes may be an exporter's symbols: nothing here asks whether one is even.
+rules of :mod:`torchsonic.spectral.transform`. Sizes may be symbols: nothing here asks whether one is even.
 """
 
 from __future__ import annotations
