@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch.func import grad
@@ -137,7 +138,7 @@ def test_transforms_equal_those_of_torch_and_resizing_has_its_gradient(stand_in,
     expected = torch.fft.ifftn(z, dim=axes, norm="forward")
     torch.testing.assert_close(fft.complex_fftn(z, len(size), inverse=True), expected)
     (gradient,) = torch.autograd.grad(resample(x[None], 6 if len(size) == 2 else 5).square().sum(), x)
-    assert stand_in.calls > 5
+    assert stand_in.calls >= 5
     with torchsonic.use_fft_backend("torch"):
         (expected,) = torch.autograd.grad(resample(x[None], 6 if len(size) == 2 else 5).square().sum(), x)
     torch.testing.assert_close(gradient, expected)
@@ -197,7 +198,9 @@ class RacyPlan:
     """A plan like pyvkfft's for CUDA: not scaled, spoils the source of the way back, for one thread at a time."""
 
     def __init__(self, shape, dtype, *, ndim, inplace, norm, r2c, stream):
-        assert (inplace, norm, r2c) == (False, 0, True)
+        assert (inplace, norm) == (False, 0)
+        assert r2c == (dtype in (np.float32, np.float64))
+        self.real = r2c
         self.axes, self.size, self.busy = tuple(range(1, 1 + ndim)), shape[1:], False
 
     def _alone(self, call):
@@ -208,10 +211,12 @@ class RacyPlan:
         self.busy = False
 
     def fft(self, source, result):
-        self._alone(lambda: result.copy_(torch.fft.rfftn(source, dim=self.axes)))
+        transform = torch.fft.rfftn if self.real else torch.fft.fftn
+        self._alone(lambda: result.copy_(transform(source, dim=self.axes)))
 
     def ifft(self, source, result):
-        self._alone(lambda: result.copy_(torch.fft.irfftn(source, self.size, self.axes, norm="forward")))
+        transform = torch.fft.irfftn if self.real else torch.fft.ifftn
+        self._alone(lambda: result.copy_(transform(source, self.size, self.axes, norm="forward")))
         source.zero_()
 
 

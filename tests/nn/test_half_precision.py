@@ -35,7 +35,7 @@ class Watch(TorchDispatchMode):
         self.transformed, self.made = set(), set()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func.name().startswith("aten::_fft_"):
+        if func.name().startswith(("aten::_fft_", "torchsonic::resample")):
             self.transformed.add(args[0].dtype)
         made = func(*args, **(kwargs or {}))
         # A number of Python is a tensor without axes, which stays on the host.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -21,7 +21,8 @@ from torchsonic.arguments import choice, per_axis, positive
 from torchsonic.engine.call import Operands, Options
 from torchsonic.engine.kernels import Couplings, backward, find_plan, forward
 from torchsonic.engine.pages import keep_pages
-from torchsonic.spectral.boundary import PaddingMode
+from torchsonic.engine.plan import make_plan
+from torchsonic.spectral.boundary import Boundary, PaddingMode
 from torchsonic.spectral.limits import UNLIMITED, ResponseLimits
 from torchsonic.spectral.response import Symmetry
 
@@ -122,6 +123,8 @@ def estimated_bytes(
     grid = per_axis(size, len(size), "size")
     out_grid = grid if output_size is None else per_axis(output_size, len(grid), "output_size")
     margin = () if padding is None else per_axis(padding, len(grid), "padding")
+    boundary = Boundary(choice(padding_mode, get_args(PaddingMode), "padding_mode"), margin)
+    order = make_plan(batch, in_channels, out_channels, num_modes, grid, out_grid, padding=boundary, order=order).order
     options = Options(out_grid, padding_mode, margin, order, mode_chunk or 0, symmetry, *limits)
     keep = training and not (mode_chunk is not None if recompute is None else recompute)
     modes = num_modes

@@ -30,7 +30,7 @@ class RefusalError(Exception):
 
 
 class Engine(Protocol):
-    """Transforms of real ``(n, *size)`` to half spectra ``(n, *size[:-1], size[-1] // 2 + 1)`` and back; complex ones."""
+    """Real ``(n, *size)`` to half spectra ``(n, *size[:-1], size[-1] // 2 + 1)`` and back, and complex."""
 
     def forward(self, x: Tensor) -> Tensor: ...
 
@@ -137,8 +137,8 @@ class _Cuda:
         )
 
     def complex(self, z: Tensor, *, inverse: bool) -> Tensor:
-        out = torch.empty_like(z, memory_format=torch.contiguous_format)
-        return self._run("ifft" if inverse else "fft", z.contiguous(), out, tuple(z.shape), z.dtype)
+        given = z.clone(memory_format=torch.contiguous_format)
+        return self._run("ifft" if inverse else "fft", given, torch.empty_like(given), tuple(z.shape), z.dtype)
 
     def _run(self, kind: str, given: Tensor, out: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         stream = torch.cuda.current_stream(given.device).cuda_stream

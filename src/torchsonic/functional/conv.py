@@ -191,7 +191,7 @@ def spectral_conv(
         if order == "auto":  # sizes may be symbols here
             options = options._replace(order=order_by_channels(x.shape[1], mix_out.shape[0], mix_in.shape[0]))
         # Margins round up to a fast size, which no symbol expresses; kept tensors would tie the graph to it.
-        keep = keep and (padding_mode == "circular" or all(isinstance(n, int) for n in (*size, *out_size)))
+        keep = keep and padding_mode != "zeros" and not margin
         given = (list(out_size), padding_mode, list(margin) or [0], *options[3:])  # autograd knows no empty list
         return torch.ops.torchsonic.spectral_conv(*operands, *given, keep, not needs_grad)[0]
     if inside_function_transform():

@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 
 from torchsonic.spectral.band import Band
+from torchsonic.spectral.constants import fixed
 from torchsonic.spectral.limits import UNLIMITED, ResponseLimits, limit_response
 from torchsonic.spectral.nyquist import average_signs
 
 __all__ = [
-    "LARGEST",
     "ModeShape",
     "Modes",
     "Symmetry",
@@ -43,8 +43,11 @@ __all__ = [
 
 Symmetry = Literal["real", "half"]
 
-# Squares of larger numbers overflow float32; responses there are zero in every dtype used here.
-LARGEST = 1e18
+
+@fixed
+def _largest() -> float:
+    """Squares of larger numbers overflow float32; responses there are zero in every dtype used here."""
+    return 1e18
 
 
 class Modes(NamedTuple):
@@ -118,7 +121,7 @@ def grid_omega(spacing: Tensor, band: Band, symmetry: Symmetry, dtype: torch.dty
 
 
 def _bounded(value: Tensor) -> Tensor:
-    return value.clamp(-LARGEST, LARGEST)
+    return value.clamp(-_largest(), _largest())
 
 
 def components_across(omega: Sequence[Tensor], vector: Tensor) -> dict[tuple[int, int], Tensor]:
@@ -143,7 +146,7 @@ def denominator(omega: Sequence[Tensor], shape: ModeShape) -> tuple[Tensor, Tens
     weighted = components_across(omega, shape.direction * shape.transverse[..., None])
     for pair, component in across.items():
         p = torch.addcmul(p, component, weighted[pair])
-    return p.clamp(max=LARGEST), q
+    return p.clamp(max=_largest()), q
 
 
 def respond(omega: Sequence[Tensor], shape: ModeShape) -> Tensor:
