@@ -245,9 +245,16 @@ class _SpectralConv(torch.autograd.Function):
         operands = Operands(*tensors)
         plan = kernels.find_plan(operands, options)
         with kernels.prepared(operands, options, training=True, keep=keep):
-            couplings = kernels.Couplings(operands, options, plan)
-            x, mix_in, mix_out, bias = operands.x, operands.mix_in, operands.mix_out, operands.bias
-            y, kept = kernels.forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan, keep=keep)
+            y, kept = kernels.forward(
+                operands.x,
+                operands.mix_in,
+                operands.mix_out,
+                operands.bias,
+                kernels.Couplings(operands, options, plan),  # no variable: if memory runs out, it is to be freed
+                options.boundary,
+                plan,
+                keep=keep,
+            )
         ctx.save_for_backward(*tensors, *[t for part in kept for t in part])
         ctx.options, ctx.plan = options, plan
         return y
