@@ -17,7 +17,7 @@ from torchsonic.baselines.transformer import PatchTokens, TransformerBlock
 from torchsonic.functional.frequency import Spacing
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.norm import Norm, make_conv, make_norm
-from torchsonic.nn.spaced import apply
+from torchsonic.nn.physical_layer import apply
 
 __all__ = ["FilterBlock", "VitBackbone", "conv_backbone", "gfnet_backbone", "niff_backbone", "s4nd_backbone"]
 

@@ -13,7 +13,7 @@ from torchsonic.baselines.state_space import convolve_axis, held_input_gain, two
 from torchsonic.functional.arguments import per_axis, positive
 from torchsonic.functional.call import without_autocast
 from torchsonic.functional.frequency import Spacing, as_spacing
-from torchsonic.nn.spaced import SpacedLayer
+from torchsonic.nn.physical_layer import SpacedLayer
 
 __all__ = ["S4ND"]
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torchsonic.functional.arguments import check_samples
 from torchsonic.functional.frequency import Spacing
 from torchsonic.models.pretrained import PretrainedModel
-from torchsonic.nn.spaced import refuse_unheard
+from torchsonic.nn.physical_layer import refuse_unheard
 
 __all__ = ["MonaiUNet"]
 

@@ -12,8 +12,8 @@ from torch.export import Dim, ExportedProgram
 from torchsonic.export.config import ExportConfig, ExportError
 from torchsonic.export.run import first_line
 from torchsonic.functional.exporting import Exporting
+from torchsonic.nn.network_spacing import spaced_layers
 from torchsonic.nn.parameters import is_sharded
-from torchsonic.nn.spacing import spaced_layers
 
 __all__ = ["axis_names", "call_model", "example_inputs", "input_channels", "reference_spacing", "trace_model"]
 

@@ -13,8 +13,8 @@ from torchsonic.models.registry import OPERATORS
 from torchsonic.models.stem import STEM_MODES, DeepStem, Grid, SonicStem, field_of, local_stem
 from torchsonic.nn.block import Bottleneck, Operator, ResidualBlock
 from torchsonic.nn.chain import SpacedSequential
+from torchsonic.nn.network_spacing import place_behind
 from torchsonic.nn.norm import make_activation, make_conv, make_norm
-from torchsonic.nn.spacing import place_behind
 
 __all__ = ["ResNet"]
 

@@ -17,8 +17,8 @@ from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.conv import SonicConv2d
 from torchsonic.nn.drop_path import DropPath
 from torchsonic.nn.hybrid import HybridConv
+from torchsonic.nn.network_spacing import place_behind
 from torchsonic.nn.norm import Norm, make_activation, make_norm
-from torchsonic.nn.spacing import place_behind
 
 __all__ = ["MixerBlock", "SonicClassifier"]
 

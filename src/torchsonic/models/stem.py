@@ -17,9 +17,9 @@ from torchsonic.functional.symbols import is_symbolic
 from torchsonic.nn.bank import DEFAULT_FIELD
 from torchsonic.nn.chain import SpacedSequential, walk
 from torchsonic.nn.conv import make_sonic
+from torchsonic.nn.network_spacing import place_behind
 from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
-from torchsonic.nn.spaced import SpacedLayer, batch_spacing, scale_spacing
-from torchsonic.nn.spacing import place_behind
+from torchsonic.nn.physical_layer import SpacedLayer, batch_spacing, scale_spacing
 
 __all__ = ["STEM_MODES", "DeepStem", "Grid", "ReferenceGrid", "SonicStem", "field_of", "local_stem"]
 

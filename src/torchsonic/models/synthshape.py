@@ -16,7 +16,7 @@ from torchsonic.models.window import Projected, is_pointwise, run_in_window
 from torchsonic.nn.block import SonicBlock
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.norm import Norm, make_conv, make_norm
-from torchsonic.nn.spaced import apply, knows_spacing, refuse_unheard
+from torchsonic.nn.physical_layer import apply, knows_spacing, refuse_unheard
 
 __all__ = ["SynthShapeNet", "sonic_backbone"]
 

@@ -24,7 +24,7 @@ from torchsonic.nn.chain import walk
 from torchsonic.nn.conv import SonicConvNd
 from torchsonic.nn.norm import ChannelNorm
 from torchsonic.nn.parameters import is_sharded
-from torchsonic.nn.spaced import apply
+from torchsonic.nn.physical_layer import apply
 
 __all__ = ["Projected", "is_pointwise", "run_in_window"]
 

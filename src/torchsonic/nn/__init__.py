@@ -5,12 +5,12 @@ from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.conv import SonicConv1d, SonicConv2d, SonicConv3d, SonicConvNd
 from torchsonic.nn.hybrid import HybridConv, LocalConv
 from torchsonic.nn.mlp import ChannelMLP
+from torchsonic.nn.network_spacing import infer_strides, place_behind, set_spacing, sonic_layers, spaced_layers
 from torchsonic.nn.norm import ChannelNorm
 from torchsonic.nn.parameters import parameter_groups
+from torchsonic.nn.physical_layer import SpacedLayer
 from torchsonic.nn.relu import ReLU
 from torchsonic.nn.replace import replace_convs
-from torchsonic.nn.spaced import SpacedLayer
-from torchsonic.nn.spacing import infer_strides, place_behind, set_spacing, sonic_layers, spaced_layers
 
 __all__ = [
     "Bottleneck",

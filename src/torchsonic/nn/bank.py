@@ -17,6 +17,7 @@ from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.mode_operator import ModeOperator
 from torchsonic.functional.pair import ModeShape, Symmetry
 from torchsonic.functional.transfer import Modes, grid_gain, reference_gain, response_matrix, spacing_frame
+from torchsonic.nn.constraints import inverse_softplus, smallest, unit_vectors
 from torchsonic.nn.init import (
     BANK_OPTIONS,
     HIGHEST_FREQUENCY,
@@ -24,8 +25,7 @@ from torchsonic.nn.init import (
     initial_mixing,
     initial_responses,
 )
-from torchsonic.nn.raw import inverse_softplus, smallest, unit_vectors
-from torchsonic.nn.spaced import SpacedLayer
+from torchsonic.nn.physical_layer import SpacedLayer
 
 __all__ = ["DEFAULT_FIELD", "Gain", "ModeBank", "Variant"]
 

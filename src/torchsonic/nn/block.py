@@ -15,7 +15,7 @@ from torchsonic.nn.drop_path import DropPath
 from torchsonic.nn.hybrid import HybridConv
 from torchsonic.nn.mlp import ChannelMLP
 from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
-from torchsonic.nn.spaced import apply, coarsening
+from torchsonic.nn.physical_layer import apply, coarsening
 
 __all__ = ["Bottleneck", "Form", "Operator", "ResidualBlock", "Shortcut", "SonicBlock"]
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from torchsonic.functional.frequency import Spacing
-from torchsonic.nn.spaced import apply, coarsening, knows_spacing, nominal_stride, scale_spacing
-from torchsonic.nn.spacing import place_behind
+from torchsonic.nn.network_spacing import place_behind
+from torchsonic.nn.physical_layer import apply, coarsening, knows_spacing, nominal_stride, scale_spacing
 
 __all__ = ["SpacedSequential", "walk"]
 

@@ -26,8 +26,8 @@ from torchsonic.functional.spectral_conv import spectral_conv
 from torchsonic.functional.spectrum import PaddingMode, padded_sizes
 from torchsonic.nn.bank import DEFAULT_FIELD, Gain, ModeBank, Variant
 from torchsonic.nn.cache import ResponseCache, recording_graph
+from torchsonic.nn.physical_layer import batch_spacing
 from torchsonic.nn.portable import convolve_portably
-from torchsonic.nn.spaced import batch_spacing
 
 __all__ = ["SonicConv1d", "SonicConv2d", "SonicConv3d", "SonicConvNd", "make_sonic"]
 

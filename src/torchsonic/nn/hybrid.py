@@ -21,7 +21,7 @@ from torchsonic.functional.frequency import Spacing, as_spacing, spacing_values
 from torchsonic.functional.spectrum import PaddingMode
 from torchsonic.functional.symbols import number
 from torchsonic.nn.conv import SonicConvNd, make_sonic
-from torchsonic.nn.spaced import SpacedLayer, batch_spacing
+from torchsonic.nn.physical_layer import SpacedLayer, batch_spacing
 
 __all__ = ["HybridConv", "LocalConv"]
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from torchsonic.functional.frequency import spacing_values
 from torchsonic.nn.evaluating import evaluating
-from torchsonic.nn.spaced import knows_spacing
+from torchsonic.nn.physical_layer import knows_spacing
 
 __all__ = ["ReceptiveField", "receptive_field"]
 
