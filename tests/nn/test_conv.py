@@ -10,6 +10,7 @@ from torch import nn
 from tests.layers import LAYERS, make_layer
 from torchsonic import SonicConv1d, SonicConv2d, SonicConv3d
 from torchsonic.functional import resample, sonic_conv
+from torchsonic.nn import HybridConv
 from torchsonic.testing import band_limited_field, relative_error
 
 
@@ -275,6 +276,13 @@ def test_state_dict_holds_parameters_only_and_loads_in_another_unit():
         ((3, 4, 2), {"mode_dropout": 1.0}, ValueError, r"mode_dropout must be in \[0, 1\), got 1.0"),
         ((3, 4, 2), {"input_noise": 0.1}, ValueError, "input_noise"),
         ((3, 4, 2), {"field": -1.0}, ValueError, "field must be a positive number"),
+        ((3, 4, 2), {"bank": {"longest": 1.0}}, ValueError, "bank must have only .*shortest_decay.* got 'longest'"),
+        ((3, 4, 2), {"bank": {"shortest_decay": -1}}, ValueError, r"bank\['shortest_decay'\] must be a positive .* -1"),
+        ((3, 4, 2), {"bank": {"width_to_length": 0.0}}, ValueError, "must be a positive finite number, got 0.0"),
+        ((3, 4, 2), {"bank": {"highest_frequency": -0.5}}, ValueError, "must be a finite number >= 0, got -0.5"),
+        ((3, 4, 2), {"bank": {"highest_frequency": math.nan}}, ValueError, "highest_frequency.*got nan"),
+        ((3, 4, 2), {"bank": {"shortest_decay": math.inf}}, ValueError, "shortest_decay.*got inf"),
+        ((3, 4, 2), {"bank": {"shortest_decay": "short"}}, ValueError, "shortest_decay.*got 'short'"),
         ((3, 4, 2), {"spacing": 0.0}, ValueError, "spacing must be positive"),
         ((3, 4, 2), {"spacing": torch.ones(2, 2)}, ValueError, "spacing must be the same for all samples"),
         ((3, 4, 2), {"order": "quick"}, ValueError, "order must be one of auto, modes-modes"),
@@ -320,6 +328,15 @@ def test_spacings_of_samples_may_be_an_array(train, batch):
     layer, x = make_layer(2).train(train), torch.randn(batch, 3, 8, 9, dtype=torch.float64)
     spacing = 0.5 + torch.rand(batch, 2, dtype=torch.float64)
     torch.testing.assert_close(layer(x, spacing.numpy()), layer(x, spacing))
+
+
+def test_mapping_over_the_spacing_says_what_to_do_instead():
+    layer, x, spacing = make_layer(2), torch.randn(3, 3, 8, 9, dtype=torch.float64), torch.rand(3, 2) + 0.5
+    for module in (layer, HybridConv(3, 4).double()):
+        with pytest.raises(ValueError, match=r"vmap cannot map over the spacing.*shape \(B, D\)"):
+            torch.func.vmap(lambda sample, step, module=module: module(sample[None], step))(x, spacing)
+    apart = torch.cat([layer(sample[None], step) for sample, step in zip(x, spacing, strict=True)])
+    torch.testing.assert_close(layer(x, spacing), apart)
 
 
 def test_a_grid_for_modes_that_do_not_depend_on_it_is_refused():

@@ -19,8 +19,8 @@ from torchsonic.functional.pair import ModeShape, Symmetry
 from torchsonic.functional.transfer import Modes, grid_gain, reference_gain, response_matrix, spacing_frame
 from torchsonic.nn.constraints import inverse_softplus, smallest, unit_vectors
 from torchsonic.nn.init import (
-    BANK_OPTIONS,
     HIGHEST_FREQUENCY,
+    check_bank,
     initial_directions,
     initial_mixing,
     initial_responses,
@@ -81,9 +81,7 @@ class ModeBank(SpacedLayer):
             raise TypeError(f"dtype must be a real floating-point type, got {dtype}")
         self.field = float(field)
         self.bank = dict(bank or {})
-        unknown = set(self.bank) - BANK_OPTIONS
-        if unknown:
-            raise ValueError(f"bank must have only {', '.join(sorted(BANK_OPTIONS))}, got {min(unknown)!r}")
+        check_bank(self.bank)
         self._assume_spacing(spacing)
         self.gain: Gain = choice(gain, get_args(Gain), "gain")
         if band_limit is not None:
@@ -114,6 +112,7 @@ class ModeBank(SpacedLayer):
         if self.mix_in.is_meta:
             return
         bank = {**self.bank, **bank}
+        check_bank(bank)
         # Drawn on the CPU (or the generator's device), so that a seed means the same everywhere.
         with torch.device("cpu" if generator is None else generator.device):
             direction = initial_directions(

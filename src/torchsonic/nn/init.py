@@ -13,19 +13,32 @@ Everything is stated in pixels of the reference grid; layers turn pixels into le
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from numbers import Real
 
 import torch
 from torch import Tensor
 
-__all__ = ["BANK_OPTIONS", "HIGHEST_FREQUENCY", "initial_directions", "initial_mixing", "initial_responses"]
+__all__ = ["HIGHEST_FREQUENCY", "check_bank", "initial_directions", "initial_mixing", "initial_responses"]
 
 SHORTEST_DECAY = 1.0
 WIDTH_TO_LENGTH = 1 / 3
 NARROWEST_WIDTH = 0.5
 STILL_FRACTION = 0.25
 HIGHEST_FREQUENCY = math.pi / 2
-BANK_OPTIONS = {"shortest_decay", "highest_frequency", "width_to_length"}
+BANK_OPTIONS = ("highest_frequency", "shortest_decay", "width_to_length")
 GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+def check_bank(bank: Mapping[str, float]) -> None:
+    """Refuse settings that :func:`initial_responses` does not know or cannot draw from."""
+    for name, value in bank.items():
+        if name not in BANK_OPTIONS:
+            raise ValueError(f"bank must have only {', '.join(BANK_OPTIONS)}, got {name!r}")
+        still = name == "highest_frequency" and value == 0  # modes that do not oscillate
+        if not isinstance(value, Real) or not math.isfinite(value) or (value <= 0 and not still):
+            kind = "finite number >= 0" if name == "highest_frequency" else "positive finite number"
+            raise ValueError(f"bank[{name!r}] must be a {kind}, got {value!r}")
 
 
 def initial_directions(num_modes: int, num_axes: int, *, half_circle: bool = False, generator=None) -> Tensor:

@@ -83,6 +83,11 @@ class SpacedLayer(nn.Module):
 
 def batch_spacing(spacing: Spacing) -> Spacing:
     """A spacing for each sample as a tensor, also if it came as an array; any other as it is."""
+    if isinstance(spacing, Tensor) and torch._C._functorch.is_batchedtensor(spacing):  # type: ignore[attr-defined]
+        raise ValueError(
+            "torch.func.vmap cannot map over the spacing, whose values a layer has to look at; call the layer once "
+            "with all samples and their spacings as one tensor of shape (B, D)"
+        )
     return torch.as_tensor(spacing) if isinstance(spacing, np.ndarray) and spacing.ndim == 2 else spacing
 
 
