@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from torchsonic.functional.arguments import choice, per_axis
@@ -18,6 +19,8 @@ from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, mak
 from torchsonic.nn.physical_layer import apply, coarsening
 
 __all__ = ["Bottleneck", "Form", "Operator", "ResidualBlock", "Shortcut", "SonicBlock"]
+
+torch.fx.wrap("resample")  # one node of a graph that torch.fx records
 
 Form = Literal["post", "pre"]
 Stride = int | Sequence[int]
@@ -55,7 +58,7 @@ class Shortcut(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.smooth:
-            x = resample(x, [(n + s - 1) // s for n, s in zip(x.shape[2:], self.stride, strict=True)])
+            x = resample(x, [(x.shape[2 + axis] + s - 1) // s for axis, s in enumerate(self.stride)])
         return self.project(x)
 
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 
 from torchsonic.functional.arguments import check_samples, choice, per_axis, positive
 from torchsonic.functional.call import Options, run_evaluated, without_autocast
@@ -26,6 +27,7 @@ from torchsonic.functional.spectral_conv import spectral_conv
 from torchsonic.functional.spectrum import PaddingMode, padded_sizes
 from torchsonic.nn.bank import DEFAULT_FIELD, Gain, ModeBank, Variant
 from torchsonic.nn.cache import ResponseCache, recording_graph
+from torchsonic.nn.fx_leaf import leaf_call
 from torchsonic.nn.physical_layer import batch_spacing
 from torchsonic.nn.portable import convolve_portably
 
@@ -179,6 +181,8 @@ class SonicConvNd(ModeBank):
         Tensor
             ``(B, K, *output_size)`` or ``(K, *output_size)``, dtype of ``x``.
         """
+        if isinstance(x, Proxy):
+            return leaf_call(self, x, spacing, output_size)
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__, unbatched=True)
         if x.dim() == self.num_axes + 1:
             return self.forward(x[None], spacing, output_size)[0]

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, get_args
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.fx import Proxy
 
 from torchsonic.functional.arguments import check_samples, choice, per_axis, positive
 from torchsonic.functional.exporting import exporting
@@ -21,6 +22,7 @@ from torchsonic.functional.frequency import Spacing, as_spacing, spacing_values
 from torchsonic.functional.spectrum import PaddingMode
 from torchsonic.functional.symbols import number
 from torchsonic.nn.conv import SonicConvNd, make_sonic
+from torchsonic.nn.fx_leaf import leaf_call
 from torchsonic.nn.physical_layer import SpacedLayer, batch_spacing
 
 __all__ = ["HybridConv", "LocalConv"]
@@ -130,6 +132,8 @@ class LocalConv(SpacedLayer):
 
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         """Apply the layer; ``spacing`` is a number, one per axis, or ``(B, D)``."""
+        if isinstance(x, Proxy):
+            return leaf_call(self, x, spacing)
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
         given = self._spacing if spacing is None else batch_spacing(spacing)
         if not isinstance(given, Tensor):
