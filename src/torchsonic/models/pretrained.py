@@ -171,6 +171,8 @@ def _plain(name: str, value: Any) -> Any:
         return int(value) if isinstance(value, Integral) else float(value)
     if isinstance(value, np.ndarray) or (isinstance(value, Tensor) and not value.requires_grad):
         return value.tolist()
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):  # a group of options, which a layer takes as a mapping
+        value = value._asdict()  # type: ignore[attr-defined]
     if isinstance(value, (list, tuple)):
         return [_plain(name, item) for item in value]
     if isinstance(value, Mapping):

@@ -104,9 +104,11 @@ class ResNet(Classifier):
         elif stem == "local":
             self.conv1 = local_stem(in_channels, width, grid=grid, spacing=spacing)
         elif stem == "sonic":
-            self.conv1 = SonicStem(in_channels, width, STEM_MODES, stride=4, field=field_of(image_size), **shared)
+            self.conv1 = SonicStem(
+                in_channels, width, num_modes=STEM_MODES, stride=4, field=field_of(image_size), **shared
+            )
         else:
-            self.conv1 = DeepStem(in_channels, width, STEM_MODES, norm="batch", activation="relu", **shared)
+            self.conv1 = DeepStem(in_channels, width, num_modes=STEM_MODES, norm="batch", activation="relu", **shared)
         pooled = stem in ("conv", "local")
         self.maxpool: nn.Module = nn.MaxPool2d(3, stride=2, padding=1) if pooled else nn.Identity()
         self.bn1 = make_norm("batch", width, 2)

@@ -163,8 +163,8 @@ class SonicStem(nn.Module):
         self,
         in_channels: int,
         out_channels: int,
-        num_modes: int | None = None,
         *,
+        num_modes: int | None = None,
         stride: int = 4,
         spatial_dims: int = 2,
         grid: Grid = "reference",
@@ -172,7 +172,13 @@ class SonicStem(nn.Module):
     ) -> None:
         super().__init__()
         self.sonic = make_sonic(
-            in_channels, out_channels, num_modes, spatial_dims=spatial_dims, stride=stride, bias=False, **options
+            in_channels,
+            out_channels,
+            num_modes=num_modes,
+            spatial_dims=spatial_dims,
+            stride=stride,
+            bias=False,
+            **options,
         )
         self.grid: Grid = choice(grid, ("reference", "input"), "grid")
 
@@ -222,8 +228,8 @@ class DeepStem(SonicStem):
         self,
         in_channels: int,
         out_channels: int,
-        num_modes: int | None = None,
         *,
+        num_modes: int | None = None,
         spatial_dims: int = 2,
         norm: Norm = "group",
         activation: Activation = "gelu",
@@ -232,12 +238,12 @@ class DeepStem(SonicStem):
     ) -> None:
         options = {**SHORT_MODES, **options}
         super().__init__(
-            in_channels, out_channels, num_modes, stride=2, spatial_dims=spatial_dims, grid=grid, **options
+            in_channels, out_channels, num_modes=num_modes, stride=2, spatial_dims=spatial_dims, grid=grid, **options
         )
         self.norm = make_norm(norm, out_channels, spatial_dims)
         self.activation = make_activation(activation)
         self.second = make_sonic(
-            out_channels, out_channels, num_modes, spatial_dims=spatial_dims, stride=2, bias=False, **options
+            out_channels, out_channels, num_modes=num_modes, spatial_dims=spatial_dims, stride=2, bias=False, **options
         )
         place_behind(self.second, 2)
 

@@ -109,7 +109,7 @@ class SynthShapeNet(PretrainedModel):
 
 def sonic_backbone(width: int, depth: int, *, num_modes: int = 64, **options: Any) -> nn.Module:
     """Sonic blocks: ``ReLU(GroupNorm(Sonic(x)) + x)`` by default; options of :class:`torchsonic.nn.SonicBlock`."""
-    return SpacedSequential(*[SonicBlock(width, width, num_modes, **options) for _ in range(depth)])
+    return SpacedSequential(*[SonicBlock(width, width, num_modes=num_modes, **options) for _ in range(depth)])
 
 
 BACKBONES.add("sonic", sonic_backbone)

@@ -7,6 +7,7 @@ from torchsonic.nn.hybrid import HybridConv, LocalConv
 from torchsonic.nn.mlp import ChannelMLP
 from torchsonic.nn.network_spacing import infer_strides, place_behind, set_spacing, sonic_layers, spaced_layers
 from torchsonic.nn.norm import ChannelNorm
+from torchsonic.nn.options import Execution
 from torchsonic.nn.parameters import parameter_groups
 from torchsonic.nn.physical_layer import SpacedLayer
 from torchsonic.nn.relu import ReLU
@@ -16,6 +17,7 @@ __all__ = [
     "Bottleneck",
     "ChannelMLP",
     "ChannelNorm",
+    "Execution",
     "HybridConv",
     "LocalConv",
     "ReLU",

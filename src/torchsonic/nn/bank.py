@@ -54,18 +54,16 @@ class ModeBank(SpacedLayer):
         self,
         in_channels: int,
         out_channels: int,
-        num_modes: int | None,
         *,
+        num_modes: int | None,
         spacing: float | Sequence[float],
         variant: Variant,
         field: float | None,
-        bank: Mapping[str, float] | None = None,
-        gain: Gain = "power",
-        band_limit: int | None = None,
-        magnitude_limit: float | None = None,
-        soft_limit: bool = False,
-        device=None,
-        dtype=None,
+        bank: Mapping[str, float] | None,
+        gain: Gain,
+        limits: ResponseLimits,
+        device,
+        dtype,
     ) -> None:
         super().__init__()
         self.in_channels = positive(in_channels, "in_channels")
@@ -84,13 +82,7 @@ class ModeBank(SpacedLayer):
         check_bank(self.bank)
         self._assume_spacing(spacing)
         self.gain: Gain = choice(gain, get_args(Gain), "gain")
-        if band_limit is not None:
-            positive(band_limit, "band_limit")
-        if magnitude_limit is not None and not (math.isfinite(magnitude_limit) and magnitude_limit > 0):
-            raise ValueError(f"magnitude_limit must be a positive number or None, got {magnitude_limit}")
-        if soft_limit and magnitude_limit is None:
-            raise ValueError("soft_limit=True needs a magnitude_limit")
-        self.band_limit, self.magnitude_limit, self.soft_limit = band_limit, magnitude_limit, soft_limit
+        self.limits = limits
 
         def parameter(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
@@ -105,7 +97,8 @@ class ModeBank(SpacedLayer):
         self.raw_transverse = parameter(modes)
         self.oscillation_limit = parameter()  # rho
         self.log_gain = parameter(modes) if gain == "free" else None
-        self.raw_cutoff = parameter(modes) if band_limit is not None else None
+        self.raw_cutoff = parameter(modes) if limits.band_order else None
+        limits.check(self.raw_cutoff)
 
     def reset_parameters(self, generator: torch.Generator | None = None, **bank: float) -> None:
         """Draw all parameters anew; ``bank`` replaces settings of the layer's own."""
@@ -182,9 +175,19 @@ class ModeBank(SpacedLayer):
         )
 
     @property
-    def limits(self) -> ResponseLimits:
-        """What limits the responses; see :mod:`torchsonic.functional.limits`."""
-        return ResponseLimits(self.band_limit or 0, self.magnitude_limit or 0.0, self.soft_limit)
+    def band_limit(self) -> int | None:
+        """Order of the band limit, ``limits.band_order``, or ``None`` without one."""
+        return self.limits.band_order or None
+
+    @property
+    def magnitude_limit(self) -> float | None:
+        """Largest magnitude of the responses, ``limits.magnitude``, or ``None`` without one."""
+        return self.limits.magnitude or None
+
+    @property
+    def soft_limit(self) -> bool:
+        """Whether the largest magnitude is approached softly, ``limits.soft``."""
+        return self.limits.soft
 
     def cutoff(self, spacing: Spacing | None = None) -> Tensor | None:
         """Cutoff frequencies of the band limit, ``(M,)`` in radians per length, or ``None`` without one.
@@ -251,8 +254,8 @@ class ModeBank(SpacedLayer):
         """
         if self.limits.active and not without_limits:
             raise ValueError(
-                f"modes() does not tell the limits of this layer (band_limit={self.band_limit}, "
-                f"magnitude_limit={self.magnitude_limit}); pass without_limits=True and use cutoff() and limits too"
+                f"modes() does not tell the limits of this layer ({self.limits}); "
+                "pass without_limits=True and use cutoff() and limits too"
             )
         if self.variant == "exact" and not (size is None and spacing is None):
             raise ValueError("size and spacing do not change the modes of variant='exact'; leave them out")

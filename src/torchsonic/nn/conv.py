@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, Never, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.fx import Proxy
 
-from torchsonic.functional.arguments import check_samples, choice, per_axis, positive
+from torchsonic.functional.arguments import check_samples, choice, per_axis
 from torchsonic.functional.call import Options, run_evaluated, without_autocast
 from torchsonic.functional.exporting import exporting
 from torchsonic.functional.fixed import fixed
@@ -20,14 +20,15 @@ from torchsonic.functional.frequency import (
     spacing_values,
     tracing,
 )
+from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.nyquist import field_power
 from torchsonic.functional.pair import ModeShape, evaluate_responses, response_bytes
-from torchsonic.functional.plan import ORDERS
 from torchsonic.functional.spectral_conv import spectral_conv
 from torchsonic.functional.spectrum import PaddingMode, padded_sizes
 from torchsonic.nn.bank import DEFAULT_FIELD, Gain, ModeBank, Variant
 from torchsonic.nn.cache import ResponseCache, recording_graph
 from torchsonic.nn.fx_leaf import leaf_call
+from torchsonic.nn.options import Execution, as_group, group_fields, group_old, refuse_third
 from torchsonic.nn.physical_layer import batch_spacing
 from torchsonic.nn.portable import convolve_portably
 
@@ -49,8 +50,8 @@ class SonicConvNd(ModeBank):
         self,
         in_channels: int,
         out_channels: int,
+        *surplus: Never,
         num_modes: int | None = None,
-        *,
         stride: int | Sequence[int] = 1,
         bias: bool = True,
         spacing: float | Sequence[float] = 1.0,
@@ -59,30 +60,31 @@ class SonicConvNd(ModeBank):
         field: float | None = None,
         bank: Mapping[str, float] | None = None,
         gain: Gain = "power",
-        band_limit: int | None = None,
-        magnitude_limit: float | None = None,
-        soft_limit: bool = False,
+        limits: ResponseLimits | Mapping[str, Any] | None = None,
         mode_dropout: float = 0.0,
         standardise: bool | Literal["channel", "sample"] | None = None,
         input_noise: float = 0.0,
-        order: str = "auto",
-        mode_chunk: int | None = None,
-        recompute: bool | None = None,
+        execution: Execution | Mapping[str, Any] | None = None,
         device=None,
         dtype=None,
+        **old: Any,
     ) -> None:
+        refuse_third(self, surplus)
+        if old:
+            groups = group_old({"limits": limits, "execution": execution, **old}, warn=True)
+            limits, execution = groups.pop("limits"), groups.pop("execution")
+            if groups:
+                raise TypeError(f"{type(self).__name__} has no option {next(iter(groups))!r}")
         super().__init__(
             in_channels,
             out_channels,
-            num_modes,
+            num_modes=num_modes,
             spacing=spacing,
             variant=variant,
             field=field,
             bank=bank,
             gain=gain,
-            band_limit=band_limit,
-            magnitude_limit=magnitude_limit,
-            soft_limit=soft_limit,
+            limits=as_group(ResponseLimits, limits, "limits"),
             device=device,
             dtype=dtype,
         )
@@ -97,13 +99,16 @@ class SonicConvNd(ModeBank):
         if input_noise < 0 or (input_noise > 0 and not self.standardise):
             raise ValueError(f"input_noise must be >= 0 and belongs to standardised input, got {input_noise}")
         self.mode_dropout, self.input_noise = mode_dropout, input_noise
-        self.order, self.mode_chunk, self.recompute = order, mode_chunk, recompute
-        choice(order, ("auto", *ORDERS), "order")
-        if mode_chunk is not None:
-            positive(mode_chunk, "mode_chunk")
+        self.order, self.mode_chunk, self.recompute = as_group(Execution, execution, "execution")
+        self.execution.check()
         self._cache = ResponseCache()
         self.bias = nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
+
+    @property
+    def execution(self) -> Execution:
+        """How the layer is evaluated: its attributes ``order``, ``mode_chunk`` and ``recompute``, which may be set."""
+        return Execution(self.order, self.mode_chunk, self.recompute)
 
     def reset_parameters(self, generator: torch.Generator | None = None, **bank: float) -> None:
         """Draw all parameters anew; ``bank`` replaces settings of the layer's own."""
@@ -245,7 +250,7 @@ class SonicConvNd(ModeBank):
         if not (self.training and self.mode_dropout > 0):
             return shape, mix_out
         kept = (torch.rand(self.num_modes, device=shape.gain.device) >= self.mode_dropout)[self.own_modes]
-        if self.magnitude_limit is not None:  # a larger gain would meet the limit
+        if self.limits.magnitude > 0:  # a larger gain would meet the limit
             return shape, mix_out * kept[:, None] / (1 - self.mode_dropout)
         return shape._replace(gain=shape.gain * kept / (1 - self.mode_dropout)), mix_out
 
@@ -304,19 +309,16 @@ class SonicConvNd(ModeBank):
             "field": DEFAULT_FIELD[self.num_axes],
             "bank": {},
             "gain": "power",
-            "band_limit": None,
-            "magnitude_limit": None,
-            "soft_limit": False,
+            "limits": ResponseLimits(),
             "mode_dropout": 0.0,
             "standardise": self.variant == "paper",
             "input_noise": 0.0,
-            "order": "auto",
-            "mode_chunk": None,
-            "recompute": None,
+            "execution": Execution(),
         }
         for name, default in defaults.items():
-            if getattr(self, name) != default:
-                text += f", {name}={getattr(self, name)!r}"
+            value = getattr(self, name)
+            if value != default:
+                text += f", {name}={group_fields(value) if hasattr(value, '_fields') else value!r}"
         if self.reference_spacing != (1.0,) * self.num_axes:
             text += f", spacing={self.reference_spacing}"
         return text if self.bias is not None else text + ", bias=False"
@@ -361,10 +363,11 @@ class SonicConv2d(SonicConvNd):
     gain
         Of each response: ``"power"`` gives every mode unit mean power (over the reference cell, or over the grid in the
         paper's variant), ``"dc"`` unit response to a constant, ``g = |a|``, and ``"free"`` learns it.
-    band_limit
-        Order ``n`` of a Butterworth band limit ``1 / (1 + (|w| / w_c)^{2n})`` with a learned cutoff for each mode.
-    magnitude_limit, soft_limit
-        Largest ``|g T|``: cut there, or approached by a hyperbolic tangent if soft. The gain does not know the limits.
+    limits
+        Of the responses, a :class:`torchsonic.functional.ResponseLimits` or a mapping of its fields: ``band_order``,
+        ``n`` of a Butterworth band limit ``1 / (1 + (|w| / w_c)^{2n})`` with a learned cutoff for each mode;
+        ``magnitude``, the largest ``|g T|``, cut there or, if ``soft``, approached by a hyperbolic tangent. The gain
+        does not know the limits.
     mode_dropout
         Probability of leaving a mode out, for the whole batch, in training.
     standardise
@@ -375,9 +378,9 @@ class SonicConv2d(SonicConvNd):
         over all channels of a sample at once.
     input_noise
         Standard deviation of noise added to standardised input in training; the paper has it.
-    order, mode_chunk, recompute
-        How the operator is evaluated, never what it is: see :mod:`torchsonic.functional.plan`. ``recompute=True``
-        keeps only ``x`` for the backward pass; by default a layer does so if it has a ``mode_chunk``.
+    execution
+        How the layer is evaluated, never what it computes: an :class:`torchsonic.nn.Execution` or a mapping of its
+        fields, for example ``{"mode_chunk": 16}`` where memory is short.
 
     Examples
     --------
@@ -404,9 +407,7 @@ class SonicConv3d(SonicConvNd):
 _LAYERS: dict[int, type[SonicConvNd]] = {1: SonicConv1d, 2: SonicConv2d, 3: SonicConv3d}
 
 
-def make_sonic(
-    in_channels: int, out_channels: int, num_modes: int | None = None, *, spatial_dims: int, **options: Any
-) -> SonicConvNd:
+def make_sonic(in_channels: int, out_channels: int, *surplus: Never, spatial_dims: int, **options: Any) -> SonicConvNd:
     """Build the Sonic layer of the given number of axes."""
     choice(spatial_dims, tuple(_LAYERS), "spatial_dims")
-    return _LAYERS[spatial_dims](in_channels, out_channels, num_modes, **options)
+    return _LAYERS[spatial_dims](in_channels, out_channels, *surplus, **options)

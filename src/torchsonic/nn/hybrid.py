@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Never, get_args
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,7 @@ from torchsonic.functional.spectrum import PaddingMode
 from torchsonic.functional.symbols import number
 from torchsonic.nn.conv import SonicConvNd, make_sonic
 from torchsonic.nn.fx_leaf import leaf_call
+from torchsonic.nn.options import refuse_third
 from torchsonic.nn.physical_layer import SpacedLayer, batch_spacing
 
 __all__ = ["HybridConv", "LocalConv"]
@@ -187,8 +188,8 @@ class HybridConv(nn.Module):
         self,
         in_channels: int,
         out_channels: int,
+        *surplus: Never,
         num_modes: int | None = None,
-        *,
         spatial_dims: int = 2,
         kernel_size: int = 3,
         stride: int | Sequence[int] = 1,
@@ -197,13 +198,14 @@ class HybridConv(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
+        refuse_third(self, surplus)
         shared: dict[str, Any] = {
             "spatial_dims": spatial_dims,
             "stride": stride,
             "spacing": spacing,
             "padding_mode": padding_mode,
         }
-        self.sonic: SonicConvNd = make_sonic(in_channels, out_channels, num_modes, **shared, **options)
+        self.sonic: SonicConvNd = make_sonic(in_channels, out_channels, num_modes=num_modes, **shared, **options)
         self.local = LocalConv(in_channels, out_channels, kernel_size, **shared)
         self.stride = self.sonic.stride
 

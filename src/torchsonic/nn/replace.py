@@ -77,7 +77,7 @@ def replace_convs(
         layer = _LAYERS[type(conv)](
             conv.in_channels,
             conv.out_channels,
-            num_modes(name, conv) if callable(num_modes) else num_modes,
+            num_modes=num_modes(name, conv) if callable(num_modes) else num_modes,
             stride=conv.stride,
             bias=conv.bias is not None,
             padding_mode=padding_mode or conv.padding_mode,

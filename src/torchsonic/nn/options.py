@@ -1,0 +1,88 @@
+"""Options of a Sonic layer that few people need, in groups, and the keywords that these replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from torchsonic.functional.arguments import choice, positive
+from torchsonic.functional.plan import ORDERS
+from torchsonic.nn.warn_once import warn_once
+
+__all__ = ["Execution", "as_group", "group_fields", "group_old", "refuse_third"]
+
+
+class Execution(NamedTuple):
+    """How a layer is evaluated, never what it computes.
+
+    Attributes
+    ----------
+    order
+        ``"auto"``, or one of the four orders of :mod:`torchsonic.functional.plan`.
+    mode_chunk
+        Number of modes to take through the operator at once, to save memory; ``None`` takes all.
+    recompute
+        Whether to keep only ``x`` for the backward pass; ``None`` does so if there is a ``mode_chunk``.
+    """
+
+    order: str = "auto"
+    mode_chunk: int | None = None
+    recompute: bool | None = None
+
+    def check(self) -> None:
+        """Refuse what has no meaning."""
+        choice(self.order, ("auto", *ORDERS), "execution.order")
+        if self.mode_chunk is not None:
+            positive(self.mode_chunk, "execution.mode_chunk")
+
+
+_REPLACED = {
+    "band_limit": ("limits", "band_order"),
+    "magnitude_limit": ("limits", "magnitude"),
+    "soft_limit": ("limits", "soft"),
+    **{name: ("execution", name) for name in Execution._fields},
+}
+
+
+def as_group(kind: Any, given: Any, name: str) -> Any:
+    """A group of options from itself, a mapping of its fields, or ``None`` for its defaults."""
+    if given is None or isinstance(given, kind):
+        return kind() if given is None else given
+    fields = ", ".join(kind._fields)
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{name} must be a {kind.__name__} or a mapping with any of {fields}, got {given!r}")
+    for field in given:
+        if field not in kind._fields:
+            raise ValueError(f"{name} must have only {fields}, got {field!r}")
+    return kind(**given)
+
+
+def group_fields(group: Any) -> dict[str, Any]:
+    """The fields of a group that are not as by default."""
+    return {name: value for name, value in group._asdict().items() if value != group._field_defaults[name]}
+
+
+def group_old(arguments: Mapping[str, Any], *, warn: bool) -> dict[str, Any]:
+    """Arguments of a layer, with keywords of older versions moved into the groups that replaced them."""
+    kept, groups = dict(arguments), {}
+    for old, (group, field) in _REPLACED.items():
+        if old not in kept:
+            continue
+        value = kept.pop(old)
+        if warn:
+            warn_once(old, f"{old}= is deprecated; pass {group}={{{field!r}: {value!r}}} instead", stacklevel=5)
+        if kept.get(group) is not None:
+            raise TypeError(
+                f"{old}={value!r} is part of {group} now; pass it there, as {group}={{{field!r}: {value!r}}}"
+            )
+        groups.setdefault(group, {}).update({} if value is None else {field: value})
+    return {**kept, **groups}
+
+
+def refuse_third(owner: object, surplus: tuple) -> None:
+    """Refuse a third positional argument, which would be the kernel size of an ordinary convolution."""
+    if surplus:
+        raise TypeError(
+            f"{type(owner).__name__} takes no kernel size, since its kernel spans the whole image, but got a third "
+            f"argument, {surplus[0]!r}; pass num_modes={surplus[0]!r} if you mean the number of modes"
+        )
