@@ -41,7 +41,7 @@ def call_model(model: nn.Module, inputs: tuple[Tensor, ...], config: ExportConfi
 def reference_spacing(model: nn.Module) -> tuple[float, ...] | None:
     """Spacing of the input for which a model was made; ``None`` if no layer knows one."""
     for _, layer in spaced_layers(model):
-        return tuple(d / s for d, s in zip(layer.reference_spacing, layer.input_stride, strict=True))
+        return layer.network_spacing
     return None
 
 

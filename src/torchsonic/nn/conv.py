@@ -110,6 +110,10 @@ class SonicConvNd(ModeBank):
         """How the layer is evaluated: its attributes ``order``, ``mode_chunk`` and ``recompute``, which may be set."""
         return Execution(self.order, self.mode_chunk, self.recompute)
 
+    def definition(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in ("variant", "gain", "padding_mode", "standardise")}
+        return {**super().definition(), **own, "limits": group_fields(self.limits)}
+
     def reset_parameters(self, generator: torch.Generator | None = None, **bank: float) -> None:
         """Draw all parameters anew; ``bank`` replaces settings of the layer's own."""
         super().reset_parameters(generator, **bank)

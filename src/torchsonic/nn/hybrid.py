@@ -84,6 +84,9 @@ class LocalConv(SpacedLayer):
         self.weight = nn.Parameter(torch.empty(shape))
         self.reset_parameters()
 
+    def definition(self) -> dict[str, Any]:
+        return {**super().definition(), "padding_mode": self.padding_mode}
+
     def reset_parameters(self) -> None:
         """White noise of variance 1 leaves with variance 1/2: half the power of the global branch."""
         nn.init.normal_(self.weight, std=(2 * self.weight[0].numel()) ** -0.5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torchsonic.functional.exporting import exporting
 from torchsonic.functional.frequency import ANY_BATCH, Spacing, as_spacing, spacing_values
 from torchsonic.functional.symbols import number
+from torchsonic.nn.definition import DefinedLayer
 
 __all__ = [
     "SpacedLayer",
@@ -25,7 +26,7 @@ __all__ = [
 ]
 
 
-class SpacedLayer(nn.Module):
+class SpacedLayer(DefinedLayer):
     """A layer whose kernel lives in physical units.
 
     ``reference_spacing`` is the sampling it was made for; ``spacing`` the one it assumes when ``forward`` is told none;
@@ -46,6 +47,15 @@ class SpacedLayer(nn.Module):
         self.reference_spacing = spacing_values(spacing, self.num_axes)
         self.input_stride = (1.0,) * self.num_axes
         self._spacing = self.reference_spacing
+
+    @property
+    def network_spacing(self) -> tuple[float, ...]:
+        """Reference spacing of the network's input, without the strides before this layer; the constructor's."""
+        steps = zip(self.reference_spacing, self.input_stride, strict=True)
+        return tuple(float(f"{step / stride:.12g}") for step, stride in steps)
+
+    def definition(self) -> dict[str, Any]:
+        return {"spacing": self.network_spacing}
 
     @property
     def spacing(self) -> tuple[float, ...] | Tensor:

@@ -174,9 +174,10 @@ def convert_file(path: Path, choices: Choices | None = None) -> Conversion:
         raise ConversionError(f"{path}: {error}") from error
     for name, layer in converted.items():
         own = layers[name]
-        if own.state_dict().keys() != layer.state.keys():
-            raise AssertionError(f"{name}: {own.state_dict().keys() ^ layer.state.keys()}")
-        for leaf, parameter in own.named_parameters():
+        parameters = dict(own.named_parameters())
+        if parameters.keys() != layer.state.keys():
+            raise AssertionError(f"{name}: {parameters.keys() ^ layer.state.keys()}")
+        for leaf, parameter in parameters.items():
             parameter.data = layer.state[leaf].to(parameter.device)
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
