@@ -11,7 +11,7 @@ from torchsonic.nn.options import Execution
 from torchsonic.nn.parameters import parameter_groups
 from torchsonic.nn.physical_layer import SpacedLayer
 from torchsonic.nn.relu import ReLU
-from torchsonic.nn.replace import replace_convs
+from torchsonic.nn.replace import replace_convs, replaced_convs
 
 __all__ = [
     "Bottleneck",
@@ -33,6 +33,7 @@ __all__ = [
     "parameter_groups",
     "place_behind",
     "replace_convs",
+    "replaced_convs",
     "set_spacing",
     "sonic_layers",
     "spaced_layers",

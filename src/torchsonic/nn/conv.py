@@ -45,6 +45,7 @@ class SonicConvNd(ModeBank):
 
     keeps_extent: ClassVar[bool] = True
     own_modes: slice = slice(None)  # those of this process; see torchsonic.parallel
+    replaced: str | None = None  # the convolution that stood here before replace_convs
 
     def __init__(
         self,
