@@ -10,21 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchsonic.functional.arguments import choice, per_axis, positive
+from torchsonic.functional.arguments import choice, positive
 from torchsonic.functional.fixed import fixed, pi
 from torchsonic.functional.frequency import Spacing, as_spacing, frequency_grid, widest_float
 from torchsonic.functional.limits import ResponseLimits
-from torchsonic.functional.mode_operator import ModeOperator
 from torchsonic.functional.pair import ModeShape, Symmetry
-from torchsonic.functional.transfer import Modes, grid_gain, reference_gain, response_matrix, spacing_frame
-from torchsonic.nn.constraints import inverse_softplus, smallest, unit_vectors
-from torchsonic.nn.init import (
-    HIGHEST_FREQUENCY,
-    check_bank,
-    initial_directions,
-    initial_mixing,
-    initial_responses,
-)
+from torchsonic.functional.transfer import grid_gain, reference_gain, spacing_frame
+from torchsonic.nn.constraints import smallest, unit_vectors
+from torchsonic.nn.init import check_bank, initial_parameters, reference_length
 from torchsonic.nn.physical_layer import SpacedLayer
 
 __all__ = ["DEFAULT_FIELD", "Gain", "ModeBank", "Variant"]
@@ -106,49 +99,30 @@ class ModeBank(SpacedLayer):
             return
         bank = {**self.bank, **bank}
         check_bank(bank)
-        # Drawn on the CPU (or the generator's device), so that a seed means the same everywhere.
-        with torch.device("cpu" if generator is None else generator.device):
-            direction = initial_directions(
-                self.num_modes, self.num_axes, half_circle=self.variant == "paper", generator=generator
-            )
-            response = initial_responses(self.num_modes, self.field, generator=generator, **bank)
-            mix_in, mix_out = initial_mixing(self.in_channels, self.out_channels, self.num_modes, generator=generator)
-        direction, response = direction.cpu(), {name: value.cpu() for name, value in response.items()}
-        # Lengths are drawn in pixels along the mode; on anisotropic grids a pixel depends on the direction.
-        steps = torch.tensor(self.reference_spacing, dtype=torch.float64, device="cpu")
-        along = (direction.double() * steps).norm(dim=-1)
-        across = along if self.num_axes == 1 else (steps.prod() / along) ** (1 / (self.num_axes - 1))
-        unit = self._reference_length
-        # Leaves room to learn faster oscillations; tanh is still steep at the fastest initial one.
-        limit = 1.25 * max(1.0, bank.get("highest_frequency", HIGHEST_FREQUENCY))
-        values = {
-            "mix_in": mix_in,
-            "mix_out": mix_out,
-            "raw_direction": direction,
-            "raw_scale": inverse_softplus(response["scale"] * along / unit - smallest()),
-            "raw_damping": inverse_softplus(response["damping"] - smallest()),
-            "raw_oscillation": torch.atanh(response["oscillation"] / limit),
-            "raw_transverse": inverse_softplus(response["transverse"] * (across / unit).square()),
-            "oscillation_limit": torch.tensor(limit, device="cpu"),
-        }
+        values = initial_parameters(
+            self.in_channels,
+            self.out_channels,
+            self.num_modes,
+            self.reference_spacing,
+            self.field,
+            half_circle=self.variant == "paper",
+            generator=generator,
+            **bank,
+        )
         with torch.no_grad():
             for name, value in values.items():
                 stored = getattr(self, name)
                 stored.copy_(value.to(stored.dtype))  # cast here: not every device has float64
             if self.log_gain is not None:  # starts as the gain that keeps the power of white noise
-                parts = self._physical(widest_float(self._device))
-                self.log_gain.copy_(self._power_gain(*parts).log())
+                direction, scale, damping, oscillation, transverse = self._physical(widest_float(self._device))
+                pole = torch.complex(-damping, oscillation)
+                self.log_gain.copy_(reference_gain(direction, scale, pole, transverse, self.reference_spacing).log())
             if self.raw_cutoff is not None:  # half the Nyquist frequency, as the released code starts
                 self.raw_cutoff.zero_()
 
     @property
     def _device(self) -> torch.device:
         return self.mix_in.device
-
-    @property
-    def _reference_length(self) -> float:
-        """The unit of the dimensionless parameters: the geometric mean of the reference spacing."""
-        return math.exp(sum(math.log(step) for step in self.reference_spacing) / self.num_axes)
 
     def mode_parameters(self) -> list[Tensor]:
         """Parameters of the responses, as stored; give them a small learning rate."""
@@ -165,7 +139,7 @@ class ModeBank(SpacedLayer):
     def _physical(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Direction, scale, damping, oscillation, transverse: the constraints of the reparameterisation."""
         raw = [p.to(dtype) for p in self.mode_parameters()]
-        unit = self._reference_length
+        unit = reference_length(self.reference_spacing)
         return (
             unit_vectors(raw[0]),
             (F.softplus(raw[1]) + smallest()) * unit,
@@ -212,12 +186,6 @@ class ModeBank(SpacedLayer):
             return part * (pi() / max(self.reference_spacing))
         return part * (pi() / spacing.amax(-1, keepdim=True).to(dtype))
 
-    def _power_gain(
-        self, direction: Tensor, scale: Tensor, damping: Tensor, oscillation: Tensor, transverse: Tensor
-    ) -> Tensor:
-        pole = torch.complex(-damping, oscillation)
-        return reference_gain(direction, scale, pole, transverse, self.reference_spacing)
-
     def _shape(self, grid: tuple[int, ...], spacing: Tensor, dtype: torch.dtype) -> ModeShape:
         """Parameters of the responses. Only the paper's variant looks at the grid and its spacing ``(G, D)``."""
         direction, scale, damping, oscillation, transverse = self._physical(dtype)
@@ -238,61 +206,6 @@ class ModeBank(SpacedLayer):
         scale, damping, oscillation, transverse = (t[None] for t in (scale, damping, oscillation, transverse))
         return ModeShape(directions, scale, damping, oscillation, transverse, gain, self._cutoff(spacing, dtype))
 
-    def modes(
-        self, size: Sequence[int] | None = None, spacing: Spacing | None = None, *, without_limits: bool = False
-    ) -> Modes:
-        """The current physical parameters, from which anyone can rebuild the operator.
-
-        Parameters
-        ----------
-        size, spacing
-            Only for ``variant="paper"``, whose gain and directions depend on the grid; by default the reference field
-            at the reference spacing.
-        without_limits
-            Needed where the layer limits its responses, which :class:`Modes` does not tell: then :meth:`cutoff` and
-            :attr:`limits` belong to the operator too.
-        """
-        if self.limits.active and not without_limits:
-            raise ValueError(
-                f"modes() does not tell the limits of this layer ({self.limits}); "
-                "pass without_limits=True and use cutoff() and limits too"
-            )
-        if self.variant == "exact" and not (size is None and spacing is None):
-            raise ValueError("size and spacing do not change the modes of variant='exact'; leave them out")
-        grid = per_axis(tuple(size) if size is not None else round(self.field), self.num_axes, "size")
-        steps = as_spacing(self.reference_spacing if spacing is None else spacing, self.num_axes, device=self._device)
-        dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
-        shape = self._shape(grid, steps, dtype).each(lambda t: t[0])
-        return Modes(
-            direction=shape.direction,
-            scale=shape.scale,
-            pole=torch.complex(-shape.damping, shape.oscillation),
-            transverse=shape.transverse,
-            gain=shape.gain,
-            mix_in=torch.complex(self.mix_in[:, 0].to(dtype), self.mix_in[:, 1].to(dtype)),
-            mix_out=torch.complex(self.mix_out[..., 0].to(dtype), -self.mix_out[..., 1].to(dtype)),
-        )
-
     @property
     def _symmetry(self) -> Symmetry:
         return "real" if self.variant == "exact" else "half"
-
-    def reference_operator(self) -> ModeOperator:
-        """All that the layer does at its reference spacing, but bias and standardisation: modes, limits and symmetry.
-
-        The gain of ``variant="paper"`` is that of the reference field; other grids change it.
-        """
-        return ModeOperator(self.modes(without_limits=True), self.cutoff(), self.limits, self._symmetry)
-
-    def response(self, omega: Tensor) -> Tensor:
-        """The symbol of the operator at any frequencies: ``(..., D)`` to ``(..., K, C)``, complex.
-
-        For ``variant="paper"`` this is the symbol it uses on the half spectrum, with the gain of the reference field.
-        """
-        if omega.shape[-1:] != (self.num_axes,):
-            raise ValueError(f"omega must have {self.num_axes} components last, got shape {tuple(omega.shape)}")
-        modes = self.modes(without_limits=True)
-        hermitian = self.variant == "exact"
-        return response_matrix(
-            omega.to(modes.scale), modes, hermitian=hermitian, cutoff=self.cutoff(), limits=self.limits
-        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, Never, get_args
+from typing import Any, ClassVar, Never, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,6 @@ from torch.fx import Proxy
 from torchsonic.functional.arguments import check_samples, choice, per_axis
 from torchsonic.functional.call import Options, run_evaluated, without_autocast
 from torchsonic.functional.exporting import exporting
-from torchsonic.functional.fixed import fixed
 from torchsonic.functional.frequency import (
     Spacing,
     as_spacing,
@@ -21,26 +20,22 @@ from torchsonic.functional.frequency import (
     tracing,
 )
 from torchsonic.functional.limits import ResponseLimits
-from torchsonic.functional.nyquist import field_power
 from torchsonic.functional.pair import ModeShape, evaluate_responses, response_bytes
 from torchsonic.functional.spectral_conv import spectral_conv
 from torchsonic.functional.spectrum import PaddingMode, padded_sizes
-from torchsonic.nn.bank import DEFAULT_FIELD, Gain, ModeBank, Variant
+from torchsonic.nn.bank import DEFAULT_FIELD, Gain, Variant
 from torchsonic.nn.cache import ResponseCache, recording_graph
 from torchsonic.nn.fx_leaf import leaf_call
-from torchsonic.nn.options import Execution, as_group, group_fields, group_old, refuse_third
+from torchsonic.nn.options import Execution, group_fields, refuse_third, show_option, take_groups
 from torchsonic.nn.physical_layer import batch_spacing
 from torchsonic.nn.portable import convolve_portably
+from torchsonic.nn.readable_modes import ReadableModes
+from torchsonic.nn.standardise import Standardise, standardise
 
 __all__ = ["SonicConv1d", "SonicConv2d", "SonicConv3d", "SonicConvNd", "make_sonic"]
 
 
-@fixed
-def _standardise_eps() -> float:
-    return 1e-5
-
-
-class SonicConvNd(ModeBank):
+class SonicConvNd(ReadableModes):
     """Common part of the three layers; see :class:`SonicConv2d`."""
 
     keeps_extent: ClassVar[bool] = True
@@ -63,7 +58,7 @@ class SonicConvNd(ModeBank):
         gain: Gain = "power",
         limits: ResponseLimits | Mapping[str, Any] | None = None,
         mode_dropout: float = 0.0,
-        standardise: bool | Literal["channel", "sample"] | None = None,
+        standardise: Standardise | None = None,
         input_noise: float = 0.0,
         execution: Execution | Mapping[str, Any] | None = None,
         device=None,
@@ -71,11 +66,7 @@ class SonicConvNd(ModeBank):
         **old: Any,
     ) -> None:
         refuse_third(self, surplus)
-        if old:
-            groups = group_old({"limits": limits, "execution": execution, **old}, warn=True)
-            limits, execution = groups.pop("limits"), groups.pop("execution")
-            if groups:
-                raise TypeError(f"{type(self).__name__} has no option {next(iter(groups))!r}")
+        limits, execution = take_groups(self, limits, execution, old)
         super().__init__(
             in_channels,
             out_channels,
@@ -85,23 +76,20 @@ class SonicConvNd(ModeBank):
             field=field,
             bank=bank,
             gain=gain,
-            limits=as_group(ResponseLimits, limits, "limits"),
+            limits=limits,
             device=device,
             dtype=dtype,
         )
         self.stride = per_axis(stride, self.num_axes, "stride")
-        self.padding_mode: PaddingMode = padding_mode
-        choice(padding_mode, get_args(PaddingMode), "padding_mode")
+        self.padding_mode: PaddingMode = choice(padding_mode, get_args(PaddingMode), "padding_mode")
         if not 0.0 <= mode_dropout < 1.0:
             raise ValueError(f"mode_dropout must be in [0, 1), got {mode_dropout}")
-        self.standardise = variant == "paper" if standardise is None else standardise
-        if isinstance(self.standardise, str):
-            choice(self.standardise, ("channel", "sample"), "standardise")
+        standardise = variant == "paper" if standardise is None else standardise
+        self.standardise: Standardise = choice(standardise, (False, True, "channel", "sample"), "standardise")
         if input_noise < 0 or (input_noise > 0 and not self.standardise):
             raise ValueError(f"input_noise must be >= 0 and belongs to standardised input, got {input_noise}")
         self.mode_dropout, self.input_noise = mode_dropout, input_noise
-        self.order, self.mode_chunk, self.recompute = as_group(Execution, execution, "execution")
-        self.execution.check()
+        self.order, self.mode_chunk, self.recompute = execution
         self._cache = ResponseCache()
         self.bias = nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
@@ -120,57 +108,6 @@ class SonicConvNd(ModeBank):
         super().reset_parameters(generator, **bank)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
-
-    def kernel(self, size: int | Sequence[int], spacing: Spacing | None = None, *, centred: bool = False) -> Tensor:
-        """The spatial kernel on a periodic grid, ``(K, C, *size)``: the output for a unit impulse at the origin.
-
-        Parameters
-        ----------
-        size
-            Samples on each axis.
-        spacing
-            Physical step; by default the layer's.
-        centred
-            Put the origin at index ``size // 2`` instead of 0.
-        """
-        kernel = self._impulse_response(size, spacing, self.mix_in, self.mix_out).transpose(0, 1)
-        if centred:
-            kernel = torch.roll(kernel, [n // 2 for n in kernel.shape[2:]], dims=list(range(2, 2 + self.num_axes)))
-        return kernel
-
-    def mode_kernels(self, size: int | Sequence[int], spacing: Spacing | None = None) -> Tensor:
-        r"""The two real kernels of each mode on a periodic grid, ``(M, 2, *size)``, origin first.
-
-        .. math:: y = \operatorname{Re}(C)\,(k_1 * P - k_2 * Q) - \operatorname{Im}(C)\,(k_1 * Q + k_2 * P),
-           \qquad P + iQ = B x
-
-        They are the real and imaginary part of an oscillating beam along the mode's direction.
-        """
-        # B = 1 gives Re w = k_1 and Im w = k_2, which C hands out one by one.
-        mix_in = torch.eye(2, device=self._device)[:1].mT.expand(self.num_modes, 2, 1)
-        mix_out = torch.eye(2 * self.num_modes, device=self._device).unflatten(1, (self.num_modes, 2))
-        return self._impulse_response(size, spacing, mix_in, mix_out)[0].unflatten(0, (self.num_modes, 2))
-
-    def _impulse_response(
-        self, size: int | Sequence[int], spacing: Spacing | None, mix_in: Tensor, mix_out: Tensor
-    ) -> Tensor:
-        """Outputs of the modes, mixed as given, for a unit impulse at the origin of each channel: ``(C, K, *size)``."""
-        grid = per_axis(size, self.num_axes, "size")
-        steps = as_spacing(self._spacing if spacing is None else spacing, self.num_axes, device=self._device)
-        dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
-        channels = mix_in.shape[-1]
-        impulses = torch.zeros(channels, channels, *grid, dtype=dtype, device=self._device)
-        channel = torch.arange(channels, device=self._device)
-        impulses[(channel, channel, *[0] * self.num_axes)] = 1.0
-        return spectral_conv(
-            impulses,
-            mix_in.to(dtype),
-            mix_out.to(dtype),
-            self._shape(grid, steps, dtype),
-            spacing=steps,
-            symmetry=self._symmetry,
-            limits=self.limits,
-        )
 
     def forward(
         self, x: Tensor, spacing: Spacing | None = None, output_size: int | Sequence[int] | None = None
@@ -213,7 +150,9 @@ class SonicConvNd(ModeBank):
     ) -> Tensor:
         dtype = x.dtype
         if self.standardise:
-            x = self._standardised(x)
+            x = standardise(x, self.standardise, self.num_axes, exact=self.variant == "exact")
+            if self.training and self.input_noise > 0:
+                x = x + self.input_noise * torch.randn_like(x)
         export = exporting()
         if export is not None:
             return convolve_portably(self, export, x, out_size, given, steps)
@@ -280,19 +219,6 @@ class SonicConvNd(ModeBank):
         """Forget responses kept in evaluation; needed only after writing to ``parameter.data`` on an accelerator."""
         self._cache.clear()
 
-    def _standardised(self, x: Tensor) -> Tensor:
-        """The paper's note (i): each channel of a sample to mean 0 and variance 1, with a little noise in training."""
-        axes = tuple(range(1 if self.standardise == "sample" else 2, x.dim()))
-        centred = x - x.mean(axes, keepdim=True)
-        if self.standardise is True and self.variant == "exact":
-            power = field_power(centred, self.num_axes)
-        else:  # literally, over samples: it changes with the grid where the finest waves have power
-            power = centred.square().mean(axes, keepdim=True)
-        x = centred * (power + _standardise_eps()).rsqrt()
-        if self.training and self.input_noise > 0:
-            x = x + self.input_noise * torch.randn_like(x)
-        return x
-
     def train(self, mode: bool = True):
         self._cache.clear()
         return super().train(mode)
@@ -306,8 +232,7 @@ class SonicConvNd(ModeBank):
         return super()._apply(fn, recurse)
 
     def extra_repr(self) -> str:
-        text = f"{self.in_channels}, {self.out_channels}, num_modes={self.num_modes}"
-        defaults = {
+        usual = {
             "stride": (1,) * self.num_axes,
             "padding_mode": "circular",
             "variant": "exact",
@@ -319,14 +244,17 @@ class SonicConvNd(ModeBank):
             "standardise": self.variant == "paper",
             "input_noise": 0.0,
             "execution": Execution(),
+            "spacing": (1.0,) * self.num_axes,
+            "bias": True,
         }
-        for name, default in defaults.items():
-            value = getattr(self, name)
-            if value != default:
-                text += f", {name}={group_fields(value) if hasattr(value, '_fields') else value!r}"
-        if self.reference_spacing != (1.0,) * self.num_axes:
-            text += f", spacing={self.reference_spacing}"
-        return text if self.bias is not None else text + ", bias=False"
+        own = {
+            **vars(self),
+            "execution": self.execution,
+            "spacing": self.reference_spacing,
+            "bias": self.bias is not None,
+        }
+        shown = [f"{name}={show_option(own[name])}" for name, value in usual.items() if own[name] != value]
+        return ", ".join([f"{self.in_channels}, {self.out_channels}, num_modes={self.num_modes}", *shown])
 
 
 class SonicConv1d(SonicConvNd):

@@ -39,7 +39,9 @@ class DefinedLayer(nn.Module):
         if problem:
             raise ValueError(problem)
 
-    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing, unexpected, errors) -> None:
+    def _load_from_state_dict(
+        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+    ) -> None:
         key = prefix + KEY
         if key not in state_dict:
             if any(name.startswith(prefix) for name in state_dict):
@@ -52,9 +54,11 @@ class DefinedLayer(nn.Module):
         problem = definition_problem(state_dict[key], self.get_extra_state())
         if problem:
             remedy = f"or delete {key!r} from the state dict to keep the layer's own"
-            errors.append(f"{prefix[:-1] or type(self).__name__}: {problem}, {remedy}")
+            error_msgs.append(f"{prefix[:-1] or type(self).__name__}: {problem}, {remedy}")
             return
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing, unexpected, errors)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
 
 
 def is_definition(name: str) -> bool:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from torchsonic.functional.arguments import choice, positive
+from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.plan import ORDERS
 from torchsonic.nn.warn_once import warn_once
 
-__all__ = ["Execution", "as_group", "group_fields", "group_old", "refuse_third"]
+__all__ = ["Execution", "group_fields", "group_old", "refuse_third", "show_option", "take_groups"]
 
 
 class Execution(NamedTuple):
@@ -44,7 +45,7 @@ _REPLACED = {
 }
 
 
-def as_group(kind: Any, given: Any, name: str) -> Any:
+def _as_group(kind: Any, given: Any, name: str) -> Any:
     """A group of options from itself, a mapping of its fields, or ``None`` for its defaults."""
     if given is None or isinstance(given, kind):
         return kind() if given is None else given
@@ -62,6 +63,11 @@ def group_fields(group: Any) -> dict[str, Any]:
     return {name: value for name, value in group._asdict().items() if value != group._field_defaults[name]}
 
 
+def show_option(value: Any) -> str:
+    """An option as one would write it."""
+    return repr(group_fields(value) if isinstance(value, (Execution, ResponseLimits)) else value)
+
+
 def group_old(arguments: Mapping[str, Any], *, warn: bool) -> dict[str, Any]:
     """Arguments of a layer, with keywords of older versions moved into the groups that replaced them."""
     kept, groups = dict(arguments), {}
@@ -77,6 +83,17 @@ def group_old(arguments: Mapping[str, Any], *, warn: bool) -> dict[str, Any]:
             )
         groups.setdefault(group, {}).update({} if value is None else {field: value})
     return {**kept, **groups}
+
+
+def take_groups(owner: object, limits: Any, execution: Any, old: Mapping[str, Any]) -> tuple[ResponseLimits, Execution]:
+    """The two groups of a layer from what its constructor was given, old keywords included; others are refused."""
+    groups = group_old({"limits": limits, "execution": execution, **old}, warn=True)
+    limits = _as_group(ResponseLimits, groups.pop("limits"), "limits")
+    execution = _as_group(Execution, groups.pop("execution"), "execution")
+    if groups:
+        raise TypeError(f"{type(owner).__name__} has no option {next(iter(groups))!r}")
+    execution.check()
+    return limits, execution
 
 
 def refuse_third(owner: object, surplus: tuple) -> None:

@@ -32,6 +32,11 @@ def _is_suitable(conv: nn.Module, padding_mode: PaddingMode | None) -> bool:
     return max(conv.kernel_size) > 1 and conv.groups == 1 and same and known
 
 
+def _first_conv(model: nn.Module) -> nn.Module | None:
+    """The first convolution within a model, in the order of definition, suitable or not."""
+    return next((m for m in model.modules() if m is not model and isinstance(m, tuple(_LAYERS))), None)
+
+
 def replace_convs(
     model: nn.Module,
     num_modes: int | Callable[[str, nn.Module], int | None] | None = None,
@@ -75,9 +80,7 @@ def replace_convs(
     >>> [type(m).__name__ for m in model]
     ['Conv2d', 'SonicConv2d', 'Conv2d']
     """
-    first = (
-        None if stem else next((m for m in model.modules() if isinstance(m, tuple(_LAYERS)) and m is not model), None)
-    )
+    first = None if stem else _first_conv(model)
     shared: dict[int, SonicConvNd] = {}
 
     def build(name: str, conv: Any) -> SonicConvNd:
