@@ -14,7 +14,7 @@ NUM_HEADS = 4
 
 
 def sonic_block(channels: int, modes: int, *, recompute: bool = False) -> nn.Module:
-    return SonicBlock(channels, channels, modes, recompute=recompute)
+    return SonicBlock(channels, channels, num_modes=modes, execution={"recompute": recompute})
 
 
 def conv_block(channels: int) -> nn.Module:

@@ -43,9 +43,9 @@ class Subject:
 
 
 FULL = (
-    Subject("SonicConv2d(64, 64, 16)", lambda: SonicConv2d(64, 64, 16), (8, 64, 64, 64)),
-    Subject("SonicConv3d(32, 32, 16)", lambda: SonicConv3d(32, 32, 16), (1, 32, 24, 24, 24)),
-    Subject("SonicBlock(64, 64)", lambda: SonicBlock(64, 64, 16), (8, 64, 64, 64)),
+    Subject("SonicConv2d(64, 64, 16)", lambda: SonicConv2d(64, 64, num_modes=16), (8, 64, 64, 64)),
+    Subject("SonicConv3d(32, 32, 16)", lambda: SonicConv3d(32, 32, num_modes=16), (1, 32, 24, 24, 24)),
+    Subject("SonicBlock(64, 64)", lambda: SonicBlock(64, 64, num_modes=16), (8, 64, 64, 64)),
     Subject("synthshape_sonicnet", lambda: create_model("synthshape_sonicnet"), (8, 3, 64, 64)),
     Subject("sonic_tiny", lambda: create_model("sonic_tiny", num_classes=10), (4, 3, 96, 96)),
     Subject(
@@ -54,7 +54,9 @@ FULL = (
         (1, 1, 32, 32, 32),
     ),
 )
-QUICK = (replace(FULL[0], build=lambda: SonicConv2d(8, 8, 4), name="SonicConv2d(8, 8, 4)", shape=(2, 8, 16, 16)),)
+QUICK = (
+    replace(FULL[0], build=lambda: SonicConv2d(8, 8, num_modes=4), name="SonicConv2d(8, 8, 4)", shape=(2, 8, 16, 16)),
+)
 
 
 def run_compile_bench(subjects: Sequence[Subject], *, repeats: int, seed: int = 0, device: str = "cpu") -> dict:

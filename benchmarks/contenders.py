@@ -14,6 +14,7 @@ from benchmarks.entries import Entry
 from torchsonic import SonicConv2d, SonicConv3d
 from torchsonic.functional import frequency_grid, make_plan, mode_response
 from torchsonic.nn.conv import SonicConvNd
+from torchsonic.nn import Execution, SonicConvNd
 
 __all__ = ["CONTENDERS", "PASSES", "Contender", "PaperOrder", "UnavailableError", "entry_order", "sonic_layer"]
 
@@ -37,7 +38,8 @@ class Contender:
 
 def sonic_layer(entry: Entry, *, order: str = "auto", recompute: bool = False) -> SonicConvNd:
     layer = {2: SonicConv2d, 3: SonicConv3d}[entry.num_axes]
-    return layer(entry.channels, entry.channels, entry.modes, bias=False, order=order, recompute=recompute)
+    execution = Execution(order, recompute=recompute)
+    return layer(entry.channels, entry.channels, num_modes=entry.modes, bias=False, execution=execution)
 
 
 def entry_order(entry: Entry) -> str:

@@ -84,7 +84,7 @@ def corner_scenes() -> tuple[Tensor, Tensor]:
 
 def build_layer(bank: Bank, num_modes: int, seed: int) -> SonicConv2d:
     torch.manual_seed(seed)
-    layer = SonicConv2d(1, NUM_FEATURES, num_modes, bias=False, field=bank.field)
+    layer = SonicConv2d(1, NUM_FEATURES, num_modes=num_modes, bias=False, field=bank.field)
     layer.reset_parameters(None, **dict(bank.options))
     if bank.half_circle:
         with torch.no_grad():

@@ -78,7 +78,7 @@ def _training_step(sizes: tuple, options: dict, seed: int) -> tuple[Callable[[],
     """A step, and the bytes that exist before it: input, weights, the output's gradient."""
     batch, in_channels, out_channels, modes, size = sizes
     torch.manual_seed(seed)
-    layer = SonicConv3d(in_channels, out_channels, modes, **options)
+    layer = SonicConv3d(in_channels, out_channels, num_modes=modes, execution=options)
     x = torch.randn(batch, in_channels, *size, requires_grad=True)
     grad_y = torch.randn(batch, out_channels, *size)
 

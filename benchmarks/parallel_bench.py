@@ -27,7 +27,7 @@ def measure(channels: int, modes: int, size: tuple[int, ...], mesh) -> tuple[int
     x = torch.randn(1, channels, *size, device=mesh.device_type, requires_grad=True)
     peaks = []
     for share in (False, True):
-        layer = make_sonic(channels, channels, modes, spatial_dims=len(size)).to(x.device)
+        layer = make_sonic(channels, channels, num_modes=modes, spatial_dims=len(size)).to(x.device)
         if share:
             parallelize_modes(layer, mesh)
 

@@ -26,7 +26,7 @@ CHANNELS, MODES, BATCH, DRAWS = 16, 8, 2, 4
 SIZES = ((128,), (127,), (32, 32), (31, 33), (12, 12, 12), (11, 13, 9))
 CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 MODULES: dict[str, Callable[[int], nn.Module]] = {
-    "sonic": lambda axes: make_sonic(CHANNELS, CHANNELS, MODES, spatial_dims=axes, bias=False),
+    "sonic": lambda axes: make_sonic(CHANNELS, CHANNELS, num_modes=MODES, spatial_dims=axes, bias=False),
     "conv": lambda axes: CONVOLUTIONS[axes](CHANNELS, CHANNELS, 3, padding=1, padding_mode="circular", bias=False),
 }
 KINDS = {

@@ -8,6 +8,8 @@ import hypothesis
 import pytest
 import torch
 
+from torchsonic.nn import warn_once
+
 # For this process and, through PYTHONPATH, for those that tests start.
 ENVIRONMENT = Path(__file__).parent / "environment"
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ENVIRONMENT), os.environ.get("PYTHONPATH")]))
@@ -25,6 +27,12 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
 @pytest.fixture(autouse=True)
 def seeded():
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def unwarned(monkeypatch):
+    """What is warned of once in a process is warned of once in each test."""
+    monkeypatch.setattr(warn_once, "_seen", set())
 
 
 @pytest.fixture(autouse=True, scope="session")

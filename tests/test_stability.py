@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from tests.layers import LAYERS, make_layer
-from torchsonic.functional import ORDERS
-from torchsonic.nn import SonicBlock, SonicConvNd
+from torchsonic.functional import ORDERS, ResponseLimits
+from torchsonic.nn import Execution, SonicBlock, SonicConvNd
 from torchsonic.spectral.boundary import Boundary
 from torchsonic.spectral.response import responses_on_band
 
@@ -30,23 +30,23 @@ def layers(draw) -> SonicConvNd:
     """A layer whose parameters are at extremes, each tensor alike or each number by itself."""
     num_axes = draw(st.integers(1, 3))
     limited = draw(st.booleans())
-    magnitude = draw(st.sampled_from([None, 1e-3, 1e3])) if limited else None
+    magnitude = draw(st.sampled_from([0.0, 1e-3, 1e3])) if limited else 0.0
     layer = LAYERS[num_axes](
         draw(st.integers(1, 8)),
         draw(st.integers(1, 8)),
-        draw(st.integers(1, 6)),
+        num_modes=draw(st.integers(1, 6)),
         spacing=[10 ** draw(exponents) for _ in range(num_axes)],
         stride=draw(st.sampled_from([1, 1, 2])),
         variant=draw(st.sampled_from(["exact", "exact", "paper"])),
         padding_mode=draw(st.sampled_from(["circular", "circular", "zeros", "reflect"])),
         gain=draw(st.sampled_from(["power", "power", "dc", "free"])),
-        band_limit=draw(st.sampled_from([None, 1, 4])) if limited else None,
-        magnitude_limit=magnitude,
-        soft_limit=magnitude is not None and draw(st.booleans()),
+        limits=ResponseLimits(
+            draw(st.sampled_from([0, 1, 4])) if limited else 0, magnitude, magnitude > 0 and draw(st.booleans())
+        ),
         standardise=False,
-        order=draw(st.sampled_from(ORDERS)),
-        mode_chunk=draw(st.sampled_from([None, 1, 2])),
-        recompute=draw(st.booleans()),
+        execution=Execution(
+            draw(st.sampled_from(ORDERS)), draw(st.sampled_from([None, 1, 2])), recompute=draw(st.booleans())
+        ),
         field=8,
     )
     torch.manual_seed(draw(st.integers(0, 2**16)))
@@ -153,7 +153,7 @@ def test_the_bound_is_reached(num_axes):
 
 def test_gains_of_very_anisotropic_references_have_gradients():
     """Squares of squares are beyond float32 here; the gradient itself is not."""
-    layer = LAYERS[3](2, 5, 1, spacing=(1.0, 1e-6, 1e6))
+    layer = LAYERS[3](2, 5, num_modes=1, spacing=(1.0, 1e-6, 1e6))
     values = {"raw_scale": -20.0, "raw_damping": 1e4, "raw_oscillation": 0.0, "raw_transverse": 1e4}
     with torch.no_grad():
         for name, value in values.items():
@@ -203,7 +203,7 @@ class DeepNetwork(nn.Module):
     def __init__(self, depth: int, width: int) -> None:
         super().__init__()
         self.lift = nn.Conv2d(1, width, 1)
-        self.blocks = nn.Sequential(*[SonicBlock(width, width, 4, field=8) for _ in range(depth)])
+        self.blocks = nn.Sequential(*[SonicBlock(width, width, num_modes=4, field=8) for _ in range(depth)])
         self.head = nn.Conv2d(width, 2, 1)
 
     def forward(self, x):

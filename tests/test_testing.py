@@ -34,7 +34,7 @@ class HasUnits(SonicConv2d):
 
 def broken(kind):
     torch.manual_seed(0)
-    return kind(2, 3, 4, dtype=torch.float64)
+    return kind(2, 3, num_modes=4, dtype=torch.float64)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +94,9 @@ def test_a_transverse_penalty_on_the_axis_is_caught():
 )
 def test_the_papers_variant_breaks_the_laws_that_the_exact_one_keeps(law, least, most):
     torch.manual_seed(0)
-    law(SonicConv2d(4, 4, 8, dtype=torch.float64))
+    law(SonicConv2d(4, 4, num_modes=8, dtype=torch.float64))
     with pytest.raises(AssertionError, match="relative error") as caught:
-        law(SonicConv2d(4, 4, 8, variant="paper", dtype=torch.float64))
+        law(SonicConv2d(4, 4, num_modes=8, variant="paper", dtype=torch.float64))
     error = float(str(caught.value).split("relative error ")[1].split()[0])
     assert least < error < most
 

@@ -84,7 +84,9 @@ def render(scenes: dict[str, Tensor], size: tuple[int, int], generator: torch.Ge
 class _Block(nn.Module):
     def __init__(self, width: int, num_modes: int) -> None:
         super().__init__()
-        self.sonic = SonicConv2d(width, width, num_modes, bias=False, spacing=1 / TRAIN_SIZE[0], field=TRAIN_SIZE[0])
+        self.sonic = SonicConv2d(
+            width, width, num_modes=num_modes, bias=False, spacing=1 / TRAIN_SIZE[0], field=TRAIN_SIZE[0]
+        )
         self.norm = nn.GroupNorm(4, width)
 
     def forward(self, x: Tensor) -> Tensor:

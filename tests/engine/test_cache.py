@@ -6,6 +6,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tests.layers import make_layer
 from torchsonic.engine.cache import CouplingCache
+from torchsonic.functional import ResponseLimits
 from torchsonic.nn import conv
 
 
@@ -79,7 +80,7 @@ def test_what_was_evaluated_before_a_change_is_not_kept_after_it():
 
 
 def test_large_responses_and_those_of_chunked_layers_are_not_kept():
-    large, chunked = make_layer(1).eval(), make_layer(1, mode_chunk=2).eval()
+    large, chunked = make_layer(1).eval(), make_layer(1, execution={"mode_chunk": 2}).eval()
     large._cache.max_bytes = 10
     for layer in (large, chunked):
         evaluate(layer, torch.randn(1, 3, 8, dtype=torch.float64))
@@ -87,8 +88,8 @@ def test_large_responses_and_those_of_chunked_layers_are_not_kept():
 
 
 def test_every_way_of_changing_parameters_and_settings_is_noticed():
-    layer = make_layer(2, magnitude_limit=2.0).eval()
-    other = make_layer(2, seed=1, magnitude_limit=2.0)
+    layer = make_layer(2, limits={"magnitude": 2.0}).eval()
+    other = make_layer(2, seed=1, limits={"magnitude": 2.0})
     x = torch.randn(1, 3, 6, 7, dtype=torch.float64)
 
     def in_place():
@@ -109,7 +110,7 @@ def test_every_way_of_changing_parameters_and_settings_is_noticed():
             layer.mix_in.mul_(2)
 
     def limited():
-        layer.magnitude_limit = 0.5
+        layer.limits = ResponseLimits(magnitude=0.5)
 
     def gained():
         layer.gain = "dc"

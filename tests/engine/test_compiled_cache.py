@@ -18,7 +18,7 @@ def nothing_kept():
 
 @torch.no_grad()
 def test_compiled_evaluation_reuses_responses_and_sees_every_change():
-    layer = SonicConv2d(3, 5, 4).eval()
+    layer = SonicConv2d(3, 5, num_modes=4).eval()
     compiled = torch.compile(layer, fullgraph=True, backend="eager")
     x = torch.randn(2, 3, 9, 8)
     compiled(x)
@@ -34,11 +34,13 @@ def test_compiled_evaluation_reuses_responses_and_sees_every_change():
 
 
 def test_training_and_chunks_of_modes_keep_nothing():
-    layer = SonicConv2d(3, 5, 4)
+    layer = SonicConv2d(3, 5, num_modes=4)
     x = torch.randn(2, 3, 9, 8)
     torch.compile(layer, fullgraph=True, backend="aot_eager")(x).sum().backward()
     with torch.no_grad():
-        torch.compile(SonicConv2d(3, 5, 4, mode_chunk=2).eval(), fullgraph=True, backend="eager")(x)
+        torch.compile(
+            SonicConv2d(3, 5, num_modes=4, execution={"mode_chunk": 2}).eval(), fullgraph=True, backend="eager"
+        )(x)
     assert not cache._kept
 
 

@@ -100,8 +100,8 @@ def results(layer, x, **options):
 
 LAYERS = [
     {},
-    {"order": "channels-channels", "mode_chunk": 2},
-    {"order": "modes-modes"},
+    {"execution": {"order": "channels-channels", "mode_chunk": 2}},
+    {"execution": {"order": "modes-modes"}},
     {"stride": 2},
     {"padding_mode": "zeros"},
     {"padding_mode": "reflect"},

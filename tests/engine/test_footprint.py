@@ -15,6 +15,7 @@ from torchsonic.engine import exhaustion, kernels
 from torchsonic.engine.footprint import largest_fit
 from torchsonic.evaluation.memory import peak_bytes
 from torchsonic.functional import ORDERS, estimated_bytes
+from torchsonic.nn.options import group_old
 
 CPU = torch.device("cpu")
 ROOT = Path(__file__).parents[2]
@@ -55,7 +56,8 @@ STEPS = [(*case, True) for case in CASES] + [(*case, False) for case in CASES[::
 @pytest.mark.parametrize(("sizes", "options", "training"), STEPS, ids=str)
 def test_the_estimate_agrees_with_what_the_allocator_sees(sizes, options, training):
     batch, in_channels, out_channels, num_modes, size = sizes
-    layer = make_layer(len(size), (in_channels, out_channels), num_modes, dtype=torch.float32, **options)
+    grouped = group_old(options, warn=False)
+    layer = make_layer(len(size), (in_channels, out_channels), num_modes, dtype=torch.float32, **grouped)
     found = estimated_bytes(*sizes, training=training, **options)
     assert found == pytest.approx(measured_bytes(layer, batch, size, training=training), rel=0.2)
 
@@ -64,12 +66,12 @@ def test_the_estimate_agrees_with_what_the_allocator_sees(sizes, options, traini
 def test_memory_does_not_grow_with_the_modes_when_they_are_taken_in_chunks(order):
     peaks, size = [], (64, 60)
     for num_modes in (8, 24, 64):
-        layer = make_layer(2, (8, 8), num_modes, dtype=torch.float32, mode_chunk=4, order=order)
+        layer = make_layer(2, (8, 8), num_modes, dtype=torch.float32, execution={"mode_chunk": 4, "order": order})
         weights = sum(p.numel() * p.element_size() for p in layer.parameters())
         # Weights and their gradients are no part of the law; a few of their size exist at once.
         peaks.append(measured_bytes(layer, 2, size) - 4 * weights)
     assert max(peaks) <= 1.03 * min(peaks), peaks
-    whole = measured_bytes(make_layer(2, (8, 8), 64, dtype=torch.float32, order=order), 2, size)
+    whole = measured_bytes(make_layer(2, (8, 8), 64, dtype=torch.float32, execution={"order": order}), 2, size)
     assert whole > 2 * max(peaks)
 
 
@@ -87,7 +89,7 @@ def test_memory_does_not_grow_with_the_modes_when_they_are_taken_in_chunks(order
     ids=str,
 )
 def test_what_is_kept_for_the_backward_pass_holds_nothing_else_in_memory(size, options, order):
-    y = make_layer(len(size), order=order, **options)(torch.randn(2, 3, *size, dtype=torch.float64))
+    y = make_layer(len(size), execution={"order": order}, **options)(torch.randn(2, 3, *size, dtype=torch.float64))
     kept = [t for t in y.grad_fn.saved_tensors[12:] if t is not None]
     storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in kept}
     assert sum(storages.values()) == kept_bytes(y)
@@ -178,7 +180,7 @@ def test_evaluation_without_memory_names_the_chunk_that_fits(monkeypatch):
 
 @pytest.mark.parametrize("options", [{}, {"mode_chunk": 8}])
 def test_advice_for_evaluation_counts_no_backward_pass(monkeypatch, options):
-    layer = make_layer(2, (8, 8), 24, dtype=torch.float32, **options).eval()
+    layer = make_layer(2, (8, 8), 24, dtype=torch.float32, execution=options).eval()
     monkeypatch.setattr(kernels, "forward", failing(kernels.forward, RuntimeError(CPU_WORDS)))
     with torch.no_grad(), pytest.raises(RuntimeError, match=r"weights \(forward\)"):
         layer(torch.randn(1, 8, 40, 40))
@@ -238,13 +240,13 @@ import torch
 from torchsonic import SonicConv3d
 
 torch.set_num_threads(1)
-def step(**options):
+def step(**execution):
     torch.manual_seed(0)
-    layer = SonicConv3d(8, 8, 64, **options)
+    layer = SonicConv3d(8, 8, num_modes=64, execution=execution)
     x = torch.randn(1, 8, 40, 40, 40, requires_grad=True)
     layer(x).sum().backward()
 
-SonicConv3d(2, 2, 2)(torch.randn(1, 2, 4, 4, 4)).sum().backward()  # libraries load
+SonicConv3d(2, 2)(torch.randn(1, 2, 4, 4, 4)).sum().backward()  # libraries load
 used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 limit = used + (300 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -74,7 +74,7 @@ def test_complex_products_of_matrices_count_four_real_ones():
 @pytest.mark.parametrize("batch", [1, 3])
 def test_sonic_counts_mixing_coupling_and_the_transforms_of_its_order(order, batch):
     channels, out_channels, modes, size = 6, 10, 4, (8, 16)
-    layer = torchsonic.SonicConv2d(channels, out_channels, modes, order=order)
+    layer = torchsonic.SonicConv2d(channels, out_channels, num_modes=modes, execution={"order": order})
     samples, bins = 128, 8 * 9
     into, out = order.split("-")
     expected = 28 * modes * bins
@@ -85,9 +85,9 @@ def test_sonic_counts_mixing_coupling_and_the_transforms_of_its_order(order, bat
 
 
 def test_sonic_counts_the_order_it_chooses():
-    layer, x = torchsonic.SonicConv2d(16, 16, 4), torch.randn(1, 16, 20, 20)
+    layer, x = torchsonic.SonicConv2d(16, 16, num_modes=4), torch.randn(1, 16, 20, 20)
     order = make_plan(1, 16, 16, 4, (20, 20), (20, 20)).order
-    forced = torchsonic.SonicConv2d(16, 16, 4, order=order)
+    forced = torchsonic.SonicConv2d(16, 16, num_modes=4, execution={"order": order})
     assert count_flops(layer, x) == count_flops(forced, x)
     assert count_flops(layer, x, spacing=0.5) == count_flops(forced, x)
 

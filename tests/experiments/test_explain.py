@@ -96,7 +96,9 @@ def test_a_sonic_classifier_is_compared_with_any_other(rival, tmp_path):
 def test_layers_without_a_network_are_explained_with_their_limits(generation, tmp_path):
     """Converted weights of the authors: the paper's variant, with the limits of their generation."""
     arguments = {"in_channels": 2, "out_channels": 3, "num_modes": 4, "spatial_dims": 2, "variant": "paper"}
-    options = {**arguments, **OPTIONS[generation], **({"band_limit": 4} if generation == "free" else {})}
+    options = {**arguments, **OPTIONS[generation]}
+    if generation == "free":
+        options["limits"] = {**options["limits"], "band_order": 4}
     model = torchsonic.models.SonicLayers({"stem.sonic": options})
     subject = load_subject(model.save_pretrained(tmp_path / "layers"))
     page = write_explanation(subject, tmp_path / "page.html").read_text()

@@ -106,7 +106,7 @@ def test_strength_counts_the_power_of_a_mode_whatever_its_gain(tmp_path, gain):
     assert torch.allclose(layer.strength, (mixing * power).sqrt(), rtol=0.2)
 
 
-LIMITS = [{}, {"band_limit": 2}, {"magnitude_limit": 0.7}, {"magnitude_limit": 2.0, "soft_limit": True}]
+LIMITS = [{}, {"band_order": 2}, {"magnitude": 0.7}, {"magnitude": 2.0, "soft": True}]
 
 
 def save_layer(folder, **options):
@@ -119,7 +119,7 @@ def save_layer(folder, **options):
 
 @pytest.mark.parametrize("limits", LIMITS)
 def test_layers_with_limits_filter_with_them(tmp_path, limits):
-    folder, layer = save_layer(tmp_path, **limits)
+    folder, layer = save_layer(tmp_path, limits=limits)
     shown = open_checkpoint(folder).layers[0]
     kernel = kernel_of(shown.operator.between([1], [2]), (16, 16), 1.0)[0]
     assert relative_difference(kernel, layer.kernel(16, centred=True)[2, 1].detach()) < 1e-4

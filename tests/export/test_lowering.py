@@ -16,7 +16,7 @@ from torchsonic.testing import relative_error
 
 # With the first responses and matrices are constants, with the second they are computed along the way.
 BUDGETS = [1 << 30, 0]
-LIMITS = {"band_limit": 2, "magnitude_limit": 1.5, "soft_limit": True}
+LIMITS = {"limits": {"band_order": 2, "magnitude": 1.5, "soft": True}}
 
 
 def run(layer, *arguments, transforms="matmul", budget=0, **options):
@@ -35,7 +35,7 @@ def run(layer, *arguments, transforms="matmul", budget=0, **options):
     st.tuples(st.integers(1, 9), st.integers(1, 9)),
 )
 def test_portable_operator_equals_the_eager_one(order, padding, variant, transforms, budget, size, out_size):
-    layer = make_layer(2, (2, 3), 4, padding_mode=padding, order=order, variant=variant, field=8)
+    layer = make_layer(2, (2, 3), 4, padding_mode=padding, execution={"order": order}, variant=variant, field=8)
     x = torch.randn(2, 2, *size, dtype=torch.float64)
     expected = layer(x, (0.8, 1.7), out_size)
     actual = run(layer, x, (0.8, 1.7), out_size, transforms=transforms, budget=budget)
@@ -66,7 +66,7 @@ def test_in_one_and_three_dimensions_and_with_strides(size, variant, budget, tra
 
 @pytest.mark.parametrize("variant", ["exact", "paper"])
 @pytest.mark.parametrize(
-    "options", [LIMITS, {"magnitude_limit": 0.7}, {"gain": "dc"}, {"gain": "free", "band_limit": 4}]
+    "options", [LIMITS, {"limits": {"magnitude": 0.7}}, {"gain": "dc"}, {"gain": "free", "limits": {"band_order": 4}}]
 )
 def test_limits_and_gains_are_the_same(options, variant):
     layer = make_layer(2, variant=variant, field=8, **options)

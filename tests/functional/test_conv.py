@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from tests.layers import make_layer
 from torchsonic import SonicConv2d
 from torchsonic.functional import ORDERS, ModeShape, sonic_conv, spectral_conv
+from torchsonic.nn import Execution
 from torchsonic.testing import relative_error
 
 PADDINGS = ["circular", "zeros", "reflect"]
@@ -38,7 +39,7 @@ def test_modes_rebuild_the_layer():
     st.integers(1, 9),
 )
 def test_kernels_equal_plain_operations_at_any_output_size(order, padding, chunk, recompute, h, w, out_h, out_w):
-    layer = make_layer(2, (2, 3), 4, padding_mode=padding, order=order, mode_chunk=chunk, recompute=recompute)
+    layer = make_layer(2, (2, 3), 4, padding_mode=padding, execution=Execution(order, chunk, recompute))
     x = torch.randn(3, 2, h, w, dtype=torch.float64, requires_grad=True)
     inputs = [x, *layer.parameters()]
     y = layer(x, spacing=(0.8, 1.7), output_size=(out_h, out_w))
@@ -69,7 +70,7 @@ def test_first_and_second_derivatives_pass_gradcheck(variant, padding, size):
 @pytest.mark.parametrize("variant", ["exact", "paper"])
 @pytest.mark.parametrize("size", [(9,), (5, 6), (3, 4, 2)])
 def test_gradients_that_can_be_differentiated_equal_those_that_cannot(size, variant):
-    layer = make_layer(len(size), variant=variant, band_limit=2, magnitude_limit=1.5)
+    layer = make_layer(len(size), variant=variant, limits={"band_order": 2, "magnitude": 1.5})
     x = torch.randn(2, 3, *size, dtype=torch.float64, requires_grad=True)
     inputs = [x, *layer.parameters()]
     loss = layer(x).square().sum()
@@ -129,7 +130,7 @@ def test_per_sample_gradients_and_forward_mode_work():
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("variant", ["exact", "paper"])
 def test_dual_numbers_carry_the_derivative_along(variant, order):
-    layer = make_layer(2, variant=variant, order=order)
+    layer = make_layer(2, variant=variant, execution={"order": order})
     x, tangent = torch.randn(2, 1, 3, 5, 6, dtype=torch.float64)
     _, expected = jvp(layer, (x,), (tangent,))
     for training, graph in ((True, True), (False, True), (False, False)):
@@ -146,9 +147,9 @@ def test_dual_numbers_carry_the_derivative_along(variant, order):
     assert torch.autograd.gradcheck(call, values, check_forward_ad=True, check_backward_ad=False, fast_mode=True)
 
 
-@pytest.mark.parametrize("limits", [{}, {"band_limit": 2, "magnitude_limit": 1.5, "soft_limit": True}])
+@pytest.mark.parametrize("limits", [{}, {"band_order": 2, "magnitude": 1.5, "soft": True}])
 def test_custom_operator_passes_opcheck(limits):
-    layer = make_layer(2, (2, 3), 2, dtype=torch.float64, **limits)
+    layer = make_layer(2, (2, 3), 2, dtype=torch.float64, limits=limits)
     shape = layer._shape((4, 5), torch.ones(1, 2, dtype=torch.float64), torch.float64)
     x = torch.randn(2, 2, 4, 5, dtype=torch.float64, requires_grad=True)
     for order in ORDERS[:1] if limits else ORDERS:  # limits do not know the order
@@ -185,7 +186,7 @@ def test_compiled_calls_take_any_number_of_samples_and_modes():
 
 
 def test_gradients_have_the_layout_that_compilers_are_told():
-    layer = make_layer(2, band_limit=2)
+    layer = make_layer(2, limits={"band_order": 2})
     spacing = torch.ones(1, 2, dtype=torch.float64)
     shape = layer._shape((4, 5), spacing, torch.float64).each(Tensor.detach)
     x = torch.randn(2, 3, 4, 5, dtype=torch.float64)
@@ -229,12 +230,12 @@ def test_tracing_with_fake_tensors_leaves_no_trace():
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     with FakeTensorMode(allow_non_fake_inputs=True):
-        SonicConv2d(3, 4, 5, spacing=0.123)(torch.randn(2, 3, 10, 14))
-    assert torch.isfinite(SonicConv2d(3, 4, 5, spacing=0.123)(torch.randn(2, 3, 10, 14))).all()
+        SonicConv2d(3, 4, num_modes=5, spacing=0.123)(torch.randn(2, 3, 10, 14))
+    assert torch.isfinite(SonicConv2d(3, 4, num_modes=5, spacing=0.123)(torch.randn(2, 3, 10, 14))).all()
 
 
 def test_a_meta_layer_knows_its_output_shape():
-    layer = SonicConv2d(3, 4, 5, stride=2, device="meta")
+    layer = SonicConv2d(3, 4, num_modes=5, stride=2, device="meta")
     assert layer(torch.randn(2, 3, 9, 8, device="meta")).shape == (2, 4, 5, 4)
 
 
@@ -320,7 +321,7 @@ def test_the_function_refuses_bad_input_by_name(change, error, words):
     ],
 )
 def test_tensors_that_do_not_belong_together_are_refused(name, shape, wanted):
-    layer = make_layer(2, band_limit=2)
+    layer = make_layer(2, limits={"band_order": 2})
     operands = {
         "mix_in": layer.mix_in,
         "mix_out": layer.mix_out,

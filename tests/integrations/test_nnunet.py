@@ -29,8 +29,8 @@ from torchsonic.integrations.nnunet import (
 from torchsonic.integrations.nnunet_settings import PREFIX
 from torchsonic.models import SonicNet
 from torchsonic.nn.hybrid import LocalConv
+from torchsonic.nn.network_spacing import spaced_layers
 from torchsonic.nn.parameters import mode_parameters
-from torchsonic.nn.spacing import spaced_layers
 
 SPACING = [5.0, 1.5, 1.25]
 DATASET = {"labels": {"background": 0, "front": 1, "back": 2}, "channel_names": {"0": "MRI"}, "file_ending": ".nii.gz"}

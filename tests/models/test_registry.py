@@ -376,3 +376,18 @@ def test_checkpointing_changes_neither_gradients_nor_statistics():
             torch.testing.assert_close(b.grad, a.grad)
         for (key, a), (_, b) in zip(plain.named_buffers(), frugal.named_buffers(), strict=True):
             assert torch.equal(a, b), key
+
+
+def test_checkpointing_allows_several_backward_passes_through_one_graph():
+    for name in ("sonic_tiny", "sonicnet2d"):
+        model = small(name)
+        if name == "sonicnet2d":
+            model.blocks.checkpointing = True
+        else:
+            model.set_grad_checkpointing()
+        y = model(samples(name, "usual")).square().mean()
+        buffers = [buffer.clone() for buffer in model.buffers()]
+        first, second = (torch.autograd.grad(y, list(model.parameters()), retain_graph=True) for _ in range(2))
+        for a, b in zip(first, second, strict=True):
+            torch.testing.assert_close(b, a)
+        assert all(torch.equal(a, b) for a, b in zip(buffers, model.buffers(), strict=True))

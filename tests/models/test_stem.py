@@ -10,9 +10,9 @@ from torchsonic.testing import relative_error
 
 STEMS = {
     "grid": lambda: ReferenceGrid(spacing=(2.0, 0.5)),
-    "linear": lambda: SonicStem(3, 4, 8, spacing=(2.0, 0.5)),
-    "deep": lambda: DeepStem(3, 4, 8, spacing=(2.0, 0.5)),
-    "deep, input": lambda: DeepStem(3, 4, 8, spacing=(2.0, 0.5), grid="input"),
+    "linear": lambda: SonicStem(3, 4, num_modes=8, spacing=(2.0, 0.5)),
+    "deep": lambda: DeepStem(3, 4, num_modes=8, spacing=(2.0, 0.5)),
+    "deep, input": lambda: DeepStem(3, 4, num_modes=8, spacing=(2.0, 0.5), grid="input"),
 }
 
 

@@ -115,7 +115,7 @@ def test_norm_of_a_widened_image():
 
 def test_mode_kernels_make_the_kernel():
     torch.manual_seed(0)
-    layer = torchsonic.SonicConv2d(3, 4, 5, bias=False).double()
+    layer = torchsonic.SonicConv2d(3, 4, num_modes=5, bias=False).double()
     first, second = layer.mode_kernels((12, 9)).unbind(1)
     (re, im), mix_out = layer.mix_in.unbind(1), layer.mix_out
     real = torch.einsum("mc,mhw->mchw", re, first) - torch.einsum("mc,mhw->mchw", im, second)

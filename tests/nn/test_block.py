@@ -13,7 +13,7 @@ SIZES = {1: (18,), 2: (12, 18), 3: (6, 8, 10)}
 
 
 def sonic(channels_in, channels_out, *, stride):
-    return torchsonic.SonicConv2d(channels_in, channels_out, 6, stride=stride, bias=False)
+    return torchsonic.SonicConv2d(channels_in, channels_out, num_modes=6, stride=stride, bias=False)
 
 
 def conv(channels_in, channels_out, *, stride):
@@ -26,7 +26,7 @@ def conv(channels_in, channels_out, *, stride):
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_block_is_its_formula(axes, form, local_kernel, stride):
     block = SonicBlock(
-        3, 8, 5, spatial_dims=axes, form=form, local_kernel=local_kernel, stride=stride, norm="channel"
+        3, 8, num_modes=5, spatial_dims=axes, form=form, local_kernel=local_kernel, stride=stride, norm="channel"
     ).double()
     x = torch.randn(2, 3, *SIZES[axes], dtype=torch.float64)
     spacing = (0.5, 2.0, 1.5)[:axes]
@@ -52,8 +52,8 @@ def test_a_block_is_its_formula(axes, form, local_kernel, stride):
 @pytest.mark.parametrize("axes", [1, 2, 3])
 def test_a_channel_mlp_behind_a_block_is_its_formula_at_each_pixel(axes):
     options = {"spatial_dims": axes, "norm": "channel", "mlp_ratio": 3}
-    block = SonicBlock(3, 8, 5, **options).double()
-    plain = SonicBlock(3, 8, 5, spatial_dims=axes, norm="channel").double()
+    block = SonicBlock(3, 8, num_modes=5, **options).double()
+    plain = SonicBlock(3, 8, num_modes=5, spatial_dims=axes, norm="channel").double()
     plain.load_state_dict({k: v for k, v in block.state_dict().items() if not k.startswith("mlp.")})
     x = torch.randn(2, 3, *SIZES[axes], dtype=torch.float64)
     pixels = plain(x).movedim(1, -1)
@@ -67,7 +67,7 @@ def test_a_channel_mlp_behind_a_block_is_its_formula_at_each_pixel(axes):
 
 
 def test_the_same_channels_and_grid_are_skipped_without_weights():
-    block = SonicBlock(8, 8, 4)
+    block = SonicBlock(8, 8, num_modes=4)
     assert not list(block.shortcut.parameters())
     assert sum(p.numel() for p in block.parameters()) == 2 * 8 * 4 * 2 + 6 * 4 + 1 + 16
 
@@ -93,7 +93,9 @@ def test_a_bottleneck_of_convolutions_is_the_usual_one():
 
 
 def test_blocks_pass_the_spacing_on_and_strides_multiply_it():
-    chain = SpacedSequential(SonicBlock(3, 8, 4, stride=2), nn.MaxPool2d(2), Bottleneck(sonic, 8, 2, stride=3))
+    chain = SpacedSequential(
+        SonicBlock(3, 8, num_modes=4, stride=2), nn.MaxPool2d(2), Bottleneck(sonic, 8, 2, stride=3)
+    )
     last = chain[2].conv2
     assert chain.stride == (12, 12)
     assert last.input_stride == last.reference_spacing == (4.0, 4.0)
@@ -125,11 +127,11 @@ def test_the_skip_of_a_spectral_stride_does_not_alias(size):
 
 
 def test_parts_of_a_chain_go_on_knowing_their_strides():
-    chain = SpacedSequential(SonicBlock(3, 4, 4, stride=2), nn.ReLU(), SonicBlock(4, 4, 4))
+    chain = SpacedSequential(SonicBlock(3, 4, num_modes=4, stride=2), nn.ReLU(), SonicBlock(4, 4, num_modes=4))
     assert isinstance(chain[1:], SpacedSequential)
     assert chain[:1].stride == (2, 2)
     assert chain[1:][1].operator.input_stride == (2.0, 2.0)
-    chain.append(SonicBlock(4, 4, 4))
+    chain.append(SonicBlock(4, 4, num_modes=4))
     assert chain[3].operator.input_stride == (2.0, 2.0)
     x = torch.randn(1, 3, 8, 8)
     torch.testing.assert_close(chain(x, 0.5), chain[1:](chain[:1](x, 0.5), 1.0))
@@ -139,13 +141,13 @@ def test_parts_of_a_chain_go_on_knowing_their_strides():
 
 @pytest.mark.parametrize("up", [nn.ConvTranspose2d(3, 3, 2, stride=2), nn.Upsample(scale_factor=2)])
 def test_layers_that_refine_the_grid_refine_the_spacing(up):
-    chain = SpacedSequential(up, SonicBlock(3, 3, 4))
+    chain = SpacedSequential(up, SonicBlock(3, 3, num_modes=4))
     assert chain[1].operator.input_stride == (0.5, 0.5)
     assert chain.walk(torch.randn(1, 3, 8, 8), 1.0)[1] == (0.5, 0.5)
 
 
 def test_plain_containers_that_would_lose_the_spacing_are_refused():
-    for inner in (nn.Sequential(SonicBlock(3, 3, 4)), nn.Sequential(nn.Conv2d(3, 3, 1), nn.MaxPool2d(2))):
+    for inner in (nn.Sequential(SonicBlock(3, 3, num_modes=4)), nn.Sequential(nn.Conv2d(3, 3, 1), nn.MaxPool2d(2))):
         with pytest.raises(ValueError, match="layer 1 is a plain container"):
             SpacedSequential(nn.ReLU(), inner)
     SpacedSequential(nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU()))
@@ -153,7 +155,7 @@ def test_plain_containers_that_would_lose_the_spacing_are_refused():
 
 def test_odd_sizes_keep_the_extent_of_spectral_strides_and_the_step_of_pixel_strides():
     x = torch.randn(1, 3, 9, 9)
-    _, spectral = SpacedSequential(SonicBlock(3, 3, 4, stride=2)).walk(x, 1.0)
+    _, spectral = SpacedSequential(SonicBlock(3, 3, num_modes=4, stride=2)).walk(x, 1.0)
     _, pixels = SpacedSequential(ResidualBlock(conv, 3, 3, stride=2)).walk(x, 1.0)
     assert spectral == (9 / 5, 9 / 5)
     assert pixels == (2.0, 2.0)
@@ -161,7 +163,7 @@ def test_odd_sizes_keep_the_extent_of_spectral_strides_and_the_step_of_pixel_str
 
 @pytest.mark.parametrize("local_kernel", [0, 3])
 def test_a_linear_block_told_the_spacing_ignores_the_sampling(local_kernel):
-    block = SonicBlock(3, 4, 6, norm="none", activation="none", local_kernel=local_kernel).double()
+    block = SonicBlock(3, 4, num_modes=6, norm="none", activation="none", local_kernel=local_kernel).double()
     coarse = block(band_limited_field((24, 24), 3, 3))
     fine = block(band_limited_field((48, 48), 3, 3), spacing=0.5)
     assert relative_error(fine[..., ::2, ::2], coarse) < 1e-11

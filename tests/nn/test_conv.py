@@ -10,6 +10,7 @@ from torch import nn
 from tests.layers import LAYERS, make_layer
 from torchsonic import SonicConv1d, SonicConv2d, SonicConv3d
 from torchsonic.functional import resample, sonic_conv
+from torchsonic.nn import HybridConv
 from torchsonic.spectral.boundary import Boundary
 from torchsonic.testing import band_limited_field, relative_error
 
@@ -17,14 +18,16 @@ from torchsonic.testing import band_limited_field, relative_error
 @pytest.mark.parametrize("num_axes", [1, 2, 3])
 def test_parameter_count_is_the_papers(num_axes):
     in_channels, out_channels, num_modes = 5, 7, 6
-    layer = LAYERS[num_axes](in_channels, out_channels, num_modes, bias=False)
+    layer = LAYERS[num_axes](in_channels, out_channels, num_modes=num_modes, bias=False)
     expected = 2 * out_channels * num_modes + 2 * num_modes * in_channels + (4 + num_axes) * num_modes + 1
     assert sum(p.numel() for p in layer.parameters()) == expected
     assert not any(p.is_complex() for p in layer.parameters())
 
 
 def test_reads_like_a_convolution():
-    layer = SonicConv2d(3, 8, 4, stride=2, bias=False, padding_mode="zeros", device="cpu", dtype=torch.float64)
+    layer = SonicConv2d(
+        3, 8, num_modes=4, stride=2, bias=False, padding_mode="zeros", device="cpu", dtype=torch.float64
+    )
     assert repr(layer) == "SonicConv2d(3, 8, num_modes=4, stride=(2, 2), padding_mode='zeros', bias=False)"
     assert layer(torch.randn(2, 3, 9, 12, dtype=torch.float64)).shape == (2, 8, 5, 6)
     assert layer(torch.randn(3, 9, 12, dtype=torch.float64)).shape == (8, 5, 6)
@@ -208,7 +211,7 @@ def test_mode_dropout_leaves_out_whole_modes_in_training_only():
 
 
 def test_dropout_of_limited_modes_is_as_exact_as_float64():
-    layer, other = (make_layer(2, magnitude_limit=3.0, mode_dropout=p) for p in (0.3, 0.0))
+    layer, other = (make_layer(2, limits={"magnitude": 3.0}, mode_dropout=p) for p in (0.3, 0.0))
     x = torch.randn(1, 3, 6, 7, dtype=torch.float64)
     torch.manual_seed(2)
     kept = torch.rand(layer.num_modes) >= 0.3
@@ -251,11 +254,11 @@ def test_layers_copy_and_pickle():
             torch.testing.assert_close(other(x), expected, rtol=0, atol=0)
 
 
-def test_state_dict_holds_parameters_only_and_loads_in_another_unit():
+def test_parameters_have_no_units():
     millimetres = make_layer(2, spacing=(1.0, 2.0))
     metres = make_layer(2, spacing=(1e-3, 2e-3), seed=5)
-    assert set(millimetres.state_dict()) == {name for name, _ in millimetres.named_parameters()}
-    metres.load_state_dict(millimetres.state_dict())
+    assert set(millimetres.state_dict()) == {"_extra_state", *dict(millimetres.named_parameters())}
+    metres.load_state_dict({**millimetres.state_dict(), "_extra_state": metres.get_extra_state()})
     x = torch.randn(1, 3, 6, 5, dtype=torch.float64)
     assert relative_error(metres(x), millimetres(x)) < 1e-12
 
@@ -263,23 +266,40 @@ def test_state_dict_holds_parameters_only_and_loads_in_another_unit():
 @pytest.mark.parametrize(
     ("arguments", "options", "error", "words"),
     [
-        ((0, 4, 2), {}, ValueError, "in_channels must be at least 1, got 0"),
-        ((3, -1, 2), {}, ValueError, "out_channels must be at least 1, got -1"),
-        ((3, 4, 0), {}, ValueError, "num_modes must be at least 1, got 0"),
-        ((3, 4, 2.5), {}, TypeError, "num_modes must be an integer, got 2.5"),
-        ((3, 4, 2), {"stride": 0}, ValueError, "stride must be 1 or 2 positive integers, got 0"),
-        ((3, 4, 2), {"stride": (1, 2, 3)}, ValueError, "stride"),
-        ((3, 4, 2), {"stride": 1.5}, TypeError, "stride"),
-        ((3, 4, 2), {"padding_mode": "replicate"}, ValueError, "padding_mode must be one of circular, zeros, reflect"),
-        ((3, 4, 2), {"variant": "fast"}, ValueError, "variant must be one of exact, paper, got 'fast'"),
-        ((3, 4, 2), {"mode_dropout": 1.0}, ValueError, r"mode_dropout must be in \[0, 1\), got 1.0"),
-        ((3, 4, 2), {"input_noise": 0.1}, ValueError, "input_noise"),
-        ((3, 4, 2), {"field": -1.0}, ValueError, "field must be a positive number"),
-        ((3, 4, 2), {"spacing": 0.0}, ValueError, "spacing must be positive"),
-        ((3, 4, 2), {"spacing": torch.ones(2, 2)}, ValueError, "spacing must be the same for all samples"),
-        ((3, 4, 2), {"order": "quick"}, ValueError, "order must be one of auto, modes-modes"),
-        ((3, 4, 2), {"mode_chunk": -1}, ValueError, "mode_chunk must be at least 1"),
-        ((3, 4, 2), {"dtype": torch.complex64}, TypeError, "dtype must be a real floating-point type"),
+        ((0, 4), {}, ValueError, "in_channels must be at least 1, got 0"),
+        ((3, -1), {}, ValueError, "out_channels must be at least 1, got -1"),
+        ((3, 4), {"num_modes": 0}, ValueError, "num_modes must be at least 1, got 0"),
+        ((3, 4), {"num_modes": 2.5}, TypeError, "num_modes must be an integer, got 2.5"),
+        (
+            (3, 64, 3),
+            {},
+            TypeError,
+            "SonicConv2d takes no kernel size, .* got a third argument, 3; pass num_modes=3 if",
+        ),
+        ((3, 64, 7, 2), {}, TypeError, "pass num_modes=7 if you mean the number of modes"),
+        ((3, 4), {"kernel_size": 3}, TypeError, "SonicConv2d has no option 'kernel_size'"),
+        ((3, 4), {"limits": 3}, TypeError, "limits must be a ResponseLimits or a mapping .* got 3"),
+        ((3, 4), {"execution": {"chunk": 3}}, ValueError, "execution must have only order, .* got 'chunk'"),
+        ((3, 4), {"stride": 0}, ValueError, "stride must be 1 or 2 positive integers, got 0"),
+        ((3, 4), {"stride": (1, 2, 3)}, ValueError, "stride"),
+        ((3, 4), {"stride": 1.5}, TypeError, "stride"),
+        ((3, 4), {"padding_mode": "replicate"}, ValueError, "padding_mode must be one of circular, zeros, reflect"),
+        ((3, 4), {"variant": "fast"}, ValueError, "variant must be one of exact, paper, got 'fast'"),
+        ((3, 4), {"mode_dropout": 1.0}, ValueError, r"mode_dropout must be in \[0, 1\), got 1.0"),
+        ((3, 4), {"input_noise": 0.1}, ValueError, "input_noise"),
+        ((3, 4), {"field": -1.0}, ValueError, "field must be a positive number"),
+        ((3, 4), {"bank": {"longest": 1.0}}, ValueError, "bank must have only .*shortest_decay.* got 'longest'"),
+        ((3, 4), {"bank": {"shortest_decay": -1}}, ValueError, r"bank\['shortest_decay'\] must be a positive .* -1"),
+        ((3, 4), {"bank": {"width_to_length": 0.0}}, ValueError, "must be a positive finite number, got 0.0"),
+        ((3, 4), {"bank": {"highest_frequency": -0.5}}, ValueError, "must be a finite number >= 0, got -0.5"),
+        ((3, 4), {"bank": {"highest_frequency": math.nan}}, ValueError, "highest_frequency.*got nan"),
+        ((3, 4), {"bank": {"shortest_decay": math.inf}}, ValueError, "shortest_decay.*got inf"),
+        ((3, 4), {"bank": {"shortest_decay": "short"}}, ValueError, "shortest_decay.*got 'short'"),
+        ((3, 4), {"spacing": 0.0}, ValueError, "spacing must be positive"),
+        ((3, 4), {"spacing": torch.ones(2, 2)}, ValueError, "spacing must be the same for all samples"),
+        ((3, 4), {"execution": {"order": "quick"}}, ValueError, "execution.order must be one of auto, modes-modes"),
+        ((3, 4), {"execution": {"mode_chunk": -1}}, ValueError, "execution.mode_chunk must be at least 1"),
+        ((3, 4), {"dtype": torch.complex64}, TypeError, "dtype must be a real floating-point type"),
     ],
 )
 def test_bad_arguments_are_refused_by_name_and_value(arguments, options, error, words):
@@ -310,7 +330,7 @@ def test_bad_input_is_refused_by_name_and_value(x, options, error, words):
 
 
 def test_numpy_integers_are_integers():
-    layer = SonicConv2d(np.int64(3), np.int32(4), np.int64(5), stride=np.int64(2))
+    layer = SonicConv2d(np.int64(3), np.int32(4), num_modes=np.int64(5), stride=np.int64(2))
     assert layer(torch.randn(1, 3, 8, 8), output_size=(np.int64(5), 5)).shape == (1, 4, 5, 5)
 
 
@@ -320,6 +340,15 @@ def test_spacings_of_samples_may_be_an_array(train, batch):
     layer, x = make_layer(2).train(train), torch.randn(batch, 3, 8, 9, dtype=torch.float64)
     spacing = 0.5 + torch.rand(batch, 2, dtype=torch.float64)
     torch.testing.assert_close(layer(x, spacing.numpy()), layer(x, spacing))
+
+
+def test_mapping_over_the_spacing_says_what_to_do_instead():
+    layer, x, spacing = make_layer(2), torch.randn(3, 3, 8, 9, dtype=torch.float64), torch.rand(3, 2) + 0.5
+    for module in (layer, HybridConv(3, 4).double()):
+        with pytest.raises(ValueError, match=r"vmap cannot map over the spacing.*shape \(B, D\)"):
+            torch.func.vmap(lambda sample, step, module=module: module(sample[None], step))(x, spacing)
+    apart = torch.cat([layer(sample[None], step) for sample, step in zip(x, spacing, strict=True)])
+    torch.testing.assert_close(layer(x, spacing), apart)
 
 
 def test_a_grid_for_modes_that_do_not_depend_on_it_is_refused():

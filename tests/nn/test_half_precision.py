@@ -112,7 +112,7 @@ def test_no_transform_sees_half_precision(way):
 
 @pytest.mark.parametrize(("weights", "given", "autocast"), SETTINGS)
 def test_gradients_have_the_types_of_their_parameters(weights, given, autocast):
-    for options in ({}, {"recompute": True, "mode_chunk": 2}, {"variant": "paper"}):
+    for options in ({}, {"execution": {"recompute": True, "mode_chunk": 2}}, {"variant": "paper"}):
         layer = make_layer(2, dtype=weights, **options)
         with within(autocast):
             grad_x = train(layer, torch.randn(2, 3, 5, 6, dtype=given))
@@ -175,7 +175,7 @@ def test_half_precision_costs_its_own_rounding_and_no_more(half):
 def test_devices_without_float64_are_asked_for_none(monkeypatch, variant):
     """The CPU plays such a device."""
     monkeypatch.setattr(spacings, "DEVICES_WITHOUT_FLOAT64", {"cpu"})
-    for options in ({}, {"padding_mode": "zeros"}, {"gain": "free", "band_limit": 2, "magnitude_limit": 2.0}):
+    for options in ({}, {"padding_mode": "zeros"}, {"gain": "free", "limits": {"band_order": 2, "magnitude": 2.0}}):
         layer = make_layer(2, dtype=torch.float32, variant=variant, field=8, spacing=(0.3, 2.0), **options)
         x = torch.randn(2, 3, 5, 6)
         each = torch.tensor([[0.5, 1.0], [2.0, 3.0]], dtype=torch.float64)  # on the host

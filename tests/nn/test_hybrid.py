@@ -73,7 +73,7 @@ def test_gradients_are_right():
 
 
 def test_each_sample_has_its_own_spacing():
-    layer = HybridConv(2, 4, 5, spatial_dims=2).double()
+    layer = HybridConv(2, 4, num_modes=5, spatial_dims=2).double()
     x = torch.randn(3, 2, 8, 6, dtype=torch.float64)
     spacing = torch.tensor([[1.0, 0.5], [2.0, 2.0], [1.0, 0.5]])
     expected = torch.cat([layer(x[i : i + 1], tuple(spacing[i].tolist())) for i in range(3)])
@@ -85,7 +85,7 @@ def test_each_sample_has_its_own_spacing():
 
 def test_white_noise_leaves_both_branches_about_equally_loud():
     torch.manual_seed(0)
-    layer = HybridConv(64, 64, 16, spatial_dims=2, bias=False)
+    layer = HybridConv(64, 64, num_modes=16, spatial_dims=2, bias=False)
     x = torch.randn(2, 64, 32, 32)
     with torch.no_grad():
         total, part = layer(x).std(), layer.local(x).std()
@@ -94,12 +94,12 @@ def test_white_noise_leaves_both_branches_about_equally_loud():
 
 
 def test_hybrid_commutes_with_shifts():
-    layer = HybridConv(3, 6, 5, spatial_dims=2).double()
+    layer = HybridConv(3, 6, num_modes=5, spatial_dims=2).double()
     x = torch.randn(1, 3, 10, 9, dtype=torch.float64)
     assert relative_error(layer(x.roll((3, 2), (2, 3))), layer(x).roll((3, 2), (2, 3))) < 1e-12
 
 
 def test_set_spacing_reaches_both_branches():
-    layer = HybridConv(2, 2, 4)
+    layer = HybridConv(2, 2, num_modes=4)
     torchsonic.set_spacing(layer, (0.5, 2.0))
     assert layer.sonic.spacing == layer.local.spacing == (0.5, 2.0)

@@ -19,7 +19,7 @@ def test_white_noise_leaves_with_the_variance_it_came_with(num_axes, channels, n
         variances = []
         for seed in range(24):
             torch.manual_seed(seed)
-            layer = LAYERS[num_axes](*channels, num_modes, spacing=spacing)
+            layer = LAYERS[num_axes](*channels, num_modes=num_modes, spacing=spacing)
             with torch.no_grad():
                 variances.append(layer(torch.randn(2, channels[0], *GRIDS[num_axes])).var())
         assert 0.7 <= torch.stack(variances).mean().sqrt() <= 1.4
@@ -30,7 +30,7 @@ def test_anisotropic_references_keep_the_variance_too(spacing):
     deviations = []
     for seed in range(16):
         torch.manual_seed(seed)
-        layer = LAYERS[3](8, 8, 12, spacing=spacing)
+        layer = LAYERS[3](8, 8, num_modes=12, spacing=spacing)
         with torch.no_grad():
             deviations.append(layer(torch.randn(2, 8, *GRIDS[3])).std())
     assert 0.7 <= torch.stack(deviations).mean() <= 1.4
@@ -41,7 +41,7 @@ def test_layers_in_any_unit_start_identical(num_axes):
     layers = []
     for spacing in (1.0, 1e-3, 4e-5):
         torch.manual_seed(3)
-        layers.append(LAYERS[num_axes](3, 4, 6, spacing=spacing))
+        layers.append(LAYERS[num_axes](3, 4, num_modes=6, spacing=spacing))
     x = torch.randn(1, 3, *GRIDS[num_axes])
     for layer in layers[1:]:
         for p, q in zip(layer.parameters(), layers[0].parameters(), strict=True):
@@ -75,7 +75,7 @@ def test_the_bank_mixes_short_and_long_still_and_oscillating_modes():
 
 
 def test_reset_parameters_follows_the_generator():
-    layer = SonicConv2d(3, 4, 5)
+    layer = SonicConv2d(3, 4, num_modes=5)
     first, second = [], []
     for store in (first, second):
         layer.reset_parameters(torch.Generator().manual_seed(7))
@@ -85,9 +85,9 @@ def test_reset_parameters_follows_the_generator():
 
 
 def test_meta_layers_wait_for_their_device():
-    layers = [SonicConv2d(3, 4, 5, device="meta")]
+    layers = [SonicConv2d(3, 4, num_modes=5, device="meta")]
     with torch.device("meta"):
-        layers.append(SonicConv2d(3, 4, 5, spacing=(2.0, 0.5)))
+        layers.append(SonicConv2d(3, 4, num_modes=5, spacing=(2.0, 0.5)))
     for layer in layers:
         layer = layer.to_empty(device="cpu")
         layer.reset_parameters()
@@ -101,7 +101,7 @@ def test_a_stack_of_32_blocks_stays_within_an_order_of_magnitude(num_axes):
     start = x.std()
     with torch.no_grad():
         for _ in range(32):
-            layer = LAYERS[num_axes](16, 16, 8)
+            layer = LAYERS[num_axes](16, 16, num_modes=8)
             x = torch.relu(nn.functional.group_norm(layer(x), 4) + x)
             assert torch.isfinite(x).all()
     assert 0.1 < x.std() / start < 10

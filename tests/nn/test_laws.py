@@ -111,7 +111,7 @@ def test_compiled_orders_agree():
         {"padding_mode": "reflect"},
         {"stride": 2},
         {"variant": "paper"},
-        {"recompute": True},
+        {"execution": {"recompute": True}},
     ],
 )
 def test_compiled_layer_takes_new_sizes_without_compiling_again(options):
@@ -145,12 +145,12 @@ def test_compiled_layer_takes_any_spacing():
 
 @pytest.mark.parametrize(
     "options",
-    [{"standardise": True}, {"gain": "free"}, {"variant": "paper"}, {"band_limit": 2, "local_kernel": 3}],
+    [{"standardise": True}, {"gain": "free"}, {"variant": "paper"}, {"limits": {"band_order": 2}, "local_kernel": 3}],
     ids=lambda options: "-".join(options),
 )
 def test_checkpointed_blocks_compile_for_any_size(options):
     torch._dynamo.reset()
-    chain = SpacedSequential(*[SonicBlock(4, 4, 3, norm="channel", **options) for _ in range(2)]).double()
+    chain = SpacedSequential(*[SonicBlock(4, 4, num_modes=3, norm="channel", **options) for _ in range(2)]).double()
     chain.checkpointing = True
     compiled = torch.compile(chain, fullgraph=True, dynamic=True, backend="aot_eager")
     x = torch.randn(2, 4, 6, 7, dtype=torch.float64, requires_grad=True)

@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -26,7 +28,7 @@ class Net(nn.Module):
 def test_suitable_convolutions_are_swapped_and_others_left():
     net = Net().to(torch.float64)
     shape = net(torch.randn(1, 3, 16, 18, dtype=torch.float64)).shape
-    assert torchsonic.replace_convs(net, num_modes=4) is net
+    assert torchsonic.replace_convs(net, num_modes=4, stem=True) is net
     assert isinstance(net.stem, SonicConv2d)
     assert net.stem.stride == (2, 2)
     assert net.stem.bias is None
@@ -44,9 +46,33 @@ def test_suitable_convolutions_are_swapped_and_others_left():
     assert net.stem.raw_direction.grad is not None
 
 
+def test_the_stem_stays_unless_it_is_asked_for():
+    net = torchsonic.replace_convs(Net(), num_modes=4)
+    assert type(net.stem) is nn.Conv2d
+    assert isinstance(net.body[0], SonicConv2d)
+    patches = nn.Sequential(nn.Conv2d(3, 4, 4, stride=4), nn.Conv2d(4, 4, 3, padding=1))
+    assert isinstance(torchsonic.replace_convs(patches)[1], SonicConv2d), "the stem is another one"
+    lone = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1))
+    with pytest.raises(ValueError, match="only stem=True replaces the first one"):
+        torchsonic.replace_convs(lone)
+    assert isinstance(torchsonic.replace_convs(lone, stem=True)[0], SonicConv2d)
+
+
+def test_what_was_replaced_is_listed_with_its_padding():
+    net = Net()
+    assert torchsonic.nn.replaced_convs(net) == {}
+    before = {name: repr(conv) for name, conv in net.named_modules() if name in ("body.0", "dilated")}
+    found = torchsonic.nn.replaced_convs(copy.deepcopy(torchsonic.replace_convs(net, num_modes=4)))
+    assert found == {
+        "body.0": f"{before['body.0']} -> SonicConv2d, 4 modes, 'reflect'",
+        "dilated": f"{before['dilated']} -> SonicConv2d, 4 modes, 'zeros'",
+    }
+
+
 def test_options_reach_the_layers():
     net = torchsonic.replace_convs(
         Net(),
+        stem=True,
         num_modes=lambda name, conv: 2 if name == "stem" else 5,
         select=lambda name, conv: name != "body.0",
         padding_mode="circular",

@@ -30,15 +30,19 @@ from torchsonic.parallel import ModeParallel, clip_gradients, parallelize_modes,
 from torchsonic.training import CheckpointError, TrainingConfig, fit, make_fabric
 
 LAYERS = {
-    "two axes": lambda: torchsonic.SonicConv2d(3, 5, 8),
-    "uneven shares": lambda: torchsonic.SonicConv2d(3, 5, 7, bias=False),
-    "volume": lambda: torchsonic.SonicConv3d(3, 4, 6, stride=2, padding_mode="zeros", spacing=(1.0, 0.5, 0.5)),
-    "paper": lambda: torchsonic.SonicConv2d(3, 4, 6, variant="paper", input_noise=0.1, mode_dropout=0.3),
-    "gain dc, in chunks": lambda: torchsonic.SonicConv2d(3, 4, 6, gain="dc", mode_chunk=2, recompute=True),
-    "free and limited": lambda: torchsonic.SonicConv2d(
-        3, 4, 6, gain="free", band_limit=2, magnitude_limit=0.8, soft_limit=True, mode_dropout=0.3
+    "two axes": lambda: torchsonic.SonicConv2d(3, 5, num_modes=8),
+    "uneven shares": lambda: torchsonic.SonicConv2d(3, 5, num_modes=7, bias=False),
+    "volume": lambda: torchsonic.SonicConv3d(
+        3, 4, num_modes=6, stride=2, padding_mode="zeros", spacing=(1.0, 0.5, 0.5)
     ),
-    "block": lambda: SonicBlock(3, 8, 6, form="pre", norm="none", local_kernel=3),
+    "paper": lambda: torchsonic.SonicConv2d(3, 4, num_modes=6, variant="paper", input_noise=0.1, mode_dropout=0.3),
+    "gain dc, in chunks": lambda: torchsonic.SonicConv2d(
+        3, 4, num_modes=6, gain="dc", execution={"mode_chunk": 2, "recompute": True}
+    ),
+    "free and limited": lambda: torchsonic.SonicConv2d(
+        3, 4, num_modes=6, gain="free", limits={"band_order": 2, "magnitude": 0.8, "soft": True}, mode_dropout=0.3
+    ),
+    "block": lambda: SonicBlock(3, 8, num_modes=6, form="pre", norm="none", local_kernel=3),
     "network": lambda: SonicNet(3, 2, width=8, depth=2, num_modes=6),
     "network of volumes": lambda: SonicNet(3, 2, spatial_dims=3, width=4, depth=2, num_modes=4),
 }
@@ -81,7 +85,7 @@ def in_a_plan(model, mesh):
 def evaluation(mesh):
     """The cache of responses, in evaluation."""
     torch.manual_seed(0)
-    whole = torchsonic.SonicConv2d(3, 4, 6).eval()
+    whole = torchsonic.SonicConv2d(3, 4, num_modes=6).eval()
     shared = parallelize_modes(copy.deepcopy(whole), mesh)
     x = torch.randn(1, 3, 16, 16)
     with torch.no_grad():
@@ -99,7 +103,7 @@ def evaluation(mesh):
 
 def about_all_modes(mesh):
     torch.manual_seed(0)
-    whole = torchsonic.SonicConv2d(3, 4, 7)
+    whole = torchsonic.SonicConv2d(3, 4, num_modes=7)
     shared = parallelize_modes(copy.deepcopy(whole), mesh)
     pairs = [*zip(shared.modes(), whole.modes(), strict=True), (shared.kernel(8), whole.kernel(8))]
     omega = torch.randn(5, 2)
@@ -146,7 +150,7 @@ def steps(mesh):
 
 def memory(mesh):
     torch.manual_seed(0)
-    whole = torchsonic.SonicConv3d(2, 2, 32)
+    whole = torchsonic.SonicConv3d(2, 2, num_modes=32)
     shared = parallelize_modes(copy.deepcopy(whole), mesh)
     x = torch.randn(1, 2, 16, 16, 16, requires_grad=True)
     peaks = []
@@ -157,20 +161,22 @@ def memory(mesh):
 
 
 def refusals(mesh):
-    layer = parallelize_modes(torchsonic.SonicConv2d(2, 2, 4), mesh)
+    layer = parallelize_modes(torchsonic.SonicConv2d(2, 2, num_modes=4), mesh)
     plane = init_device_mesh("cpu", (2, 1), mesh_dim_names=("data", "modes"))
     attempts = {
-        "too few modes": lambda: parallelize_modes(torchsonic.SonicConv2d(2, 2, 1), mesh),
+        "too few modes": lambda: parallelize_modes(torchsonic.SonicConv2d(2, 2, num_modes=1), mesh),
         "no layer": lambda: parallelize_modes(nn.Linear(2, 2), mesh),
         "another layer": lambda: parallelize_module(nn.Linear(2, 2), mesh, ModeParallel()),
         "twice": lambda: parallelize_modes(layer, mesh),
         "drawing": lambda: layer.reset_parameters(),
         "second derivative": lambda: second_derivative(layer),
         "twice in a plan": lambda: parallelize_module(layer, mesh, ModeParallel()),
-        "modes last": lambda: parallelize_modes(shard_parameters(torchsonic.SonicConv2d(2, 2, 4), mesh), mesh),
-        "two dimensions": lambda: parallelize_modes(torchsonic.SonicConv2d(2, 2, 4), plane),
+        "modes last": lambda: parallelize_modes(
+            shard_parameters(torchsonic.SonicConv2d(2, 2, num_modes=4), mesh), mesh
+        ),
+        "two dimensions": lambda: parallelize_modes(torchsonic.SonicConv2d(2, 2, num_modes=4), plane),
         "two dimensions, sharded": lambda: shard_parameters(nn.Linear(2, 2), plane),
-        "no mesh": lambda: parallelize_modes(torchsonic.SonicConv2d(2, 2, 4), "cpu"),
+        "no mesh": lambda: parallelize_modes(torchsonic.SonicConv2d(2, 2, num_modes=4), "cpu"),
         "export": lambda: export_model(layer, Path(sys.argv[1]) / "x.pt2", ExportConfig(to="pt2", size=(8, 8))),
         "sharded twice": lambda: shard_parameters(shard_parameters(nn.Linear(2, 2), mesh), mesh),
     }

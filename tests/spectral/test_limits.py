@@ -13,11 +13,11 @@ from torchsonic.spectral.response import on_grid
 from torchsonic.testing import dense_conv, relative_error
 
 LIMITS = {
-    "band": {"band_limit": 2},
-    "hard": {"magnitude_limit": 1.5},
-    "soft": {"magnitude_limit": 1.5, "soft_limit": True},
-    "all": {"band_limit": 4, "magnitude_limit": 2.0, "soft_limit": True, "gain": "free"},
-    "dc": {"gain": "dc", "magnitude_limit": 3.0},
+    "band": {"limits": {"band_order": 2}},
+    "hard": {"limits": {"magnitude": 1.5}},
+    "soft": {"limits": {"magnitude": 1.5, "soft": True}},
+    "all": {"limits": {"band_order": 4, "magnitude": 2.0, "soft": True}, "gain": "free"},
+    "dc": {"gain": "dc", "limits": {"magnitude": 3.0}},
 }
 
 
@@ -52,7 +52,7 @@ def test_limited_layers_equal_the_dense_reference_with_all_gradients(size, name)
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("variant", ["exact", "paper"])
 def test_vanishing_responses_have_finite_second_derivatives(variant, soft):
-    exact = make_layer(2, variant=variant, band_limit=8, magnitude_limit=1.0, soft_limit=soft, standardise=False)
+    exact = make_layer(2, variant=variant, limits={"band_order": 8, "magnitude": 1.0, "soft": soft}, standardise=False)
     with torch.no_grad():
         exact.raw_cutoff.fill_(-6.0)  # pyright: ignore[reportOptionalMemberAccess]
     x = torch.randn(1, 3, 16, 16, dtype=torch.float64)
@@ -68,9 +68,9 @@ def test_vanishing_responses_have_finite_second_derivatives(variant, soft):
         torch.testing.assert_close(got.double(), wanted, rtol=0, atol=1e-4 * largest)
 
 
-@pytest.mark.parametrize("options", [{"recompute": True}, {"mode_chunk": 1}, {"order": "channels-channels"}])
-def test_every_order_of_evaluation_gives_the_same(options):
-    plain, other = limited_layer(2, "all"), limited_layer(2, "all", **options)
+@pytest.mark.parametrize("execution", [{"recompute": True}, {"mode_chunk": 1}, {"order": "channels-channels"}])
+def test_every_order_of_evaluation_gives_the_same(execution):
+    plain, other = limited_layer(2, "all"), limited_layer(2, "all", execution=execution)
     other.load_state_dict(plain.state_dict())
     x = torch.randn(2, 3, 6, 5, dtype=torch.float64, requires_grad=True)
     y, z = plain(x), other(x)
@@ -155,7 +155,7 @@ def test_compiled_operator_knows_the_limits():
 def test_layers_with_different_limits_compile_in_one_process():
     x = torch.randn(2, 3, 6, 5, dtype=torch.float64)
     for magnitude, order in ((1.5, 3), (2.0, 4), (2.5, 5)):  # numbers that change become symbols
-        layer = make_layer(2, magnitude_limit=magnitude, soft_limit=True, band_limit=order)
+        layer = make_layer(2, limits={"band_order": order, "magnitude": magnitude, "soft": True})
         compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
         assert relative_error(compiled(x), layer(x)) < 1e-12
 
@@ -184,9 +184,10 @@ def test_dropping_modes_scales_the_others_after_the_limit():
 
 def test_wrong_limits_are_named():
     for options, text in (
-        ({"soft_limit": True}, "soft_limit=True needs"),
-        ({"magnitude_limit": -1.0}, "magnitude_limit must be"),
-        ({"band_limit": 0}, "band_limit"),
+        ({"limits": {"soft": True}}, "limits.soft=True needs"),
+        ({"limits": {"magnitude": -1.0}}, "limits.magnitude must be"),
+        ({"limits": {"band_order": -1}}, "limits.band_order must be"),
+        ({"limits": {"cutoff": 1}}, "limits must have only band_order, magnitude, soft, got 'cutoff'"),
         ({"gain": "rms"}, "gain"),
     ):
         with pytest.raises(ValueError, match=text):

@@ -6,7 +6,7 @@ import torch
 from tests.layers import make_layer
 from torchsonic.functional import sonic_conv
 
-LIMITS = [{}, {"band_limit": 2}, {"magnitude_limit": 0.7}, {"magnitude_limit": 2.0, "soft_limit": True}]
+LIMITS = [{}, {"band_order": 2}, {"magnitude": 0.7}, {"magnitude": 2.0, "soft": True}]
 SIZES = [(1, (21,)), (2, (9, 9)), (3, (5, 5, 5))]
 
 
@@ -14,7 +14,7 @@ SIZES = [(1, (21,)), (2, (9, 9)), (3, (5, 5, 5))]
 @pytest.mark.parametrize("variant", ["exact", "paper"])
 @pytest.mark.parametrize(("num_axes", "size"), SIZES)
 def test_applying_the_numbers_is_applying_the_layer(num_axes, size, variant, limits):
-    layer = make_layer(num_axes, variant=variant, field=size[0], standardise=False, spacing=0.5, **limits)
+    layer = make_layer(num_axes, variant=variant, field=size[0], standardise=False, spacing=0.5, limits=limits)
     operator = layer.reference_operator()
     x = torch.randn(2, 3, *size, dtype=torch.float64)
     options = {"cutoff": operator.cutoff, "limits": operator.limits, "symmetry": operator.symmetry}
@@ -25,7 +25,7 @@ def test_applying_the_numbers_is_applying_the_layer(num_axes, size, variant, lim
 @pytest.mark.parametrize("variant", ["exact", "paper"])
 @pytest.mark.parametrize(("num_axes", "size"), SIZES)
 def test_the_symbol_is_the_transform_of_the_kernel(num_axes, size, variant, limits):
-    layer = make_layer(num_axes, variant=variant, field=size[0], **limits)
+    layer = make_layer(num_axes, variant=variant, field=size[0], limits=limits)
     axes = tuple(range(2, 2 + num_axes))
     expected = torch.fft.fftn(layer.kernel(size).detach(), dim=axes).movedim((0, 1), (-2, -1))
     steps = [2 * torch.pi * torch.fft.fftfreq(n, dtype=torch.float64) for n in size]
@@ -34,7 +34,7 @@ def test_the_symbol_is_the_transform_of_the_kernel(num_axes, size, variant, limi
 
 
 def test_chosen_channels_and_modes_are_those_of_the_whole():
-    operator = make_layer(2, band_limit=1).reference_operator().to(torch.float64)
+    operator = make_layer(2, limits={"band_order": 1}).reference_operator().to(torch.float64)
     omega = torch.randn(7, 2, dtype=torch.float64)
     whole = operator.symbol(omega)
     torch.testing.assert_close(operator.between([2, 0], [1]).symbol(omega), whole[:, [1]][..., [2, 0]])

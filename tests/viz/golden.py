@@ -36,7 +36,9 @@ def modes(num_axes=2):
 
 def stages(count=2):
     torch.manual_seed(0)
-    return viz.draw_stages(torch.nn.Sequential(*[torchsonic.SonicConv2d(3, 3, 6) for _ in range(count)]), samples=33)
+    return viz.draw_stages(
+        torch.nn.Sequential(*[torchsonic.SonicConv2d(3, 3, num_modes=6) for _ in range(count)]), samples=33
+    )
 
 
 def field(reach=3):

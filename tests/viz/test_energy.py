@@ -13,9 +13,9 @@ from torchsonic import viz
         (1, 4001, 1e-3, {}),
         (2, 301, 0.12, {}),
         (1, 257, 1e-9, {"variant": "paper", "gain": "dc"}),
-        (2, 65, 1e-9, {"variant": "paper", "gain": "free", "magnitude_limit": 1.0}),
-        (2, 65, 1e-9, {"band_limit": 2}),
-        (3, 33, 1e-9, {"magnitude_limit": 1.0, "soft_limit": True}),
+        (2, 65, 1e-9, {"variant": "paper", "gain": "free", "limits": {"magnitude": 1.0}}),
+        (2, 65, 1e-9, {"limits": {"band_order": 2}}),
+        (3, 33, 1e-9, {"limits": {"magnitude": 1.0, "soft": True}}),
     ],
 )
 def test_energy_of_a_mode_is_that_of_its_kernel(num_axes, size, tolerance, options):
@@ -65,7 +65,7 @@ def test_peak_gain_is_the_highest_response():
 @pytest.mark.parametrize("limit", [0.8, 50.0])
 @pytest.mark.parametrize("variant", ["exact", "paper"])
 def test_peak_gain_is_the_highest_response_within_the_limit(variant, limit):
-    layer = make_layer(2, channels=(1, 1), num_modes=5, variant=variant, magnitude_limit=limit)
+    layer = make_layer(2, channels=(1, 1), num_modes=5, variant=variant, limits={"magnitude": limit})
     operator = viz.physical_operator(layer)
     modes = operator.modes
     peaks = viz.peak_gains(layer) / (modes.mix_in.abs()[:, 0] * modes.mix_out.abs()[0])
@@ -85,11 +85,11 @@ def measured_symbol(layer, size):
     return spectrum.movedim((0, 1), (-2, -1))
 
 
-@pytest.mark.parametrize("limits", [{}, {"band_limit": 2, "magnitude_limit": 0.5}])
+@pytest.mark.parametrize("limits", [{}, {"band_order": 2, "magnitude": 0.5}])
 @pytest.mark.parametrize("variant", ["exact", "paper"])
 @pytest.mark.parametrize(("num_axes", "size"), [(1, (21,)), (2, (9, 9)), (3, (5, 5, 5))])
 def test_spectral_energy_is_that_of_the_kernel(num_axes, size, variant, limits):
-    layer = make_layer(num_axes, variant=variant, field=size[0], **limits)
+    layer = make_layer(num_axes, variant=variant, field=size[0], limits=limits)
     lattice = viz.Lattice(size, (1.0,) * num_axes)
     symbol = measured_symbol(layer, size)
     torch.testing.assert_close(viz.spectral_energy(layer, lattice), symbol.abs().square().sum((-2, -1)))

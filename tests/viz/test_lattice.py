@@ -8,14 +8,16 @@ import torch
 from tests.layers import make_layer
 from torchsonic import viz
 
-LIMITS = [{}, {"band_limit": 2}, {"magnitude_limit": 0.7}, {"magnitude_limit": 2.0, "soft_limit": True}]
+LIMITS = [{}, {"band_order": 2}, {"magnitude": 0.7}, {"magnitude": 2.0, "soft": True}]
 
 
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize("variant", ["exact", "paper"])
 @pytest.mark.parametrize(("num_axes", "size"), [(1, (31,)), (2, (15, 15)), (3, (7, 7, 7))])
 def test_beams_are_the_kernels_of_the_layer(num_axes, size, variant, limits):
-    layer = make_layer(num_axes, spacing=0.5, variant=variant, field=size[0], **limits)  # whose gain is the paper's
+    layer = make_layer(
+        num_axes, spacing=0.5, variant=variant, field=size[0], limits=limits
+    )  # whose gain is the paper's
     lattice = viz.Lattice(size, (0.5,) * num_axes)
     beams = viz.mode_beams(viz.physical_operator(layer), lattice)
     kernels = torch.roll(layer.mode_kernels(size), [n // 2 for n in size], list(range(2, 2 + num_axes))).detach()
@@ -43,7 +45,7 @@ def test_frequencies_are_physical_and_centred():
 
 
 def test_numbers_that_are_none_are_refused():
-    layer = make_layer(2, band_limit=1)
+    layer = make_layer(2, limits={"band_order": 1})
     with torch.no_grad():
         layer.raw_damping[2] = torch.nan
         layer.raw_cutoff[0] = torch.nan

@@ -19,7 +19,7 @@ def make_weights(model, count):
 
 
 def test_snapshots_are_those_of_the_weights():
-    model = torch.nn.Sequential(torchsonic.SonicConv2d(2, 2, 4))
+    model = torch.nn.Sequential(torchsonic.SonicConv2d(2, 2, num_modes=4))
     before = model[0].raw_damping.detach().clone()
     taken = list(viz.take_snapshots(model, make_weights(model, 3), samples=9))
     assert [snapshot.step for snapshot in taken] == [0, 10, 20]
@@ -64,7 +64,7 @@ def test_the_middle_of_signed_lengths_is_half_a_pixel():
 def test_an_animation_has_a_frame_for_each_step(suffix, tmp_path):
     from PIL import Image
 
-    model = torch.nn.Sequential(torchsonic.SonicConv2d(2, 2, 4))
+    model = torch.nn.Sequential(torchsonic.SonicConv2d(2, 2, num_modes=4))
     path = viz.write_animation(
         tmp_path / f"modes{suffix}", viz.take_snapshots(model, make_weights(model, 3), samples=9)
     )
@@ -76,7 +76,7 @@ def test_an_animation_has_a_frame_for_each_step(suffix, tmp_path):
 
 
 def test_mistakes_are_named(tmp_path):
-    model = torch.nn.Sequential(torchsonic.SonicConv2d(2, 2, 4))
+    model = torch.nn.Sequential(torchsonic.SonicConv2d(2, 2, num_modes=4))
     with pytest.raises(ValueError, match=r"\.gif or \.webp"):
         viz.write_animation(tmp_path / "modes.mp4", [])
     with pytest.raises(ValueError, match="keep-every"):

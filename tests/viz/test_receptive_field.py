@@ -86,7 +86,7 @@ def test_a_classifier_that_knows_no_spacing_is_measured_all_the_same():
 
 
 def test_a_spacing_that_would_not_be_heard_is_refused():
-    chain = nn.Sequential(torchsonic.SonicConv2d(1, 2, 4))
+    chain = nn.Sequential(torchsonic.SonicConv2d(1, 2, num_modes=4))
     with pytest.raises(ValueError, match="set_spacing"):
         viz.receptive_field(chain, torch.randn(1, 1, 16, 16), spacing=0.5)
     told = viz.receptive_field(torchsonic.set_spacing(chain, 0.5), torch.randn(1, 1, 16, 16))

@@ -16,7 +16,7 @@ from torchsonic.baselines.s4nd import S4ND
 from torchsonic.baselines.transformer import PatchTokens, TransformerBlock
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.norm import Norm, make_conv, make_norm
-from torchsonic.nn.spaced import apply
+from torchsonic.nn.physical_layer import apply
 from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["FilterBlock", "VitBackbone", "conv_backbone", "gfnet_backbone", "niff_backbone", "s4nd_backbone"]

@@ -12,7 +12,7 @@ from torchsonic.arguments import per_axis, positive
 from torchsonic.baselines.depthwise import Depthwise
 from torchsonic.baselines.state_space import convolve_axis, held_input_gain, two_sided_kernel
 from torchsonic.engine.call import without_autocast
-from torchsonic.nn.spaced import SpacedLayer
+from torchsonic.nn.physical_layer import SpacedLayer
 from torchsonic.spectral.spacing import Spacing, as_spacing
 
 __all__ = ["S4ND"]

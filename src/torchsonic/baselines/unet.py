@@ -10,7 +10,7 @@ from torch import Tensor
 
 from torchsonic.arguments import check_samples
 from torchsonic.models.pretrained import PretrainedModel
-from torchsonic.nn.spaced import refuse_unheard
+from torchsonic.nn.physical_layer import refuse_unheard
 from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["MonaiUNet"]

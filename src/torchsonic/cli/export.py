@@ -188,7 +188,7 @@ def _usual_spacing(model: nn.Module, settings: dict[str, Any]) -> tuple[float, .
 
 
 def _num_axes(source: _Source) -> int:
-    from torchsonic.nn.spacing import spaced_layers
+    from torchsonic.nn.network_spacing import spaced_layers
 
     for _, layer in spaced_layers(source.model):
         return layer.num_axes

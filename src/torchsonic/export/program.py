@@ -12,8 +12,8 @@ from torch.export import Dim, ExportedProgram
 from torchsonic.export.config import ExportConfig, ExportError
 from torchsonic.export.lowering.exporting import Exporting
 from torchsonic.export.run import first_line
+from torchsonic.nn.network_spacing import spaced_layers
 from torchsonic.nn.parameters import is_sharded
-from torchsonic.nn.spacing import spaced_layers
 
 __all__ = ["axis_names", "call_model", "example_inputs", "input_channels", "reference_spacing", "trace_model"]
 
@@ -41,7 +41,7 @@ def call_model(model: nn.Module, inputs: tuple[Tensor, ...], config: ExportConfi
 def reference_spacing(model: nn.Module) -> tuple[float, ...] | None:
     """Spacing of the input for which a model was made; ``None`` if no layer knows one."""
     for _, layer in spaced_layers(model):
-        return tuple(d / s for d, s in zip(layer.reference_spacing, layer.input_stride, strict=True))
+        return layer.network_spacing
     return None
 
 

@@ -12,7 +12,7 @@ from torchsonic.arguments import check_samples, choice
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.nn.chain import SpacedSequential, walk
 from torchsonic.nn.parameters import mode_parameters
-from torchsonic.nn.spaced import knows_spacing, refuse_unheard
+from torchsonic.nn.physical_layer import knows_spacing, refuse_unheard
 from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["Classifier", "linear_rates"]

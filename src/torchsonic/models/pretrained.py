@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torchsonic.models.hub import download, import_hub, is_repository
 from torchsonic.models.model_folder import CONFIG_NAME, WEIGHTS_NAME, file_digest, write_model
 from torchsonic.models.shared_out import first_process_writes, own_class, whole_state
+from torchsonic.nn.definition import definition_problem, is_definition
 
 __all__ = ["CONFIG_NAME", "WEIGHTS_NAME", "PretrainedError", "PretrainedModel", "from_pretrained"]
 
@@ -138,6 +139,8 @@ class PretrainedModel(nn.Module):
                 f"{folder / CONFIG_NAME}: {build.__name__} refuses the arguments saved by torchsonic "
                 f"{config['torchsonic']}: {error}"
             ) from error
+        # The arguments define the layers, also where an older version kept no definition beside their weights.
+        state = {**{name: value for name, value in expected.items() if is_definition(name)}, **state}
         _check_names_and_shapes(expected, state, folder / WEIGHTS_NAME)
         with torch.random.fork_rng(devices=[]):
             model = build(**config["arguments"])
@@ -171,6 +174,8 @@ def _plain(name: str, value: Any) -> Any:
         return int(value) if isinstance(value, Integral) else float(value)
     if isinstance(value, np.ndarray) or (isinstance(value, Tensor) and not value.requires_grad):
         return value.tolist()
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):  # a group of options, which a layer takes as a mapping
+        value = value._asdict()  # type: ignore[attr-defined]
     if isinstance(value, (list, tuple)):
         return [_plain(name, item) for item in value]
     if isinstance(value, Mapping):
@@ -187,7 +192,7 @@ def _expected_state(build: type[PretrainedModel], arguments: Mapping[str, Any]) 
 def _check_rebuilds(model: PretrainedModel, fresh: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
     """Refuse a model that its arguments no longer describe: loading would fail when it is too late."""
     changed = [name for name in {**fresh, **state} if name not in fresh or name not in state]
-    changed += [name for name in fresh if name in state and fresh[name].shape != state[name].shape]
+    changed += [name for name in fresh if name in state and _problem(name, state[name], fresh[name])]
     if changed:
         raise ValueError(
             f"this {own_class(model).__name__} is not what its arguments build (pruned, merged or edited since): "
@@ -267,9 +272,19 @@ def _check_names_and_shapes(expected: Mapping[str, Tensor], state: Mapping[str, 
     for name, value in expected.items():
         if value.is_floating_point() and state[name].dtype not in DTYPES:
             raise PretrainedError(f"{path} holds {name} as {state[name].dtype}, which is no dtype of weights")
-        if state[name].shape != value.shape:
-            got, want = tuple(state[name].shape), tuple(value.shape)
-            raise PretrainedError(f"{path} holds weights of another model: {name} is {got}, expected {want}")
+        problem = _problem(name, state[name], value)
+        if problem:
+            raise PretrainedError(f"{path} holds weights of another model: {problem}")
+
+
+def _problem(name: str, saved: Tensor, expected: Tensor) -> str | None:
+    """How a tensor, or the definition of a layer, is not the expected one."""
+    if is_definition(name):
+        problem = definition_problem(saved, expected)
+        return problem and f"{name}: {problem}"
+    return (
+        None if saved.shape == expected.shape else f"{name} is {tuple(saved.shape)}, expected {tuple(expected.shape)}"
+    )
 
 
 def _keep_dtypes(model: nn.Module, state: Mapping[str, Tensor]) -> None:

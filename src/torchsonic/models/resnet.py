@@ -13,8 +13,8 @@ from torchsonic.models.registry import OPERATORS
 from torchsonic.models.stem import STEM_MODES, DeepStem, Grid, SonicStem, field_of, local_stem
 from torchsonic.nn.block import Bottleneck, Operator, ResidualBlock
 from torchsonic.nn.chain import SpacedSequential
+from torchsonic.nn.network_spacing import place_behind
 from torchsonic.nn.norm import make_activation, make_conv, make_norm
-from torchsonic.nn.spacing import place_behind
 
 __all__ = ["ResNet"]
 
@@ -104,9 +104,11 @@ class ResNet(Classifier):
         elif stem == "local":
             self.conv1 = local_stem(in_channels, width, grid=grid, spacing=spacing)
         elif stem == "sonic":
-            self.conv1 = SonicStem(in_channels, width, STEM_MODES, stride=4, field=field_of(image_size), **shared)
+            self.conv1 = SonicStem(
+                in_channels, width, num_modes=STEM_MODES, stride=4, field=field_of(image_size), **shared
+            )
         else:
-            self.conv1 = DeepStem(in_channels, width, STEM_MODES, norm="batch", activation="relu", **shared)
+            self.conv1 = DeepStem(in_channels, width, num_modes=STEM_MODES, norm="batch", activation="relu", **shared)
         pooled = stem in ("conv", "local")
         self.maxpool: nn.Module = nn.MaxPool2d(3, stride=2, padding=1) if pooled else nn.Identity()
         self.bn1 = make_norm("batch", width, 2)

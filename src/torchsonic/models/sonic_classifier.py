@@ -15,8 +15,8 @@ from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.conv import SonicConv2d
 from torchsonic.nn.drop_path import DropPath
 from torchsonic.nn.hybrid import HybridConv
+from torchsonic.nn.network_spacing import place_behind
 from torchsonic.nn.norm import Norm, make_activation, make_norm
-from torchsonic.nn.spacing import place_behind
 from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.spacing import Spacing
 
@@ -69,9 +69,9 @@ class MixerBlock(nn.Module):
         self.norm1, self.norm2 = make_norm(norm, channels, 2), make_norm(norm, channels, 2)
         self.mixer: nn.Module
         if local_kernel:
-            self.mixer = HybridConv(channels, channels, num_modes, kernel_size=local_kernel, **options)
+            self.mixer = HybridConv(channels, channels, num_modes=num_modes, kernel_size=local_kernel, **options)
         else:
-            self.mixer = SonicConv2d(channels, channels, num_modes, **options)
+            self.mixer = SonicConv2d(channels, channels, num_modes=num_modes, **options)
         self.mlp = nn.Sequential(nn.Conv2d(channels, hidden, 1), nn.GELU(), nn.Conv2d(hidden, channels, 1))
         self.gamma1 = nn.Parameter(torch.full((channels, 1, 1), float(layer_scale)))
         self.gamma2 = nn.Parameter(torch.full((channels, 1, 1), float(layer_scale)))
@@ -153,9 +153,9 @@ class SonicClassifier(Classifier):
         self.stem: nn.Module
         if choice(stem, ("linear", "deep", "local"), "stem") == "linear":
             reach = field_of(image_size)
-            self.stem = SonicStem(in_channels, widths[0], modes[0], grid=grid, field=reach, **sonic)
+            self.stem = SonicStem(in_channels, widths[0], num_modes=modes[0], grid=grid, field=reach, **sonic)
         elif stem == "deep":
-            self.stem = DeepStem(in_channels, widths[0], STEM_MODES, norm=norm, grid=grid, **sonic)
+            self.stem = DeepStem(in_channels, widths[0], num_modes=STEM_MODES, norm=norm, grid=grid, **sonic)
         else:
             self.stem = local_stem(in_channels, widths[0], grid=grid, spacing=spacing)
             for part in (make_norm(norm, widths[0], 2), make_activation("gelu"), nn.MaxPool2d(3, stride=2, padding=1)):

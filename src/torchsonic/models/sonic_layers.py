@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.nn.conv import SonicConvNd, make_sonic
+from torchsonic.nn.options import group_old
 from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["SonicLayers"]
@@ -38,8 +39,10 @@ class SonicLayers(PretrainedModel):
         for name in layers:
             if not name or "/" in name or hasattr(taken, name):
                 raise ValueError(f"layers must have names without '/' that no module has of its own, got {name!r}")
-        # Names of modules may hold no dots.
-        self.layers = nn.ModuleDict({name.replace(".", "/"): make_sonic(**given) for name, given in layers.items()})
+        # Names of modules may hold no dots. Files of older versions have keywords of these.
+        self.layers = nn.ModuleDict(
+            {name.replace(".", "/"): make_sonic(**group_old(given, warn=False)) for name, given in layers.items()}
+        )
 
     def __getitem__(self, name: str) -> SonicConvNd:
         key = name.replace(".", "/")

@@ -97,15 +97,14 @@ class SonicNet(PretrainedModel):
             "padding_mode": padding_mode,
             "variant": variant,
             "mode_dropout": mode_dropout,
-            "mode_chunk": mode_chunk,
-            "recompute": recompute,
+            "execution": {"mode_chunk": mode_chunk, "recompute": recompute},
         }
         self.blocks = SpacedSequential(
             *[
                 SonicBlock(
                     in_channels if index == 0 else width,
                     width,
-                    num_modes,
+                    num_modes=num_modes,
                     spatial_dims=spatial_dims,
                     stride=stride if index == 0 else 1,
                     form=form,

@@ -15,9 +15,9 @@ from torchsonic.functional.resample import resample
 from torchsonic.nn.bank import DEFAULT_FIELD
 from torchsonic.nn.chain import SpacedSequential, walk
 from torchsonic.nn.conv import make_sonic
+from torchsonic.nn.network_spacing import place_behind
 from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
-from torchsonic.nn.spaced import SpacedLayer, batch_spacing, scale_spacing
-from torchsonic.nn.spacing import place_behind
+from torchsonic.nn.physical_layer import SpacedLayer, batch_spacing, scale_spacing
 from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, spacing_values
 
 __all__ = ["STEM_MODES", "DeepStem", "Grid", "ReferenceGrid", "SonicStem", "field_of", "local_stem"]
@@ -162,8 +162,8 @@ class SonicStem(nn.Module):
         self,
         in_channels: int,
         out_channels: int,
-        num_modes: int | None = None,
         *,
+        num_modes: int | None = None,
         stride: int = 4,
         spatial_dims: int = 2,
         grid: Grid = "reference",
@@ -171,7 +171,13 @@ class SonicStem(nn.Module):
     ) -> None:
         super().__init__()
         self.sonic = make_sonic(
-            in_channels, out_channels, num_modes, spatial_dims=spatial_dims, stride=stride, bias=False, **options
+            in_channels,
+            out_channels,
+            num_modes=num_modes,
+            spatial_dims=spatial_dims,
+            stride=stride,
+            bias=False,
+            **options,
         )
         self.grid: Grid = choice(grid, ("reference", "input"), "grid")
 
@@ -221,8 +227,8 @@ class DeepStem(SonicStem):
         self,
         in_channels: int,
         out_channels: int,
-        num_modes: int | None = None,
         *,
+        num_modes: int | None = None,
         spatial_dims: int = 2,
         norm: Norm = "group",
         activation: Activation = "gelu",
@@ -231,12 +237,12 @@ class DeepStem(SonicStem):
     ) -> None:
         options = {**SHORT_MODES, **options}
         super().__init__(
-            in_channels, out_channels, num_modes, stride=2, spatial_dims=spatial_dims, grid=grid, **options
+            in_channels, out_channels, num_modes=num_modes, stride=2, spatial_dims=spatial_dims, grid=grid, **options
         )
         self.norm = make_norm(norm, out_channels, spatial_dims)
         self.activation = make_activation(activation)
         self.second = make_sonic(
-            out_channels, out_channels, num_modes, spatial_dims=spatial_dims, stride=2, bias=False, **options
+            out_channels, out_channels, num_modes=num_modes, spatial_dims=spatial_dims, stride=2, bias=False, **options
         )
         place_behind(self.second, 2)
 

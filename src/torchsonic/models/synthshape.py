@@ -14,7 +14,7 @@ from torchsonic.models.window import Projected, is_pointwise, run_in_window
 from torchsonic.nn.block import SonicBlock
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.norm import Norm, make_conv, make_norm
-from torchsonic.nn.spaced import apply, knows_spacing, refuse_unheard
+from torchsonic.nn.physical_layer import apply, knows_spacing, refuse_unheard
 from torchsonic.spectral.spacing import Spacing
 from torchsonic.spectral.window import Window, check_window, crop
 
@@ -109,7 +109,7 @@ class SynthShapeNet(PretrainedModel):
 
 def sonic_backbone(width: int, depth: int, *, num_modes: int = 64, **options: Any) -> nn.Module:
     """Sonic blocks: ``ReLU(GroupNorm(Sonic(x)) + x)`` by default; options of :class:`torchsonic.nn.SonicBlock`."""
-    return SpacedSequential(*[SonicBlock(width, width, num_modes, **options) for _ in range(depth)])
+    return SpacedSequential(*[SonicBlock(width, width, num_modes=num_modes, **options) for _ in range(depth)])
 
 
 BACKBONES.add("sonic", sonic_backbone)

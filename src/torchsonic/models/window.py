@@ -22,7 +22,7 @@ from torchsonic.nn.chain import walk
 from torchsonic.nn.conv import SonicConvNd
 from torchsonic.nn.norm import ChannelNorm
 from torchsonic.nn.parameters import is_sharded
-from torchsonic.nn.spaced import apply
+from torchsonic.nn.physical_layer import apply
 from torchsonic.spectral.spacing import Spacing, as_spacing
 from torchsonic.spectral.window import Window, crop, seen_from, window_size
 

@@ -5,17 +5,19 @@ from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.conv import SonicConv1d, SonicConv2d, SonicConv3d, SonicConvNd
 from torchsonic.nn.hybrid import HybridConv, LocalConv
 from torchsonic.nn.mlp import ChannelMLP
+from torchsonic.nn.network_spacing import infer_strides, place_behind, set_spacing, sonic_layers, spaced_layers
 from torchsonic.nn.norm import ChannelNorm
+from torchsonic.nn.options import Execution
 from torchsonic.nn.parameters import parameter_groups
+from torchsonic.nn.physical_layer import SpacedLayer
 from torchsonic.nn.relu import ReLU
-from torchsonic.nn.replace import replace_convs
-from torchsonic.nn.spaced import SpacedLayer
-from torchsonic.nn.spacing import infer_strides, place_behind, set_spacing, sonic_layers, spaced_layers
+from torchsonic.nn.replace import replace_convs, replaced_convs
 
 __all__ = [
     "Bottleneck",
     "ChannelMLP",
     "ChannelNorm",
+    "Execution",
     "HybridConv",
     "LocalConv",
     "ReLU",
@@ -31,6 +33,7 @@ __all__ = [
     "parameter_groups",
     "place_behind",
     "replace_convs",
+    "replaced_convs",
     "set_spacing",
     "sonic_layers",
     "spaced_layers",

@@ -10,22 +10,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchsonic.arguments import choice, per_axis, positive
+from torchsonic.arguments import choice, positive
+from torchsonic.nn.constraints import smallest, unit_vectors
 from torchsonic.nn.init import (
-    BANK_OPTIONS,
-    HIGHEST_FREQUENCY,
-    initial_directions,
-    initial_mixing,
-    initial_responses,
+    check_bank,
+    initial_parameters,
+    reference_length,
 )
-from torchsonic.nn.raw import inverse_softplus, smallest, unit_vectors
-from torchsonic.nn.spaced import SpacedLayer
+from torchsonic.nn.physical_layer import SpacedLayer
 from torchsonic.spectral.band import frequency_grid
 from torchsonic.spectral.constants import fixed, pi
 from torchsonic.spectral.gain import grid_gain, reference_gain
 from torchsonic.spectral.limits import ResponseLimits
-from torchsonic.spectral.operator import ModeOperator
-from torchsonic.spectral.response import Modes, ModeShape, Symmetry, response_matrix, spacing_frame
+from torchsonic.spectral.response import ModeShape, Symmetry, spacing_frame
 from torchsonic.spectral.spacing import Spacing, as_spacing, widest_float
 
 __all__ = ["DEFAULT_FIELD", "Gain", "ModeBank", "Variant"]
@@ -55,18 +52,16 @@ class ModeBank(SpacedLayer):
         self,
         in_channels: int,
         out_channels: int,
-        num_modes: int | None,
         *,
+        num_modes: int | None,
         spacing: float | Sequence[float],
         variant: Variant,
         field: float | None,
-        bank: Mapping[str, float] | None = None,
-        gain: Gain = "power",
-        band_limit: int | None = None,
-        magnitude_limit: float | None = None,
-        soft_limit: bool = False,
-        device=None,
-        dtype=None,
+        bank: Mapping[str, float] | None,
+        gain: Gain,
+        limits: ResponseLimits,
+        device,
+        dtype,
     ) -> None:
         super().__init__()
         self.in_channels = positive(in_channels, "in_channels")
@@ -82,18 +77,10 @@ class ModeBank(SpacedLayer):
             raise TypeError(f"dtype must be a real floating-point type, got {dtype}")
         self.field = float(field)
         self.bank = dict(bank or {})
-        unknown = set(self.bank) - BANK_OPTIONS
-        if unknown:
-            raise ValueError(f"bank must have only {', '.join(sorted(BANK_OPTIONS))}, got {min(unknown)!r}")
+        check_bank(self.bank)
         self._assume_spacing(spacing)
         self.gain: Gain = choice(gain, get_args(Gain), "gain")
-        if band_limit is not None:
-            positive(band_limit, "band_limit")
-        if magnitude_limit is not None and not (math.isfinite(magnitude_limit) and magnitude_limit > 0):
-            raise ValueError(f"magnitude_limit must be a positive number or None, got {magnitude_limit}")
-        if soft_limit and magnitude_limit is None:
-            raise ValueError("soft_limit=True needs a magnitude_limit")
-        self.band_limit, self.magnitude_limit, self.soft_limit = band_limit, magnitude_limit, soft_limit
+        self.limits = limits
 
         def parameter(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
@@ -108,56 +95,39 @@ class ModeBank(SpacedLayer):
         self.raw_transverse = parameter(modes)
         self.oscillation_limit = parameter()  # rho
         self.log_gain = parameter(modes) if gain == "free" else None
-        self.raw_cutoff = parameter(modes) if band_limit is not None else None
+        self.raw_cutoff = parameter(modes) if limits.band_order else None
+        limits.check(self.raw_cutoff)
 
     def reset_parameters(self, generator: torch.Generator | None = None, **bank: float) -> None:
         """Draw all parameters anew; ``bank`` replaces settings of the layer's own."""
         if self.mix_in.is_meta:
             return
         bank = {**self.bank, **bank}
-        # Drawn on the CPU (or the generator's device), so that a seed means the same everywhere.
-        with torch.device("cpu" if generator is None else generator.device):
-            direction = initial_directions(
-                self.num_modes, self.num_axes, half_circle=self.variant == "paper", generator=generator
-            )
-            response = initial_responses(self.num_modes, self.field, generator=generator, **bank)
-            mix_in, mix_out = initial_mixing(self.in_channels, self.out_channels, self.num_modes, generator=generator)
-        direction, response = direction.cpu(), {name: value.cpu() for name, value in response.items()}
-        # Lengths are drawn in pixels along the mode; on anisotropic grids a pixel depends on the direction.
-        steps = torch.tensor(self.reference_spacing, dtype=torch.float64, device="cpu")
-        along = (direction.double() * steps).norm(dim=-1)
-        across = along if self.num_axes == 1 else (steps.prod() / along) ** (1 / (self.num_axes - 1))
-        unit = self._reference_length
-        # Leaves room to learn faster oscillations; tanh is still steep at the fastest initial one.
-        limit = 1.25 * max(1.0, bank.get("highest_frequency", HIGHEST_FREQUENCY))
-        values = {
-            "mix_in": mix_in,
-            "mix_out": mix_out,
-            "raw_direction": direction,
-            "raw_scale": inverse_softplus(response["scale"] * along / unit - smallest()),
-            "raw_damping": inverse_softplus(response["damping"] - smallest()),
-            "raw_oscillation": torch.atanh(response["oscillation"] / limit),
-            "raw_transverse": inverse_softplus(response["transverse"] * (across / unit).square()),
-            "oscillation_limit": torch.tensor(limit, device="cpu"),
-        }
+        check_bank(bank)
+        values = initial_parameters(
+            self.in_channels,
+            self.out_channels,
+            self.num_modes,
+            self.reference_spacing,
+            self.field,
+            half_circle=self.variant == "paper",
+            generator=generator,
+            **bank,
+        )
         with torch.no_grad():
             for name, value in values.items():
                 stored = getattr(self, name)
                 stored.copy_(value.to(stored.dtype))  # cast here: not every device has float64
             if self.log_gain is not None:  # starts as the gain that keeps the power of white noise
-                parts = self._physical(widest_float(self._device))
-                self.log_gain.copy_(self._power_gain(*parts).log())
+                direction, scale, damping, oscillation, transverse = self._physical(widest_float(self._device))
+                pole = torch.complex(-damping, oscillation)
+                self.log_gain.copy_(reference_gain(direction, scale, pole, transverse, self.reference_spacing).log())
             if self.raw_cutoff is not None:  # half the Nyquist frequency, as the released code starts
                 self.raw_cutoff.zero_()
 
     @property
     def _device(self) -> torch.device:
         return self.mix_in.device
-
-    @property
-    def _reference_length(self) -> float:
-        """The unit of the dimensionless parameters: the geometric mean of the reference spacing."""
-        return math.exp(sum(math.log(step) for step in self.reference_spacing) / self.num_axes)
 
     def mode_parameters(self) -> list[Tensor]:
         """Parameters of the responses, as stored; give them a small learning rate."""
@@ -174,7 +144,7 @@ class ModeBank(SpacedLayer):
     def _physical(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Direction, scale, damping, oscillation, transverse: the constraints of the reparameterisation."""
         raw = [p.to(dtype) for p in self.mode_parameters()]
-        unit = self._reference_length
+        unit = reference_length(self.reference_spacing)
         return (
             unit_vectors(raw[0]),
             (F.softplus(raw[1]) + smallest()) * unit,
@@ -184,9 +154,19 @@ class ModeBank(SpacedLayer):
         )
 
     @property
-    def limits(self) -> ResponseLimits:
-        """What limits the responses; see :mod:`torchsonic.spectral.limits`."""
-        return ResponseLimits(self.band_limit or 0, self.magnitude_limit or 0.0, self.soft_limit)
+    def band_limit(self) -> int | None:
+        """Order of the band limit, ``limits.band_order``, or ``None`` without one."""
+        return self.limits.band_order or None
+
+    @property
+    def magnitude_limit(self) -> float | None:
+        """Largest magnitude of the responses, ``limits.magnitude``, or ``None`` without one."""
+        return self.limits.magnitude or None
+
+    @property
+    def soft_limit(self) -> bool:
+        """Whether the largest magnitude is approached softly, ``limits.soft``."""
+        return self.limits.soft
 
     def cutoff(self, spacing: Spacing | None = None) -> Tensor | None:
         """Cutoff frequencies of the band limit, ``(M,)`` in radians per length, or ``None`` without one.
@@ -211,12 +191,6 @@ class ModeBank(SpacedLayer):
             return part * (pi() / max(self.reference_spacing))
         return part * (pi() / spacing.amax(-1, keepdim=True).to(dtype))
 
-    def _power_gain(
-        self, direction: Tensor, scale: Tensor, damping: Tensor, oscillation: Tensor, transverse: Tensor
-    ) -> Tensor:
-        pole = torch.complex(-damping, oscillation)
-        return reference_gain(direction, scale, pole, transverse, self.reference_spacing)
-
     def _shape(self, grid: tuple[int, ...], spacing: Tensor, dtype: torch.dtype) -> ModeShape:
         """Parameters of the responses. Only the paper's variant looks at the grid and its spacing ``(G, D)``."""
         direction, scale, damping, oscillation, transverse = self._physical(dtype)
@@ -237,61 +211,6 @@ class ModeBank(SpacedLayer):
         scale, damping, oscillation, transverse = (t[None] for t in (scale, damping, oscillation, transverse))
         return ModeShape(directions, scale, damping, oscillation, transverse, gain, self._cutoff(spacing, dtype))
 
-    def modes(
-        self, size: Sequence[int] | None = None, spacing: Spacing | None = None, *, without_limits: bool = False
-    ) -> Modes:
-        """The current physical parameters, from which anyone can rebuild the operator.
-
-        Parameters
-        ----------
-        size, spacing
-            Only for ``variant="paper"``, whose gain and directions depend on the grid; by default the reference field
-            at the reference spacing.
-        without_limits
-            Needed where the layer limits its responses, which :class:`Modes` does not tell: then :meth:`cutoff` and
-            :attr:`limits` belong to the operator too.
-        """
-        if self.limits.active and not without_limits:
-            raise ValueError(
-                f"modes() does not tell the limits of this layer (band_limit={self.band_limit}, "
-                f"magnitude_limit={self.magnitude_limit}); pass without_limits=True and use cutoff() and limits too"
-            )
-        if self.variant == "exact" and not (size is None and spacing is None):
-            raise ValueError("size and spacing do not change the modes of variant='exact'; leave them out")
-        grid = per_axis(tuple(size) if size is not None else round(self.field), self.num_axes, "size")
-        steps = as_spacing(self.reference_spacing if spacing is None else spacing, self.num_axes, device=self._device)
-        dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
-        shape = self._shape(grid, steps, dtype).each(lambda t: t[0])
-        return Modes(
-            direction=shape.direction,
-            scale=shape.scale,
-            pole=torch.complex(-shape.damping, shape.oscillation),
-            transverse=shape.transverse,
-            gain=shape.gain,
-            mix_in=torch.complex(self.mix_in[:, 0].to(dtype), self.mix_in[:, 1].to(dtype)),
-            mix_out=torch.complex(self.mix_out[..., 0].to(dtype), -self.mix_out[..., 1].to(dtype)),
-        )
-
     @property
     def _symmetry(self) -> Symmetry:
         return "real" if self.variant == "exact" else "half"
-
-    def reference_operator(self) -> ModeOperator:
-        """All that the layer does at its reference spacing, but bias and standardisation: modes, limits and symmetry.
-
-        The gain of ``variant="paper"`` is that of the reference field; other grids change it.
-        """
-        return ModeOperator(self.modes(without_limits=True), self.cutoff(), self.limits, self._symmetry)
-
-    def response(self, omega: Tensor) -> Tensor:
-        """The symbol of the operator at any frequencies: ``(..., D)`` to ``(..., K, C)``, complex.
-
-        For ``variant="paper"`` this is the symbol it uses on the half spectrum, with the gain of the reference field.
-        """
-        if omega.shape[-1:] != (self.num_axes,):
-            raise ValueError(f"omega must have {self.num_axes} components last, got shape {tuple(omega.shape)}")
-        modes = self.modes(without_limits=True)
-        hermitian = self.variant == "exact"
-        return response_matrix(
-            omega.to(modes.scale), modes, hermitian=hermitian, cutoff=self.cutoff(), limits=self.limits
-        )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Never, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from torchsonic.arguments import choice, per_axis
@@ -14,10 +15,13 @@ from torchsonic.nn.drop_path import DropPath
 from torchsonic.nn.hybrid import HybridConv
 from torchsonic.nn.mlp import ChannelMLP
 from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
-from torchsonic.nn.spaced import apply, coarsening
+from torchsonic.nn.options import refuse_third
+from torchsonic.nn.physical_layer import apply, coarsening
 from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["Bottleneck", "Form", "Operator", "ResidualBlock", "Shortcut", "SonicBlock"]
+
+torch.fx.wrap("resample")  # one node of a graph that torch.fx records
 
 Form = Literal["post", "pre"]
 Stride = int | Sequence[int]
@@ -55,7 +59,7 @@ class Shortcut(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.smooth:
-            x = resample(x, [(n + s - 1) // s for n, s in zip(x.shape[2:], self.stride, strict=True)])
+            x = resample(x, [(x.shape[2 + axis] + s - 1) // s for axis, s in enumerate(self.stride)])
         return self.project(x)
 
 
@@ -155,7 +159,7 @@ class SonicBlock(ResidualBlock):
         Width, in channels, of a :class:`ChannelMLP` behind the block; 0 for none. A block has one nonlinearity between
         two global operators, and this adds another at a small part of the cost.
     options
-        Of the Sonic layer, for example ``spacing``, ``field``, ``padding_mode`` or ``mode_chunk``.
+        Of the Sonic layer, for example ``spacing``, ``field``, ``padding_mode`` or ``execution``.
 
     Examples
     --------
@@ -173,8 +177,8 @@ class SonicBlock(ResidualBlock):
         self,
         in_channels: int,
         out_channels: int,
+        *surplus: Never,
         num_modes: int | None = None,
-        *,
         spatial_dims: int = 2,
         stride: Stride = 1,
         form: Form = "post",
@@ -186,6 +190,7 @@ class SonicBlock(ResidualBlock):
         bias: bool = False,
         **options: Any,
     ) -> None:
+        refuse_third(self, surplus)
         if local_kernel < 0:
             raise ValueError(f"local_kernel must be 0 or an odd number of taps, got {local_kernel}")
         if mlp_ratio < 0:
@@ -194,8 +199,8 @@ class SonicBlock(ResidualBlock):
         def operator(channels_in: int, channels_out: int, /, *, stride: Stride) -> nn.Module:
             shared: dict[str, Any] = {"spatial_dims": spatial_dims, "stride": stride, "bias": bias, **options}
             if local_kernel:
-                return HybridConv(channels_in, channels_out, num_modes, kernel_size=local_kernel, **shared)
-            return make_sonic(channels_in, channels_out, num_modes, **shared)
+                return HybridConv(channels_in, channels_out, num_modes=num_modes, kernel_size=local_kernel, **shared)
+            return make_sonic(channels_in, channels_out, num_modes=num_modes, **shared)
 
         super().__init__(
             operator,

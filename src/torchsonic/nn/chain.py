@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from torchsonic.nn.spaced import apply, coarsening, knows_spacing, nominal_stride, scale_spacing
-from torchsonic.nn.spacing import place_behind
+from torchsonic.nn.network_spacing import place_behind
+from torchsonic.nn.physical_layer import apply, coarsening, knows_spacing, nominal_stride, scale_spacing
 from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["SpacedSequential", "walk"]
@@ -30,14 +30,20 @@ def walk(module: nn.Module, x: Tensor, spacing: Spacing | None) -> tuple[Tensor,
     return y, scale_spacing(spacing, coarsening(module, tuple(x.shape[2:])))
 
 
-@contextmanager
-def _keeping_buffers(module: nn.Module) -> Iterator[None]:
-    """Put buffers back afterwards: batch norms must not learn from the same batch twice."""
-    before = [(buffer, buffer.clone()) for buffer in module.buffers()]
-    try:
-        yield
-    finally:
-        for buffer, value in before:
+class _KeepingBuffers:
+    """Put buffers back afterwards: batch norms must not learn from the same batch twice.
+
+    A class, not a generator: each further backward pass through the same graph enters it again.
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+
+    def __enter__(self) -> None:
+        self.before = [(buffer, buffer.clone()) for buffer in self.module.buffers()]
+
+    def __exit__(self, *error: object) -> None:
+        for buffer, value in self.before:
             buffer.copy_(value)
 
 
@@ -45,7 +51,7 @@ def _walk_twice(module: nn.Module, x: Tensor, spacing: Spacing | None) -> tuple[
     """As :func:`walk`; what the backward pass needs is computed anew in it."""
     options: dict[str, Any] = {}
     if not torch.compiler.is_compiling():  # a compiler takes no context, and repeats no change of a buffer
-        options["context_fn"] = lambda: (nullcontext(), _keeping_buffers(module))
+        options["context_fn"] = lambda: (nullcontext(), _KeepingBuffers(module))
     return checkpoint(walk, module, x, spacing, use_reentrant=False, **options)  # type: ignore[return-value]
 
 

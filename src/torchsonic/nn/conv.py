@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Never, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 
-from torchsonic.arguments import check_samples, choice, per_axis, positive
+from torchsonic.arguments import check_samples, choice, per_axis
 from torchsonic.engine import kernels
 from torchsonic.engine.cache import CouplingCache, recording_graph
 from torchsonic.engine.call import Options, without_autocast
 from torchsonic.engine.coupling import TorchCoupling, coupling_bytes
 from torchsonic.engine.exhaustion import advising
 from torchsonic.engine.lowering import lowering
-from torchsonic.engine.plan import ORDERS
 from torchsonic.functional.conv import spectral_conv
-from torchsonic.nn.bank import DEFAULT_FIELD, Gain, ModeBank, Variant
-from torchsonic.nn.spaced import batch_spacing
+from torchsonic.nn.bank import DEFAULT_FIELD, Gain, Variant
+from torchsonic.nn.fx_leaf import leaf_call
+from torchsonic.nn.options import Execution, group_fields, refuse_third, show_option, take_groups
+from torchsonic.nn.physical_layer import batch_spacing
+from torchsonic.nn.readable_modes import ReadableModes
+from torchsonic.nn.standardise import Standardise, standardise
 from torchsonic.spectral.boundary import Boundary, PaddingMode
-from torchsonic.spectral.constants import fixed
-from torchsonic.spectral.nyquist import field_power
+from torchsonic.spectral.limits import ResponseLimits
 from torchsonic.spectral.response import ModeShape
 from torchsonic.spectral.spacing import Spacing, as_spacing, spacing_values
 from torchsonic.spectral.tracing import inside_function_transform, tracing
@@ -29,23 +32,19 @@ from torchsonic.spectral.tracing import inside_function_transform, tracing
 __all__ = ["SonicConv1d", "SonicConv2d", "SonicConv3d", "SonicConvNd", "make_sonic"]
 
 
-@fixed
-def _standardise_eps() -> float:
-    return 1e-5
-
-
-class SonicConvNd(ModeBank):
+class SonicConvNd(ReadableModes):
     """Common part of the three layers; see :class:`SonicConv2d`."""
 
     keeps_extent: ClassVar[bool] = True
     own_modes: slice = slice(None)  # those of this process; see torchsonic.parallel
+    replaced: str | None = None  # the convolution that stood here before replace_convs
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
+        *surplus: Never,
         num_modes: int | None = None,
-        *,
         stride: int | Sequence[int] = 1,
         bias: bool = True,
         spacing: float | Sequence[float] = 1.0,
@@ -54,108 +53,58 @@ class SonicConvNd(ModeBank):
         field: float | None = None,
         bank: Mapping[str, float] | None = None,
         gain: Gain = "power",
-        band_limit: int | None = None,
-        magnitude_limit: float | None = None,
-        soft_limit: bool = False,
+        limits: ResponseLimits | Mapping[str, Any] | None = None,
         mode_dropout: float = 0.0,
-        standardise: bool | Literal["channel", "sample"] | None = None,
+        standardise: Standardise | None = None,
         input_noise: float = 0.0,
-        order: str = "auto",
-        mode_chunk: int | None = None,
-        recompute: bool | None = None,
+        execution: Execution | Mapping[str, Any] | None = None,
         device=None,
         dtype=None,
+        **old: Any,
     ) -> None:
+        refuse_third(self, surplus)
+        limits, execution = take_groups(self, limits, execution, old)
         super().__init__(
             in_channels,
             out_channels,
-            num_modes,
+            num_modes=num_modes,
             spacing=spacing,
             variant=variant,
             field=field,
             bank=bank,
             gain=gain,
-            band_limit=band_limit,
-            magnitude_limit=magnitude_limit,
-            soft_limit=soft_limit,
+            limits=limits,
             device=device,
             dtype=dtype,
         )
         self.stride = per_axis(stride, self.num_axes, "stride")
-        self.padding_mode: PaddingMode = padding_mode
-        choice(padding_mode, get_args(PaddingMode), "padding_mode")
+        self.padding_mode: PaddingMode = choice(padding_mode, get_args(PaddingMode), "padding_mode")
         if not 0.0 <= mode_dropout < 1.0:
             raise ValueError(f"mode_dropout must be in [0, 1), got {mode_dropout}")
-        self.standardise = variant == "paper" if standardise is None else standardise
-        if isinstance(self.standardise, str):
-            choice(self.standardise, ("channel", "sample"), "standardise")
+        standardise = variant == "paper" if standardise is None else standardise
+        self.standardise: Standardise = choice(standardise, (False, True, "channel", "sample"), "standardise")
         if input_noise < 0 or (input_noise > 0 and not self.standardise):
             raise ValueError(f"input_noise must be >= 0 and belongs to standardised input, got {input_noise}")
         self.mode_dropout, self.input_noise = mode_dropout, input_noise
-        self.order, self.mode_chunk, self.recompute = order, mode_chunk, recompute
-        choice(order, ("auto", *ORDERS), "order")
-        if mode_chunk is not None:
-            positive(mode_chunk, "mode_chunk")
+        self.order, self.mode_chunk, self.recompute = execution
         self._cache = CouplingCache()
         self.bias = nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
+
+    @property
+    def execution(self) -> Execution:
+        """How the layer is evaluated: its attributes ``order``, ``mode_chunk`` and ``recompute``, which may be set."""
+        return Execution(self.order, self.mode_chunk, self.recompute)
+
+    def definition(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in ("variant", "gain", "padding_mode", "standardise")}
+        return {**super().definition(), **own, "limits": group_fields(self.limits)}
 
     def reset_parameters(self, generator: torch.Generator | None = None, **bank: float) -> None:
         """Draw all parameters anew; ``bank`` replaces settings of the layer's own."""
         super().reset_parameters(generator, **bank)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
-
-    def kernel(self, size: int | Sequence[int], spacing: Spacing | None = None, *, centred: bool = False) -> Tensor:
-        """The spatial kernel on a periodic grid, ``(K, C, *size)``: the output for a unit impulse at the origin.
-
-        Parameters
-        ----------
-        size
-            Samples on each axis.
-        spacing
-            Physical step; by default the layer's.
-        centred
-            Put the origin at index ``size // 2`` instead of 0.
-        """
-        kernel = self._impulse_response(size, spacing, self.mix_in, self.mix_out).transpose(0, 1)
-        if centred:
-            kernel = torch.roll(kernel, [n // 2 for n in kernel.shape[2:]], dims=list(range(2, 2 + self.num_axes)))
-        return kernel
-
-    def mode_kernels(self, size: int | Sequence[int], spacing: Spacing | None = None) -> Tensor:
-        r"""The two real kernels of each mode on a periodic grid, ``(M, 2, *size)``, origin first.
-
-        .. math:: y = \operatorname{Re}(C)\,(k_1 * P - k_2 * Q) - \operatorname{Im}(C)\,(k_1 * Q + k_2 * P),
-           \qquad P + iQ = B x
-
-        They are the real and imaginary part of an oscillating beam along the mode's direction.
-        """
-        # B = 1 gives Re w = k_1 and Im w = k_2, which C hands out one by one.
-        mix_in = torch.eye(2, device=self._device)[:1].mT.expand(self.num_modes, 2, 1)
-        mix_out = torch.eye(2 * self.num_modes, device=self._device).unflatten(1, (self.num_modes, 2))
-        return self._impulse_response(size, spacing, mix_in, mix_out)[0].unflatten(0, (self.num_modes, 2))
-
-    def _impulse_response(
-        self, size: int | Sequence[int], spacing: Spacing | None, mix_in: Tensor, mix_out: Tensor
-    ) -> Tensor:
-        """Outputs of the modes, mixed as given, for a unit impulse at the origin of each channel: ``(C, K, *size)``."""
-        grid = per_axis(size, self.num_axes, "size")
-        steps = as_spacing(self._spacing if spacing is None else spacing, self.num_axes, device=self._device)
-        dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
-        channels = mix_in.shape[-1]
-        impulses = torch.zeros(channels, channels, *grid, dtype=dtype, device=self._device)
-        channel = torch.arange(channels, device=self._device)
-        impulses[(channel, channel, *[0] * self.num_axes)] = 1.0
-        return spectral_conv(
-            impulses,
-            mix_in.to(dtype),
-            mix_out.to(dtype),
-            self._shape(grid, steps, dtype),
-            spacing=steps,
-            symmetry=self._symmetry,
-            limits=self.limits,
-        )
 
     def forward(
         self, x: Tensor, spacing: Spacing | None = None, output_size: int | Sequence[int] | None = None
@@ -176,6 +125,8 @@ class SonicConvNd(ModeBank):
         Tensor
             ``(B, K, *output_size)`` or ``(K, *output_size)``, dtype of ``x``.
         """
+        if isinstance(x, Proxy):
+            return leaf_call(self, x, spacing, output_size)
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__, unbatched=True)
         if x.dim() == self.num_axes + 1:
             return self.forward(x[None], spacing, output_size)[0]
@@ -200,7 +151,9 @@ class SonicConvNd(ModeBank):
     ) -> Tensor:
         dtype = x.dtype
         if self.standardise:
-            x = self._standardised(x)
+            x = standardise(x, self.standardise, self.num_axes, exact=self.variant == "exact")
+            if self.training and self.input_noise > 0:
+                x = x + self.input_noise * torch.randn_like(x)
         active = lowering()
         if active is not None:
             return active.convolve(self, x, out_size, given, steps)
@@ -246,7 +199,7 @@ class SonicConvNd(ModeBank):
         if not (self.training and self.mode_dropout > 0):
             return shape, mix_out
         kept = (torch.rand(self.num_modes, device=shape.gain.device) >= self.mode_dropout)[self.own_modes]
-        if self.magnitude_limit is not None:  # a larger gain would meet the limit
+        if self.limits.magnitude > 0:  # a larger gain would meet the limit
             return shape, mix_out * kept[:, None] / (1 - self.mode_dropout)
         return shape._replace(gain=shape.gain * kept / (1 - self.mode_dropout)), mix_out
 
@@ -271,19 +224,6 @@ class SonicConvNd(ModeBank):
         """Forget responses kept in evaluation; needed only after writing to ``parameter.data`` on an accelerator."""
         self._cache.clear()
 
-    def _standardised(self, x: Tensor) -> Tensor:
-        """The paper's note (i): each channel of a sample to mean 0 and variance 1, with a little noise in training."""
-        axes = tuple(range(1 if self.standardise == "sample" else 2, x.dim()))
-        centred = x - x.mean(axes, keepdim=True)
-        if self.standardise is True and self.variant == "exact":
-            power = field_power(centred, self.num_axes)
-        else:  # literally, over samples: it changes with the grid where the finest waves have power
-            power = centred.square().mean(axes, keepdim=True)
-        x = centred * (power + _standardise_eps()).rsqrt()
-        if self.training and self.input_noise > 0:
-            x = x + self.input_noise * torch.randn_like(x)
-        return x
-
     def train(self, mode: bool = True):
         self._cache.clear()
         return super().train(mode)
@@ -297,30 +237,29 @@ class SonicConvNd(ModeBank):
         return super()._apply(fn, recurse)
 
     def extra_repr(self) -> str:
-        text = f"{self.in_channels}, {self.out_channels}, num_modes={self.num_modes}"
-        defaults = {
+        usual = {
             "stride": (1,) * self.num_axes,
             "padding_mode": "circular",
             "variant": "exact",
             "field": DEFAULT_FIELD[self.num_axes],
             "bank": {},
             "gain": "power",
-            "band_limit": None,
-            "magnitude_limit": None,
-            "soft_limit": False,
+            "limits": ResponseLimits(),
             "mode_dropout": 0.0,
             "standardise": self.variant == "paper",
             "input_noise": 0.0,
-            "order": "auto",
-            "mode_chunk": None,
-            "recompute": None,
+            "execution": Execution(),
+            "spacing": (1.0,) * self.num_axes,
+            "bias": True,
         }
-        for name, default in defaults.items():
-            if getattr(self, name) != default:
-                text += f", {name}={getattr(self, name)!r}"
-        if self.reference_spacing != (1.0,) * self.num_axes:
-            text += f", spacing={self.reference_spacing}"
-        return text if self.bias is not None else text + ", bias=False"
+        own = {
+            **vars(self),
+            "execution": self.execution,
+            "spacing": self.reference_spacing,
+            "bias": self.bias is not None,
+        }
+        shown = [f"{name}={show_option(own[name])}" for name, value in usual.items() if own[name] != value]
+        return ", ".join([f"{self.in_channels}, {self.out_channels}, num_modes={self.num_modes}", *shown])
 
 
 class SonicConv1d(SonicConvNd):
@@ -362,10 +301,11 @@ class SonicConv2d(SonicConvNd):
     gain
         Of each response: ``"power"`` gives every mode unit mean power (over the reference cell, or over the grid in the
         paper's variant), ``"dc"`` unit response to a constant, ``g = |a|``, and ``"free"`` learns it.
-    band_limit
-        Order ``n`` of a Butterworth band limit ``1 / (1 + (|w| / w_c)^{2n})`` with a learned cutoff for each mode.
-    magnitude_limit, soft_limit
-        Largest ``|g T|``: cut there, or approached by a hyperbolic tangent if soft. The gain does not know the limits.
+    limits
+        Of the responses, a :class:`torchsonic.functional.ResponseLimits` or a mapping of its fields: ``band_order``,
+        ``n`` of a Butterworth band limit ``1 / (1 + (|w| / w_c)^{2n})`` with a learned cutoff for each mode;
+        ``magnitude``, the largest ``|g T|``, cut there or, if ``soft``, approached by a hyperbolic tangent. The gain
+        does not know the limits.
     mode_dropout
         Probability of leaving a mode out, for the whole batch, in training.
     standardise
@@ -376,9 +316,9 @@ class SonicConv2d(SonicConvNd):
         over all channels of a sample at once.
     input_noise
         Standard deviation of noise added to standardised input in training; the paper has it.
-    order, mode_chunk, recompute
-        How the operator is evaluated, never what it is: see :mod:`torchsonic.engine.plan`. ``recompute=True``
-        keeps only ``x`` for the backward pass; by default a layer does so if it has a ``mode_chunk``.
+    execution
+        How the layer is evaluated, never what it computes: an :class:`torchsonic.nn.Execution` or a mapping of its
+        fields, for example ``{"mode_chunk": 16}`` where memory is short.
 
     Examples
     --------
@@ -405,9 +345,7 @@ class SonicConv3d(SonicConvNd):
 _LAYERS: dict[int, type[SonicConvNd]] = {1: SonicConv1d, 2: SonicConv2d, 3: SonicConv3d}
 
 
-def make_sonic(
-    in_channels: int, out_channels: int, num_modes: int | None = None, *, spatial_dims: int, **options: Any
-) -> SonicConvNd:
+def make_sonic(in_channels: int, out_channels: int, *surplus: Never, spatial_dims: int, **options: Any) -> SonicConvNd:
     """Build the Sonic layer of the given number of axes."""
     choice(spatial_dims, tuple(_LAYERS), "spatial_dims")
-    return _LAYERS[spatial_dims](in_channels, out_channels, num_modes, **options)
+    return _LAYERS[spatial_dims](in_channels, out_channels, *surplus, **options)

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Never, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.fx import Proxy
 
 from torchsonic.arguments import check_samples, choice, per_axis, positive
 from torchsonic.engine.lowering import lowering, number
 from torchsonic.nn.conv import SonicConvNd, make_sonic
-from torchsonic.nn.spaced import SpacedLayer, batch_spacing
+from torchsonic.nn.fx_leaf import leaf_call
+from torchsonic.nn.options import refuse_third
+from torchsonic.nn.physical_layer import SpacedLayer, batch_spacing
 from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.spacing import Spacing, as_spacing, spacing_values
 
@@ -80,6 +83,9 @@ class LocalConv(SpacedLayer):
         self.weight = nn.Parameter(torch.empty(shape))
         self.reset_parameters()
 
+    def definition(self) -> dict[str, Any]:
+        return {**super().definition(), "padding_mode": self.padding_mode}
+
     def reset_parameters(self) -> None:
         """White noise of variance 1 leaves with variance 1/2: half the power of the global branch."""
         nn.init.normal_(self.weight, std=(2 * self.weight[0].numel()) ** -0.5)
@@ -129,6 +135,8 @@ class LocalConv(SpacedLayer):
 
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         """Apply the layer; ``spacing`` is a number, one per axis, or ``(B, D)``."""
+        if isinstance(x, Proxy):
+            return leaf_call(self, x, spacing)
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
         given = self._spacing if spacing is None else batch_spacing(spacing)
         if not isinstance(given, Tensor):
@@ -182,8 +190,8 @@ class HybridConv(nn.Module):
         self,
         in_channels: int,
         out_channels: int,
+        *surplus: Never,
         num_modes: int | None = None,
-        *,
         spatial_dims: int = 2,
         kernel_size: int = 3,
         stride: int | Sequence[int] = 1,
@@ -192,13 +200,14 @@ class HybridConv(nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
+        refuse_third(self, surplus)
         shared: dict[str, Any] = {
             "spatial_dims": spatial_dims,
             "stride": stride,
             "spacing": spacing,
             "padding_mode": padding_mode,
         }
-        self.sonic: SonicConvNd = make_sonic(in_channels, out_channels, num_modes, **shared, **options)
+        self.sonic: SonicConvNd = make_sonic(in_channels, out_channels, num_modes=num_modes, **shared, **options)
         self.local = LocalConv(in_channels, out_channels, kernel_size, **shared)
         self.stride = self.sonic.stride
 

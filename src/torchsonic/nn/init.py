@@ -13,19 +13,46 @@ Everything is stated in pixels of the reference grid; layers turn pixels into le
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from numbers import Real
 
 import torch
 from torch import Tensor
 
-__all__ = ["BANK_OPTIONS", "HIGHEST_FREQUENCY", "initial_directions", "initial_mixing", "initial_responses"]
+from torchsonic.nn.constraints import inverse_softplus, smallest
+
+__all__ = [
+    "check_bank",
+    "initial_directions",
+    "initial_mixing",
+    "initial_parameters",
+    "initial_responses",
+    "reference_length",
+]
 
 SHORTEST_DECAY = 1.0
 WIDTH_TO_LENGTH = 1 / 3
 NARROWEST_WIDTH = 0.5
 STILL_FRACTION = 0.25
 HIGHEST_FREQUENCY = math.pi / 2
-BANK_OPTIONS = {"shortest_decay", "highest_frequency", "width_to_length"}
+BANK_OPTIONS = ("highest_frequency", "shortest_decay", "width_to_length")
 GOLDEN = (math.sqrt(5) - 1) / 2
+
+
+def check_bank(bank: Mapping[str, float]) -> None:
+    """Refuse settings that :func:`initial_responses` does not know or cannot draw from."""
+    for name, value in bank.items():
+        if name not in BANK_OPTIONS:
+            raise ValueError(f"bank must have only {', '.join(BANK_OPTIONS)}, got {name!r}")
+        still = name == "highest_frequency" and value == 0  # modes that do not oscillate
+        if not isinstance(value, Real) or not math.isfinite(value) or (value <= 0 and not still):
+            kind = "finite number >= 0" if name == "highest_frequency" else "positive finite number"
+            raise ValueError(f"bank[{name!r}] must be a {kind}, got {value!r}")
+
+
+def reference_length(spacing: Sequence[float]) -> float:
+    """The unit of the dimensionless parameters: the geometric mean of the reference spacing."""
+    return math.exp(sum(math.log(step) for step in spacing) / len(spacing))
 
 
 def initial_directions(num_modes: int, num_axes: int, *, half_circle: bool = False, generator=None) -> Tensor:
@@ -110,3 +137,47 @@ def initial_mixing(in_channels: int, out_channels: int, num_modes: int, *, gener
     mix_in = torch.randn(num_modes, 2, in_channels, generator=generator) / math.sqrt(2 * in_channels)
     mix_out = torch.randn(out_channels, num_modes, 2, generator=generator) / math.sqrt(num_modes)
     return mix_in, mix_out
+
+
+def initial_parameters(
+    in_channels: int,
+    out_channels: int,
+    num_modes: int,
+    spacing: Sequence[float],
+    field: float,
+    *,
+    half_circle: bool = False,
+    generator: torch.Generator | None = None,
+    **bank: float,
+) -> dict[str, Tensor]:
+    """All parameters of a layer with the given reference spacing, as they are stored, by name.
+
+    Parameters
+    ----------
+    half_circle
+        See :func:`initial_directions`.
+    field, bank
+        See :func:`initial_responses`.
+    """
+    # Drawn on the CPU (or the generator's device), so that a seed means the same everywhere.
+    with torch.device("cpu" if generator is None else generator.device):
+        direction = initial_directions(num_modes, len(spacing), half_circle=half_circle, generator=generator)
+        response = initial_responses(num_modes, field, generator=generator, **bank)
+        mix_in, mix_out = initial_mixing(in_channels, out_channels, num_modes, generator=generator)
+    direction, response = direction.cpu(), {name: value.cpu() for name, value in response.items()}
+    # Lengths are drawn in pixels along the mode; on anisotropic grids a pixel depends on the direction.
+    steps, unit = torch.tensor(tuple(spacing), dtype=torch.float64, device="cpu"), reference_length(spacing)
+    along = (direction.double() * steps).norm(dim=-1)
+    across = along if len(spacing) == 1 else (steps.prod() / along) ** (1 / (len(spacing) - 1))
+    # Leaves room to learn faster oscillations; tanh is still steep at the fastest initial one.
+    limit = 1.25 * max(1.0, bank.get("highest_frequency", HIGHEST_FREQUENCY))
+    return {
+        "mix_in": mix_in,
+        "mix_out": mix_out,
+        "raw_direction": direction,
+        "raw_scale": inverse_softplus(response["scale"] * along / unit - smallest()),
+        "raw_damping": inverse_softplus(response["damping"] - smallest()),
+        "raw_oscillation": torch.atanh(response["oscillation"] / limit),
+        "raw_transverse": inverse_softplus(response["transverse"] * (across / unit).square()),
+        "oscillation_limit": torch.tensor(limit, device="cpu"),
+    }

@@ -10,7 +10,7 @@ from torch import nn
 from torchsonic.nn.conv import SonicConv1d, SonicConv2d, SonicConv3d, SonicConvNd
 from torchsonic.spectral.boundary import PaddingMode
 
-__all__ = ["replace_convs"]
+__all__ = ["replace_convs", "replaced_convs"]
 
 _LAYERS: dict[type[nn.Module], type[SonicConvNd]] = {
     nn.Conv1d: SonicConv1d,
@@ -32,10 +32,16 @@ def _is_suitable(conv: nn.Module, padding_mode: PaddingMode | None) -> bool:
     return max(conv.kernel_size) > 1 and conv.groups == 1 and same and known
 
 
+def _first_conv(model: nn.Module) -> nn.Module | None:
+    """The first convolution within a model, in the order of definition, suitable or not."""
+    return next((m for m in model.modules() if m is not model and isinstance(m, tuple(_LAYERS))), None)
+
+
 def replace_convs(
     model: nn.Module,
     num_modes: int | Callable[[str, nn.Module], int | None] | None = None,
     *,
+    stem: bool = False,
     select: Callable[[str, nn.Module], bool] | None = None,
     padding_mode: PaddingMode | None = None,
     **options: Any,
@@ -43,7 +49,8 @@ def replace_convs(
     """Replace every suitable ``nn.Conv1d/2d/3d`` by a Sonic layer of the same channels, stride, bias and dtype.
 
     Suitable are ungrouped convolutions with a kernel larger than one pixel whose padding keeps the size; others (1x1,
-    depthwise, valid, transposed) stay. Weights are new: the model wants training.
+    depthwise, valid, transposed) stay, and so does the stem. Weights are new: the model wants training.
+    :func:`replaced_convs` lists what was replaced.
 
     Parameters
     ----------
@@ -51,6 +58,9 @@ def replace_convs(
         Changed in place.
     num_modes
         Modes of each layer, or a function of the layer's name and the convolution; ``None`` is the layers' default.
+    stem
+        Whether to replace the first convolution of the model, too. It sees the image, whose edges it finds better as it
+        is, and with a stride it would keep coarse waves alone.
     select
         Further condition on name and convolution.
     padding_mode
@@ -65,10 +75,12 @@ def replace_convs(
 
     Examples
     --------
-    >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(8, 2, 1))
-    >>> [type(m).__name__ for m in torchsonic.replace_convs(model, num_modes=4)]
-    ['SonicConv2d', 'ReLU', 'Conv2d']
+    >>> convs = [torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.Conv2d(8, 8, 3, padding=1), torch.nn.Conv2d(8, 2, 1)]
+    >>> model = torchsonic.replace_convs(torch.nn.Sequential(*convs), num_modes=4)
+    >>> [type(m).__name__ for m in model]
+    ['Conv2d', 'SonicConv2d', 'Conv2d']
     """
+    first = None if stem else _first_conv(model)
     shared: dict[int, SonicConvNd] = {}
 
     def build(name: str, conv: Any) -> SonicConvNd:
@@ -77,7 +89,7 @@ def replace_convs(
         layer = _LAYERS[type(conv)](
             conv.in_channels,
             conv.out_channels,
-            num_modes(name, conv) if callable(num_modes) else num_modes,
+            num_modes=num_modes(name, conv) if callable(num_modes) else num_modes,
             stride=conv.stride,
             bias=conv.bias is not None,
             padding_mode=padding_mode or conv.padding_mode,
@@ -85,11 +97,12 @@ def replace_convs(
             dtype=conv.weight.dtype,
             **options,
         )
+        layer.replaced = repr(conv)
         shared[id(conv)] = layer.train(conv.training)
         return layer
 
     def wanted(name: str, module: nn.Module) -> bool:
-        return _is_suitable(module, padding_mode) and (select is None or select(name, module))
+        return module is not first and _is_suitable(module, padding_mode) and (select is None or select(name, module))
 
     if wanted("", model):
         return build("", model)
@@ -103,5 +116,22 @@ def replace_convs(
         raise ValueError(
             f"replace_convs found no suitable convolution in {type(model).__name__}: "
             "it needs groups=1, a kernel larger than 1 and padding that keeps the size"
+            + (", and only stem=True replaces the first one" if first is not None else "")
         )
     return model
+
+
+def replaced_convs(model: nn.Module) -> dict[str, str]:
+    """What :func:`replace_convs` did to a model: for each name, the convolution and what stands there now.
+
+    Examples
+    --------
+    >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1))
+    >>> torchsonic.nn.replaced_convs(torchsonic.replace_convs(model, num_modes=4, stem=True))
+    {'0': "Conv2d(3, 8, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1)) -> SonicConv2d, 4 modes, 'zeros'"}
+    """
+    return {
+        name: f"{layer.replaced} -> {type(layer).__name__}, {layer.num_modes} modes, {layer.padding_mode!r}"
+        for name, layer in model.named_modules()
+        if isinstance(layer, SonicConvNd) and layer.replaced is not None
+    }

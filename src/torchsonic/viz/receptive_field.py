@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from torchsonic.nn.evaluating import evaluating
-from torchsonic.nn.spaced import knows_spacing
+from torchsonic.nn.physical_layer import knows_spacing
 from torchsonic.spectral.spacing import spacing_values
 
 __all__ = ["ReceptiveField", "receptive_field"]

@@ -68,7 +68,7 @@ def load_subject(folder: Path, *, against: Path | None = None, unit: str | None 
     if not layers:
         raise ValueError(f"{folder}: {type(model).__name__} has no Sonic layer, so there are no modes to explain")
     first = next(iter(layers.values()))
-    spacing = tuple(d / s for d, s in zip(first.reference_spacing, first.input_stride, strict=True))
+    spacing = first.network_spacing
     settings = _settings(run)
     images, words = _images(model, layers, spacing, settings)
     if images is None:

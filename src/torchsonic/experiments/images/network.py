@@ -8,12 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from torchsonic.engine.exhaustion import is_exhaustion
 from torchsonic.experiments.images.config import DEFAULT_MODEL, ImagesConfig, ModelName
 from torchsonic.experiments.images.options import read_options
 from torchsonic.experiments.images.saved_model import IMAGES_NAME, config_of, read_classes
 from torchsonic.models import Classifier, PretrainedModel, create_model, from_pretrained, model_entry
+from torchsonic.nn.definition import is_definition
 
 __all__ = ["apply_init", "make_model", "model_of_run", "told_spacing", "width_of_pixels"]
 
@@ -56,7 +58,7 @@ def _saved_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifi
     tensors = _count(model)
     if before == tuple(classes):
         return model.train(), f"all {tensors} tensors from {config.init}, whose classes are the same"
-    head = len(model.get_classifier().state_dict())
+    head = _count(model.get_classifier())
     had = model.num_classes
     model.reset_classifier(len(classes))
     return (
@@ -79,8 +81,8 @@ def told_spacing(model: Classifier, width: float) -> float | tuple[float, ...] |
     return tuple(width * step for step in reference) if isinstance(reference, Sequence) else width * reference
 
 
-def _count(model: Classifier) -> int:
-    return len(model.state_dict())
+def _count(model: nn.Module) -> int:
+    return sum(not is_definition(name) for name in model.state_dict())
 
 
 def model_of_run(folder: Path) -> ModelName | None:

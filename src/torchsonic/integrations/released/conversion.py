@@ -81,9 +81,9 @@ class Conversion:
         ways = {given["standardise"] or "none" for given in arguments}
         texts = [f"input brought to mean 0 and variance 1 per {way}" for way in sorted(ways - {"none"})]
         texts += ["input not standardised"] if "none" in ways else []
-        if any("band_limit" in given for given in arguments):
-            order = next(given["band_limit"] for given in arguments if "band_limit" in given)
-            texts.append(f"Butterworth order {order}, cutoff relative to the coarsest axis")
+        orders = [given["limits"]["band_order"] for given in arguments if "band_order" in given.get("limits", {})]
+        if orders:
+            texts.append(f"Butterworth order {orders[0]}, cutoff relative to the coarsest axis")
         return [*texts, f"built with spacing {', '.join(f'{step:g}' for step in self.choices.spacing)}"]
 
     def text(self) -> str:
@@ -120,7 +120,8 @@ class Conversion:
 def _unheard(converted: Mapping[str, ConvertedLayer], found: list[ReleasedLayer], choices: Choices) -> list[str]:
     """Choices that no layer of the file asks for."""
     problems = []
-    if choices.band_order is not None and not any("band_limit" in layer.arguments for layer in converted.values()):
+    limits = [layer.arguments.get("limits", {}) for layer in converted.values()]
+    if choices.band_order is not None and not any("band_order" in given for given in limits):
         problems.append(f"band_order={choices.band_order} is for layers with a band limit, and there is none")
     late = [layer for layer in found if layer.family == "late"]
     if choices.missing_bandwidth is not None and all("log_bandwidth" in layer.tensors for layer in late):
@@ -173,9 +174,10 @@ def convert_file(path: Path, choices: Choices | None = None) -> Conversion:
         raise ConversionError(f"{path}: {error}") from error
     for name, layer in converted.items():
         own = layers[name]
-        if own.state_dict().keys() != layer.state.keys():
-            raise AssertionError(f"{name}: {own.state_dict().keys() ^ layer.state.keys()}")
-        for leaf, parameter in own.named_parameters():
+        parameters = dict(own.named_parameters())
+        if parameters.keys() != layer.state.keys():
+            raise AssertionError(f"{name}: {parameters.keys() ^ layer.state.keys()}")
+        for leaf, parameter in parameters.items():
             parameter.data = layer.state[leaf].to(parameter.device)
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

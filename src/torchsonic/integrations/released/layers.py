@@ -17,7 +17,7 @@ from torchsonic.arguments import choice, positive
 from torchsonic.integrations.released.generations import ConversionError, Generation, ReleasedLayer
 from torchsonic.integrations.released.physical import Physical, physical
 from torchsonic.nn.bank import largest_log_gain
-from torchsonic.nn.raw import inverse_softplus, smallest
+from torchsonic.nn.constraints import inverse_softplus, smallest
 
 __all__ = ["Choices", "ConvertedLayer", "convert_layer"]
 
@@ -27,8 +27,8 @@ DAMPING_FLOOR = 1e-4
 SMALLEST_TRANSVERSE = 1e-30
 OPTIONS: dict[str, dict[str, Any]] = {
     "rms": {"gain": "power", "standardise": "channel"},
-    "dc": {"gain": "dc", "magnitude_limit": HARD_LIMIT, "standardise": "channel"},
-    "free": {"gain": "free", "magnitude_limit": SOFT_LIMIT, "soft_limit": True, "standardise": "sample"},
+    "dc": {"gain": "dc", "limits": {"magnitude": HARD_LIMIT}, "standardise": "channel"},
+    "free": {"gain": "free", "limits": {"magnitude": SOFT_LIMIT, "soft": True}, "standardise": "sample"},
 }
 
 
@@ -103,7 +103,7 @@ def convert_layer(layer: ReleasedLayer, choices: Choices) -> ConvertedLayer:
     if choices.standardise is not None:
         arguments["standardise"] = False if choices.standardise == "none" else choices.standardise
     if meaning.cutoff is not None:
-        arguments["band_limit"] = choices.band_order or BAND_ORDER
+        arguments["limits"] = {**arguments["limits"], "band_order": choices.band_order or BAND_ORDER}
     unit = float(torch.tensor(steps, dtype=torch.float64).log().mean().exp())
     state = {name: value.to(dtype) for name, value in _stored(layer, meaning, unit).items()}
     infinite = [name for name, value in state.items() if not value.isfinite().all()]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from torchsonic.engine.lowering import lowering, number
+from torchsonic.nn.definition import DefinedLayer
 from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, spacing_values
 
 __all__ = [
@@ -24,7 +25,7 @@ __all__ = [
 ]
 
 
-class SpacedLayer(nn.Module):
+class SpacedLayer(DefinedLayer):
     """A layer whose kernel lives in physical units.
 
     ``reference_spacing`` is the sampling it was made for; ``spacing`` the one it assumes when ``forward`` is told none;
@@ -45,6 +46,15 @@ class SpacedLayer(nn.Module):
         self.reference_spacing = spacing_values(spacing, self.num_axes)
         self.input_stride = (1.0,) * self.num_axes
         self._spacing = self.reference_spacing
+
+    @property
+    def network_spacing(self) -> tuple[float, ...]:
+        """Reference spacing of the network's input, without the strides before this layer; the constructor's."""
+        steps = zip(self.reference_spacing, self.input_stride, strict=True)
+        return tuple(float(f"{step / stride:.12g}") for step, stride in steps)
+
+    def definition(self) -> dict[str, Any]:
+        return {"spacing": self.network_spacing}
 
     @property
     def spacing(self) -> tuple[float, ...] | Tensor:
@@ -82,6 +92,11 @@ class SpacedLayer(nn.Module):
 
 def batch_spacing(spacing: Spacing) -> Spacing:
     """A spacing for each sample as a tensor, also if it came as an array; any other as it is."""
+    if isinstance(spacing, Tensor) and torch._C._functorch.is_batchedtensor(spacing):  # type: ignore[attr-defined]
+        raise ValueError(
+            "torch.func.vmap cannot map over the spacing, whose values a layer has to look at; call the layer once "
+            "with all samples and their spacings as one tensor of shape (B, D)"
+        )
     return torch.as_tensor(spacing) if isinstance(spacing, np.ndarray) and spacing.ndim == 2 else spacing
 
 

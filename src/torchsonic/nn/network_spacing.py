@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from torchsonic.nn.conv import SonicConvNd
 from torchsonic.nn.evaluating import evaluating
-from torchsonic.nn.spaced import SpacedLayer
+from torchsonic.nn.physical_layer import SpacedLayer
 from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing
 
 __all__ = ["infer_strides", "place_behind", "set_spacing", "sonic_layers", "spaced_layers"]

@@ -1,0 +1,94 @@
+"""What makes an operator of a layer's weights, kept beside them in its state dict.
+
+The same weights are another operator at another reference spacing, boundary or gain. So a layer stores those of its
+constructor's arguments as its extra state, and refuses the weights of a layer that was built otherwise. It is JSON in a
+tensor of bytes, which safetensors, ``torch.load(weights_only=True)`` and distributed checkpoints hold like any other.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchsonic.nn.warn_once import warn_once
+
+__all__ = ["DefinedLayer", "definition_problem", "is_definition"]
+
+KEY = "_extra_state"  # PyTorch's own name
+NUM_BYTES = 512  # the same for all, since distributed checkpoints are read into tensors that have their size already
+
+
+class DefinedLayer(nn.Module):
+    """A layer that refuses weights which mean something else in another layer."""
+
+    def definition(self) -> dict[str, Any]:
+        """Arguments of the constructor that the meaning of the weights depends on, as JSON can hold them."""
+        raise NotImplementedError
+
+    def get_extra_state(self) -> Tensor:
+        text = json.dumps(self.definition()).encode().ljust(NUM_BYTES)
+        return torch.tensor(list(text), dtype=torch.uint8, device="cpu")
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Compare a saved definition with the layer's own; neither changes."""
+        problem = definition_problem(state, self.get_extra_state())
+        if problem:
+            raise ValueError(problem)
+
+    def _load_from_state_dict(
+        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+    ) -> None:
+        key = prefix + KEY
+        if key not in state_dict:
+            if any(name.startswith(prefix) for name in state_dict):
+                warn_once(
+                    "state dict without definition",
+                    "these weights were saved by a version of torchsonic that kept no spacing, padding_mode, variant, "
+                    "gain or limits with them; make sure that the layers are built as they were then, and save again",
+                )
+            state_dict[key] = self.get_extra_state()
+        problem = definition_problem(state_dict[key], self.get_extra_state())
+        if problem:
+            remedy = f"or delete {key!r} from the state dict to keep the layer's own"
+            error_msgs.append(f"{prefix[:-1] or type(self).__name__}: {problem}, {remedy}")
+            return
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
+
+
+def is_definition(name: str) -> bool:
+    """Whether an entry of a state dict is the definition of a layer."""
+    return name.rpartition(".")[2] == KEY
+
+
+def definition_problem(saved: Tensor, own: Tensor) -> str | None:
+    """How a saved definition differs from a layer's own and what to do; ``None`` if weights mean the same in both."""
+    if saved.is_meta:  # no numbers, and so no weights either
+        return None
+    try:  # bytes survive whatever a state dict is cast to or averaged with
+        then = json.loads(bytes(saved.round().to(torch.uint8).tolist()))
+        now = json.loads(bytes(own.tolist()))
+        wrong = [name for name in then if not _same(then[name], now.get(name))]
+    except (AttributeError, TypeError, ValueError) as error:
+        return f"its {KEY} is no definition of a layer ({error})"
+    if not wrong:
+        return None
+    before, after = (", ".join(f"{name}={_shown(given.get(name))}" for name in wrong) for given in (then, now))
+    return f"the weights were saved with {before}, but this layer has {after}; pass {before} to the constructor"
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        return math.isclose(a, b, rel_tol=1e-6)
+    return a == b
+
+
+def _shown(value: Any) -> str:
+    return repr(tuple(value) if isinstance(value, list) else value)

@@ -1,0 +1,105 @@
+"""Options of a Sonic layer that few people need, in groups, and the keywords that these replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from torchsonic.arguments import choice, positive
+from torchsonic.engine.plan import ORDERS
+from torchsonic.nn.warn_once import warn_once
+from torchsonic.spectral.limits import ResponseLimits
+
+__all__ = ["Execution", "group_fields", "group_old", "refuse_third", "show_option", "take_groups"]
+
+
+class Execution(NamedTuple):
+    """How a layer is evaluated, never what it computes.
+
+    Attributes
+    ----------
+    order
+        ``"auto"``, or one of the four orders of :mod:`torchsonic.engine.plan`.
+    mode_chunk
+        Number of modes to take through the operator at once, to save memory; ``None`` takes all.
+    recompute
+        Whether to keep only ``x`` for the backward pass; ``None`` does so if there is a ``mode_chunk``.
+    """
+
+    order: str = "auto"
+    mode_chunk: int | None = None
+    recompute: bool | None = None
+
+    def check(self) -> None:
+        """Refuse what has no meaning."""
+        choice(self.order, ("auto", *ORDERS), "execution.order")
+        if self.mode_chunk is not None:
+            positive(self.mode_chunk, "execution.mode_chunk")
+
+
+_REPLACED = {
+    "band_limit": ("limits", "band_order"),
+    "magnitude_limit": ("limits", "magnitude"),
+    "soft_limit": ("limits", "soft"),
+    **{name: ("execution", name) for name in Execution._fields},
+}
+
+
+def _as_group(kind: Any, given: Any, name: str) -> Any:
+    """A group of options from itself, a mapping of its fields, or ``None`` for its defaults."""
+    if given is None or isinstance(given, kind):
+        return kind() if given is None else given
+    fields = ", ".join(kind._fields)
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{name} must be a {kind.__name__} or a mapping with any of {fields}, got {given!r}")
+    for field in given:
+        if field not in kind._fields:
+            raise ValueError(f"{name} must have only {fields}, got {field!r}")
+    return kind(**given)
+
+
+def group_fields(group: Any) -> dict[str, Any]:
+    """The fields of a group that are not as by default."""
+    return {name: value for name, value in group._asdict().items() if value != group._field_defaults[name]}
+
+
+def show_option(value: Any) -> str:
+    """An option as one would write it."""
+    return repr(group_fields(value) if isinstance(value, (Execution, ResponseLimits)) else value)
+
+
+def group_old(arguments: Mapping[str, Any], *, warn: bool) -> dict[str, Any]:
+    """Arguments of a layer, with keywords of older versions moved into the groups that replaced them."""
+    kept, groups = dict(arguments), {}
+    for old, (group, field) in _REPLACED.items():
+        if old not in kept:
+            continue
+        value = kept.pop(old)
+        if warn:
+            warn_once(old, f"{old}= is deprecated; pass {group}={{{field!r}: {value!r}}} instead", stacklevel=5)
+        if kept.get(group) is not None:
+            raise TypeError(
+                f"{old}={value!r} is part of {group} now; pass it there, as {group}={{{field!r}: {value!r}}}"
+            )
+        groups.setdefault(group, {}).update({} if value is None else {field: value})
+    return {**kept, **groups}
+
+
+def take_groups(owner: object, limits: Any, execution: Any, old: Mapping[str, Any]) -> tuple[ResponseLimits, Execution]:
+    """The two groups of a layer from what its constructor was given, old keywords included; others are refused."""
+    groups = group_old({"limits": limits, "execution": execution, **old}, warn=True)
+    limits = _as_group(ResponseLimits, groups.pop("limits"), "limits")
+    execution = _as_group(Execution, groups.pop("execution"), "execution")
+    if groups:
+        raise TypeError(f"{type(owner).__name__} has no option {next(iter(groups))!r}")
+    execution.check()
+    return limits, execution
+
+
+def refuse_third(owner: object, surplus: tuple) -> None:
+    """Refuse a third positional argument, which would be the kernel size of an ordinary convolution."""
+    if surplus:
+        raise TypeError(
+            f"{type(owner).__name__} takes no kernel size, since its kernel spans the whole image, but got a third "
+            f"argument, {surplus[0]!r}; pass num_modes={surplus[0]!r} if you mean the number of modes"
+        )

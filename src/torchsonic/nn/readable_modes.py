@@ -1,0 +1,127 @@
+"""What a layer's modes are: physical numbers, the symbol of the operator, kernels in space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from torchsonic.arguments import per_axis
+from torchsonic.functional.conv import spectral_conv
+from torchsonic.nn.bank import ModeBank
+from torchsonic.spectral.operator import ModeOperator
+from torchsonic.spectral.response import Modes, response_matrix
+from torchsonic.spectral.spacing import Spacing, as_spacing
+
+__all__ = ["ReadableModes"]
+
+
+class ReadableModes(ModeBank):
+    """Questions about the modes of a layer; nothing here is needed to apply it."""
+
+    def modes(
+        self, size: Sequence[int] | None = None, spacing: Spacing | None = None, *, without_limits: bool = False
+    ) -> Modes:
+        """The current physical parameters, from which anyone can rebuild the operator.
+
+        Parameters
+        ----------
+        size, spacing
+            Only for ``variant="paper"``, whose gain and directions depend on the grid; by default the reference field
+            at the reference spacing.
+        without_limits
+            Needed where the layer limits its responses, which :class:`Modes` does not tell: then :meth:`cutoff` and
+            :attr:`limits` belong to the operator too.
+        """
+        if self.limits.active and not without_limits:
+            raise ValueError(
+                f"modes() does not tell the limits of this layer ({self.limits}); "
+                "pass without_limits=True and use cutoff() and limits too"
+            )
+        if self.variant == "exact" and not (size is None and spacing is None):
+            raise ValueError("size and spacing do not change the modes of variant='exact'; leave them out")
+        grid = per_axis(tuple(size) if size is not None else round(self.field), self.num_axes, "size")
+        steps = as_spacing(self.reference_spacing if spacing is None else spacing, self.num_axes, device=self._device)
+        dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
+        shape = self._shape(grid, steps, dtype).each(lambda t: t[0])
+        return Modes(
+            direction=shape.direction,
+            scale=shape.scale,
+            pole=torch.complex(-shape.damping, shape.oscillation),
+            transverse=shape.transverse,
+            gain=shape.gain,
+            mix_in=torch.complex(self.mix_in[:, 0].to(dtype), self.mix_in[:, 1].to(dtype)),
+            mix_out=torch.complex(self.mix_out[..., 0].to(dtype), -self.mix_out[..., 1].to(dtype)),
+        )
+
+    def reference_operator(self) -> ModeOperator:
+        """All that the layer does at its reference spacing, but bias and standardisation: modes, limits and symmetry.
+
+        The gain of ``variant="paper"`` is that of the reference field; other grids change it.
+        """
+        return ModeOperator(self.modes(without_limits=True), self.cutoff(), self.limits, self._symmetry)
+
+    def response(self, omega: Tensor) -> Tensor:
+        """The symbol of the operator at any frequencies: ``(..., D)`` to ``(..., K, C)``, complex.
+
+        For ``variant="paper"`` this is the symbol it uses on the half spectrum, with the gain of the reference field.
+        """
+        if omega.shape[-1:] != (self.num_axes,):
+            raise ValueError(f"omega must have {self.num_axes} components last, got shape {tuple(omega.shape)}")
+        modes = self.modes(without_limits=True)
+        hermitian = self.variant == "exact"
+        return response_matrix(
+            omega.to(modes.scale), modes, hermitian=hermitian, cutoff=self.cutoff(), limits=self.limits
+        )
+
+    def kernel(self, size: int | Sequence[int], spacing: Spacing | None = None, *, centred: bool = False) -> Tensor:
+        """The spatial kernel on a periodic grid, ``(K, C, *size)``: the output for a unit impulse at the origin.
+
+        Parameters
+        ----------
+        size
+            Samples on each axis.
+        spacing
+            Physical step; by default the layer's.
+        centred
+            Put the origin at index ``size // 2`` instead of 0.
+        """
+        kernel = self._impulse_response(size, spacing, self.mix_in, self.mix_out).transpose(0, 1)
+        if centred:
+            kernel = torch.roll(kernel, [n // 2 for n in kernel.shape[2:]], dims=list(range(2, 2 + self.num_axes)))
+        return kernel
+
+    def mode_kernels(self, size: int | Sequence[int], spacing: Spacing | None = None) -> Tensor:
+        r"""The two real kernels of each mode on a periodic grid, ``(M, 2, *size)``, origin first.
+
+        .. math:: y = \operatorname{Re}(C)\,(k_1 * P - k_2 * Q) - \operatorname{Im}(C)\,(k_1 * Q + k_2 * P),
+           \qquad P + iQ = B x
+
+        They are the real and imaginary part of an oscillating beam along the mode's direction.
+        """
+        # B = 1 gives Re w = k_1 and Im w = k_2, which C hands out one by one.
+        mix_in = torch.eye(2, device=self._device)[:1].mT.expand(self.num_modes, 2, 1)
+        mix_out = torch.eye(2 * self.num_modes, device=self._device).unflatten(1, (self.num_modes, 2))
+        return self._impulse_response(size, spacing, mix_in, mix_out)[0].unflatten(0, (self.num_modes, 2))
+
+    def _impulse_response(
+        self, size: int | Sequence[int], spacing: Spacing | None, mix_in: Tensor, mix_out: Tensor
+    ) -> Tensor:
+        """Outputs of the modes, mixed as given, for a unit impulse at the origin of each channel: ``(C, K, *size)``."""
+        grid = per_axis(size, self.num_axes, "size")
+        steps = as_spacing(self._spacing if spacing is None else spacing, self.num_axes, device=self._device)
+        dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
+        channels = mix_in.shape[-1]
+        impulses = torch.zeros(channels, channels, *grid, dtype=dtype, device=self._device)
+        channel = torch.arange(channels, device=self._device)
+        impulses[(channel, channel, *[0] * self.num_axes)] = 1.0
+        return spectral_conv(
+            impulses,
+            mix_in.to(dtype),
+            mix_out.to(dtype),
+            self._shape(grid, steps, dtype),
+            spacing=steps,
+            symmetry=self._symmetry,
+            limits=self.limits,
+        )

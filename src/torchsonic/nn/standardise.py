@@ -1,0 +1,38 @@
+"""The paper's note (i): input brought to mean 0 and variance 1."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor
+
+from torchsonic.spectral.constants import fixed
+from torchsonic.spectral.nyquist import field_power
+
+__all__ = ["Standardise", "standardise"]
+
+Standardise = bool | Literal["channel", "sample"]
+
+
+@fixed
+def _smallest_power() -> float:
+    return 1e-5
+
+
+def standardise(x: Tensor, over: Standardise, num_axes: int, *, exact: bool) -> Tensor:
+    """Bring each channel of a sample, or each sample, to mean 0 and variance 1.
+
+    Parameters
+    ----------
+    x
+        ``(B, C, N_1 .. N_D)``.
+    over
+        What mean and variance are taken over: see ``standardise`` of :class:`torchsonic.SonicConv2d`.
+    exact
+        Whether ``True`` means the variance of the field, and not that of its samples, which changes with the grid where
+        the finest waves have power.
+    """
+    axes = tuple(range(1 if over == "sample" else 2, x.dim()))
+    centred = x - x.mean(axes, keepdim=True)
+    power = field_power(centred, num_axes) if over is True and exact else centred.square().mean(axes, keepdim=True)
+    return centred * (power + _smallest_power()).rsqrt()

@@ -1,0 +1,16 @@
+"""Warnings that one reading is enough for."""
+
+from __future__ import annotations
+
+import warnings
+
+__all__ = ["warn_once"]
+
+_seen: set[str] = set()
+
+
+def warn_once(subject: str, message: str, *, stacklevel: int = 3) -> None:
+    """Give a ``FutureWarning`` about a subject, unless this process has given one already."""
+    if subject not in _seen:
+        _seen.add(subject)
+        warnings.warn(message, FutureWarning, stacklevel=stacklevel)
