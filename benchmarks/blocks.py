@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch import Tensor, nn
 
+from benchmarks.contenders import with_execution
 from torchsonic.baselines.transformer import TransformerBlock
 from torchsonic.nn import ResidualBlock, SonicBlock
 
@@ -14,7 +17,8 @@ NUM_HEADS = 4
 
 
 def sonic_block(channels: int, modes: int, *, recompute: bool = False) -> nn.Module:
-    return SonicBlock(channels, channels, modes, recompute=recompute)
+    build = partial(SonicBlock, channels, channels, num_modes=modes)
+    return with_execution(build, **({"recompute": True} if recompute else {}))
 
 
 def conv_block(channels: int) -> nn.Module:
