@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from benchmarks.entries import NOT_KEPT, PAGES
 from benchmarks.goals import Record, speed_up, step_over_floor
 
-__all__ = ["FORMAT", "SLOWER", "compare_with_stored"]
+__all__ = ["FORMAT", "SLOWER", "compare_with_stored", "read_stored"]
 
 FORMAT = 2
 SLOWER = 1.10
 """Change of a ratio above which there is a warning."""
+
+
+def read_stored(path: Path) -> dict | None:
+    """An earlier result in any format, or ``None`` where there is no such file."""
+    if not path.is_file():
+        return None
+    try:
+        stored = json.loads(path.read_text())
+    except ValueError:
+        stored = None
+    if not isinstance(stored, dict) or stored.get("kind") != "operator":
+        raise ValueError(f"{path} is no result of torchsonic bench operator")
+    return stored
 
 
 def _over_conv3(record: Record, pages: str) -> float | None:
