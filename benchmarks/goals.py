@@ -150,7 +150,7 @@ def _floor_where(bound: float) -> Quantity:
 def _operations(record: Record) -> float | None:
     if len(record["size"]) != 2:
         return None
-    return sum(count["operations"] for count in record["operations_of_one"].values())
+    return sum(count["operations"] for count in record["operations_of_chunk"].values())
 
 
 def _saved_above_modes(record: Record) -> float:

@@ -27,6 +27,7 @@ __all__ = ["Settings", "measure_apart"]
 SAVED_BY = ("sonic", "sonic_recompute", "paper_order", "conv3")
 COUNTED = ("sonic", "paper_order", "conv3")
 DETAILS_SHARE = 0.25
+CORNER = 16  # samples along an axis that are few enough for one chunk
 
 
 @dataclass(frozen=True)
@@ -87,14 +88,16 @@ def _details(entry: Entry, modules: dict[str, nn.Module], x: Tensor, grad_y: Ten
     accuracy = compare_errors(entry, modules["sonic"], modules["paper_order"], x, grad_y)
     with torch.no_grad():
         checks = {name: check_output(module(x), entry) for name, module in modules.items()}
-    leaf, one = x.detach().requires_grad_(), x[:1].detach().requires_grad_()
+    leaf = x.detach().requires_grad_()
+    corner = (slice(1), slice(None), *[slice(CORNER)] * entry.num_axes)
     return {
         "accuracy": accuracy,
         "checks": checks,
         "saved": {name: saved_bytes(modules[name], leaf) / x.nbytes for name in SAVED_BY},
         "operations": {name: count_step(modules[name], leaf, grad_y) for name in COUNTED},
-        # One sample is never cut into chunks.
-        "operations_of_one": count_step(modules["sonic"], one, grad_y[:1]),
+        "operations_of_chunk": count_step(
+            modules["sonic"], x[corner].clone().requires_grad_(), grad_y[corner].contiguous()
+        ),
     }
 
 
@@ -116,7 +119,7 @@ def _tasks(entry: Entry, modules: dict[str, nn.Module], x: Tensor, grad_y: Tenso
     tasks = []
     for kind in PASSES:
         tasks += [
-            Task(contender.name, kind, _call(modules[contender.name], kind, x, grad_y))
+            Task(contender.name, kind, _call(modules[contender.name], kind, x, grad_y), contender.most_samples)
             for contender in CONTENDERS
             if kind in contender.passes and contender.name in modules
         ]

@@ -153,7 +153,7 @@ def _operation_table(records: list[dict]) -> Table:
     counted = ("sonic", "paper_order", "conv3")
     rows = []
     for record in records:
-        counts = [record["operations_of_one"], *[record["operations"][name] for name in counted]]
+        counts = [record["operations_of_chunk"], *[record["operations"][name] for name in counted]]
         cells = [f"{c['forward']['operations']} + {c['backward']['operations']}" for c in counts]
         cells += [f"{(c['forward']['bytes'] + c['backward']['bytes']) / 1e6:.0f}" for c in counts[1:]]
         rows.append([record["name"], *cells])
@@ -161,7 +161,7 @@ def _operation_table(records: list[dict]) -> Table:
         "Operations and bytes of a training step",
         [
             "entry",
-            "Sonic, one sample",
+            "Sonic, one chunk, operations",
             *[f"{LABELS[name]}, operations" for name in counted],
             *[f"{LABELS[name]}, MB" for name in counted],
         ],
@@ -169,9 +169,9 @@ def _operation_table(records: list[dict]) -> Table:
         [
             "Operations that PyTorch dispatches, forward + backward, including those inside autograd functions and "
             "custom operators. Views and bookkeeping do not count: view, expand, transpose, slice, unflatten, select, "
-            "detach, alias, as_strided, empty and the like. One sample is never cut into chunks. Megabytes are the "
-            "sizes of the tensors that these operations read and write; expanded tensors count as they lie in memory, "
-            "and what an operation allocates inside itself is not seen.",
+            "detach, alias, as_strided, empty and the like. One chunk: one sample of at most 16 px a side. Megabytes "
+            "are the sizes of the tensors that these operations read and write; expanded tensors count as they lie in "
+            "memory, and what an operation allocates inside itself is not seen.",
             "Tensors that a layer shares between calls, such as frequencies, are made anew while operations are "
             "counted, and so they count.",
         ],
