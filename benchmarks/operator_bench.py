@@ -18,7 +18,7 @@ from torchsonic.functional import keep_all_pages
 
 __all__ = ["ENTRY_BUDGET", "QUICK_BUDGET", "run_operator_bench"]
 
-ENTRY_BUDGET, QUICK_BUDGET = 45.0, 8.0
+ENTRY_BUDGET, QUICK_BUDGET = 30.0, 8.0
 STARTS = 3
 
 
