@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["GROUPS", "QUICK", "Entry", "group_of", "select_entries"]
+__all__ = ["BORDER", "GROUPS", "KEPT", "NOT_KEPT", "PAGES", "QUICK", "Entry", "group_of", "select_entries"]
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,10 @@ class Entry:
     @property
     def shape(self) -> tuple[int, ...]:
         return (self.batch, self.channels, *self.size)
+
+    @property
+    def num_samples(self) -> int:
+        return math.prod(self.size)
 
     @property
     def num_values(self) -> int:
@@ -55,6 +59,8 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
 }
 
 QUICK = ("2d-64-8-64", "2d-512-32-14", "2d-128-128-32")
+BORDER = 16  # zeros between an image and what wraps round to it
+KEPT, NOT_KEPT = PAGES = ("kept", "not kept")  # freed memory: at hand for the next call, or given back to the system
 
 
 def group_of(entry: Entry) -> str:

@@ -17,7 +17,9 @@ LABELS = {FORWARD: "forward", TRAIN: "forward + backward"}
 
 def models_tables(result: dict) -> list[Table]:
     goals = [_goal_table(result["summary"])] if result["summary"] else []
-    tables = [table for record in result["groups"] for table in (_group_table(record), _paper_table(record)) if table]
+    kept = result.get("pages_kept", False)
+    both = [(_group_table(record, pages_kept=kept), _paper_table(record)) for record in result["groups"]]
+    tables = [table for pair in both for table in pair if table]
     return [*goals, *tables]
 
 
@@ -38,7 +40,7 @@ def _speed(record: dict, model: dict, kind: str) -> float | None:
     return None if ratio is None else 1 / ratio
 
 
-def _group_table(record: dict) -> Table:
+def _group_table(record: dict, *, pages_kept: bool) -> Table:
     kinds = _kinds(record)
     headers = ["model", "parameters, M", "GFLOPs"]
     for kind in kinds:
@@ -62,6 +64,7 @@ def _group_table(record: dict) -> Table:
         "Milliseconds of a batch are best / median; images/s and ratios are of the best. GFLOPs are of one image "
         "forward as run here, transforms counted. Forward in evaluation mode; forward + backward in training mode, "
         "gradients of all parameters, no optimiser's step; peak of allocated bytes, with parameters and input."
+        + (" Freed memory is kept, as in training." if pages_kept else "")
     ]
     return Table(f"{record['group']}: {size}", headers, rows, notes)
 

@@ -1,24 +1,42 @@
-"""Tables and figure of the operator benchmark, from its result."""
+"""Tables of the operator benchmark, from its result; see ``operator_figure`` for the picture."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
-from benchmarks.contenders import CONTENDERS
-from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure, use_log_scale
-from benchmarks.goals import FLOOR_GOALS, SPEED_GOALS, floor_ratio, saved_goal, speed_up
+from benchmarks.baseline import SLOWER
+from benchmarks.contenders import CONTENDERS, FORWARD, TRAIN_STEP
+from benchmarks.entries import KEPT, PAGES
+from benchmarks.goals import floor_goal, floor_time, over_floor, saved_goal, speed_up
 from benchmarks.tables import Table, milliseconds, verdict, written
 
-__all__ = ["draw_operator", "operator_tables"]
+__all__ = ["LABELS", "RIVALS", "operator_tables"]
 
 LABELS = {contender.name: contender.label for contender in CONTENDERS}
+PADDED = {contender.name: f"{contender.label} ({contender.padding})" for contender in CONTENDERS}
 RIVALS = ("paper_order", "conv3", "depthwise31", "neuralop")
+STARTUP = {
+    "import_torch": "import torch",
+    "import_torchsonic": "import torchsonic, after torch",
+    "first_step": "first training step of a SonicConv2d",
+    "second_step": "second training step",
+}
 
 
 def operator_tables(result: dict) -> list[Table]:
     records = result["entries"]
-    tables = [_goal_table(result["summary"]), _step_table(records), _forward_table(records)]
-    return [*tables, _accuracy_table(records), _saved_table(records), *_skipped_table(records)]
+    return [
+        _goal_table(result["summary"]),
+        *_baseline_table(result["baseline"]),
+        _step_table(records),
+        _floor_table(records),
+        _forward_table(records),
+        _operation_table(records),
+        _accuracy_table(records),
+        _saved_table(records),
+        _startup_table(result["startup"]),
+        *_skipped_table(records),
+    ]
 
 
 def _goal_table(summary: list[dict]) -> Table:
@@ -28,7 +46,7 @@ def _goal_table(summary: list[dict]) -> Table:
             row["quantity"],
             row["statistic"],
             row["entries"],
-            written(row["measured"], ".2f"),
+            written(row["measured"], ".0f" if row["measured"] >= 100 else ".2f"),
             row["goal"] or "-",
             verdict(row["met"]),
         ]
@@ -37,27 +55,76 @@ def _goal_table(summary: list[dict]) -> Table:
     return Table("Goals", ["group", "quantity", "statistic", "entries", "measured", "goal", ""], rows)
 
 
-def _times(record: dict, contender: str, kind: str) -> str:
-    timing = record["times"].get(contender, {}).get(kind)
+def _baseline_table(baseline: dict | None) -> list[Table]:
+    if baseline is None:
+        return []
+    rows, warnings = [], []
+    for row in baseline["rows"]:
+        change = f"{row['change'] - 1:+.0%}"
+        numbers = [f"{row['stored']:.3f}", f"{row['measured']:.3f}"]
+        slower = row["change"] > SLOWER
+        rows.append([row["entry"], row["pages"], row["quantity"], *numbers, f"**{change}**" if slower else change])
+        if slower:
+            name = f"{row['entry']}, pages {row['pages']}: {row['quantity']}"
+            warnings.append(f"Warning: {name} was {numbers[0]} and is {numbers[1]}, {row['change'] - 1:.0%} slower.")
+    run = baseline["run"]
+    note = f"Stored results: commit {(run['commit'] or 'unknown')[:10]}, {run['cpu']}, {run['threads']} threads."
+    headers = ["entry", "pages", "quantity", "stored", "measured", "change"]
+    return [Table("Against the stored results", headers, rows, [note, *warnings])]
+
+
+def _each(records: list[dict]) -> Iterator[tuple[dict, str]]:
+    yield from ((record, pages) for record in records for pages in PAGES if pages in record["times"])
+
+
+def _times(record: dict, contender: str, kind: str, pages: str) -> str:
+    timing = record["times"][pages].get(contender, {}).get(kind)
     return "-" if timing is None else f"{milliseconds(timing['best_s'])} / {milliseconds(timing['median_s'])}"
 
 
 def _step_table(records: list[dict]) -> Table:
-    others = ("sonic_recompute", *RIVALS)
+    others = ("sonic_recompute", "sonic_border", *RIVALS)
     rows = [
         [
             record["name"],
-            record["order"],
-            _times(record, "sonic", "train_step"),
-            *[written(speed_up(record, name, "train_step"), ".2f", "x") for name in others],
+            pages,
+            _times(record, "sonic", TRAIN_STEP, pages),
+            *[written(speed_up(record, name, TRAIN_STEP, pages), ".2f", "x") for name in others],
         ]
-        for record in records
+        for record, pages in _each(records)
     ]
     return Table(
         "Forward + backward: time of each over Sonic's",
-        ["entry", "order", "Sonic, ms", *[LABELS[name] for name in others]],
+        ["entry", "pages", f"{PADDED['sonic']}, ms", *[PADDED[name] for name in others]],
         rows,
-        ["Entries are named axes-C-M-size. Milliseconds are best / median; ratios are of the best."],
+        [
+            "Entries are named axes-C-M-size; padding is in brackets. Milliseconds are best / median; ratios are of "
+            "the best.",
+            "Pages not kept: a fresh process, as a user's script. Pages kept: a fresh process that calls "
+            "`torchsonic.functional.keep_all_pages()` first, which helps all contenders. All contenders take turns in "
+            "one process, and ratios are within it.",
+        ],
+    )
+
+
+def _floor_table(records: list[dict]) -> Table:
+    rows = []
+    for record, pages in _each(records):
+        ratio, goal = over_floor(record, "sonic", TRAIN_STEP, pages), floor_goal(record) if pages == KEPT else None
+        floors = [_times(record, name, TRAIN_STEP, pages) for name in ("floor_complex", "floor_real")]
+        cells = [record["name"], pages, _times(record, "sonic", TRAIN_STEP, pages), *floors, written(ratio, ".2f", "x")]
+        met = None if goal is None or ratio is None else ratio <= goal
+        rows.append([*cells, written(goal, ".2f"), verdict(met)])
+    return Table(
+        "Forward + backward over the floor",
+        ["entry", "pages", "Sonic, ms", "complex floor, ms", "real floor, ms", "Sonic / floor", "goal", ""],
+        rows,
+        [
+            "The floor is the matrix products (two forward, four backward) and Fourier transforms (two forward, two "
+            "backward) of a training step, and nothing else. Products write to memory that is already there. Complex: "
+            "transforms of the M complex mode signals. Real: transforms of the C channels, products on half spectra. "
+            "The faster one counts."
+        ],
     )
 
 
@@ -65,22 +132,49 @@ def _forward_table(records: list[dict]) -> Table:
     rows = [
         [
             record["name"],
-            _times(record, "sonic", "forward"),
-            _times(record, "floor", "forward"),
-            written(floor_ratio(record), ".2f", "x"),
-            written(floor_ratio(record, "sonic_cached"), ".2f", "x"),
-            written(floor_ratio(record, "sonic", "train_forward"), ".2f", "x"),
-            *[written(speed_up(record, name, "forward"), ".2f", "x") for name in RIVALS],
+            pages,
+            _times(record, "sonic", FORWARD, pages),
+            milliseconds(floor_time(record, FORWARD, pages)),
+            *[written(over_floor(record, name, FORWARD, pages), ".2f", "x") for name in ("sonic", "sonic_cached")],
+            *[written(speed_up(record, name, FORWARD, pages), ".2f", "x") for name in ("sonic_border", *RIVALS)],
         ]
-        for record in records
+        for record, pages in _each(records)
     ]
-    over = ["no_grad / floor", "evaluation mode / floor", "training / floor"]
-    rivals = [f"{LABELS[name]} / Sonic" for name in RIVALS]
+    rivals = [f"{PADDED[name]} / Sonic" for name in ("sonic_border", *RIVALS)]
     return Table(
-        "Forward",
-        ["entry", "Sonic, ms", "floor, ms", *over, *rivals],
+        "Forward, without gradients",
+        ["entry", "pages", "Sonic, ms", "floor, ms", "Sonic / floor", "evaluation mode / floor", *rivals],
         rows,
-        ["The floor is the bare matrix products and Fourier transforms. Evaluation mode keeps the responses."],
+        ["The floor is that of the forward pass alone. Evaluation mode keeps the responses from call to call."],
+    )
+
+
+def _operation_table(records: list[dict]) -> Table:
+    counted = ("sonic", "paper_order", "conv3")
+    rows = []
+    for record in records:
+        counts = [record["operations_of_chunk"], *[record["operations"][name] for name in counted]]
+        cells = [f"{c['forward']['operations']} + {c['backward']['operations']}" for c in counts]
+        cells += [f"{(c['forward']['bytes'] + c['backward']['bytes']) / 1e6:.0f}" for c in counts[1:]]
+        rows.append([record["name"], *cells])
+    return Table(
+        "Operations and bytes of a training step",
+        [
+            "entry",
+            "Sonic, one chunk, operations",
+            *[f"{LABELS[name]}, operations" for name in counted],
+            *[f"{LABELS[name]}, MB" for name in counted],
+        ],
+        rows,
+        [
+            "Operations that PyTorch dispatches, forward + backward, including those inside autograd functions and "
+            "custom operators. Views and bookkeeping do not count: view, expand, transpose, slice, unflatten, select, "
+            "detach, alias, as_strided, empty and the like. One chunk: one sample of at most 16 px a side. Megabytes "
+            "are the sizes of the tensors that these operations read and write; expanded tensors count as they lie in "
+            "memory, and what an operation allocates inside itself is not seen.",
+            "Tensors that a layer shares between calls, such as frequencies, are made anew while operations are "
+            "counted, and so they count.",
+        ],
     )
 
 
@@ -118,59 +212,11 @@ def _saved_table(records: list[dict]) -> Table:
     return Table("Bytes saved for the backward pass / bytes of the input", headers, rows)
 
 
+def _startup_table(startup: dict[str, float]) -> Table:
+    rows = [[words, f"{startup[name]:.3f}"] for name, words in STARTUP.items()]
+    return Table("Start of a process", ["what", "seconds"], rows, ["Best of several fresh processes, files cached."])
+
+
 def _skipped_table(records: list[dict]) -> list[Table]:
     rows = [[r["name"], LABELS[name], reason] for r in records for name, reason in r["skipped"].items()]
     return [Table("Not measured", ["entry", "contender", "reason"], rows)] if rows else []
-
-
-def draw_operator(result: dict, path: Path) -> None:
-    """Three panels: speed-ups with their goals, forward over the floor, bytes saved."""
-    records = result["entries"]
-    names = [record["name"] for record in records]
-    figure, (step, floor, saved) = new_figure(3, 1, width=max(11.0, 1.15 * len(names) + 3.5), height=11.0)
-
-    bars = {LABELS[name]: [speed_up(record, name, "train_step") for record in records] for name in RIVALS}
-    draw_bars(step, names, bars, {LABELS[name]: COLOURS[name] for name in RIVALS}, baseline=1.0)
-    for name in ("paper_order", "conv3"):
-        goals = [SPEED_GOALS.get(record["group"], {}).get(name) for record in records]
-        _mark_goals(step, goals, COLOURS[name], f"goal (mean), {LABELS[name]}")
-    use_log_scale(step)
-    step.set_ylabel("time / Sonic's time")
-    step.set_title("Forward + backward: how many times faster Sonic is (above 1: Sonic faster)")
-
-    forward = {
-        "no_grad": [floor_ratio(record) for record in records],
-        "evaluation mode": [floor_ratio(record, "sonic_cached") for record in records],
-        "training": [floor_ratio(record, "sonic", "train_forward") for record in records],
-    }
-    shades = dict(zip(forward, (COLOURS["sonic"], COLOURS["sonic_cached"], COLOURS["sonic_recompute"]), strict=True))
-    draw_bars(floor, names, forward, shades)
-    _mark_goals(floor, [FLOOR_GOALS.get(record["group"]) for record in records], "black", "goal (mean)")
-    floor.set_ylabel("Sonic's time / floor")
-    floor.set_title("Forward over the floor: the bare matrix products and Fourier transforms")
-
-    kept = ("sonic", "sonic_recompute", "paper_order", "conv3")
-    draw_bars(
-        saved,
-        names,
-        {LABELS[name]: [record["saved"][name] for record in records] for name in kept},
-        {LABELS[name]: COLOURS[name] for name in kept},
-    )
-    _mark_goals(saved, [saved_goal(record, recompute=False) for record in records], COLOURS["sonic"], "goal, Sonic")
-    _mark_goals(saved, [saved_goal(record, recompute=True) for record in records], "black", "goal, recompute")
-    saved.set_ylabel("bytes / bytes of the input")
-    saved.set_title("Kept for the backward pass")
-    saved.set_xlabel("entry: axes - channels - modes - size in pixels")
-    for panel in (step, floor, saved):
-        panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    save_figure(figure, path, result["run"])
-
-
-def _mark_goals(panel, goals: list[float | None], colour: str, label: str) -> None:
-    """A dashed stroke across each entry that has a goal."""
-    for index, goal in enumerate(goals):
-        if goal is not None:
-            panel.hlines(
-                goal, index - 0.45, index + 0.45, colors=colour, linestyles="dashed", linewidth=1.5, label=label
-            )
-            label = "_nolegend_"

@@ -6,13 +6,15 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.baseline import FORMAT
 from benchmarks.compile_report import compile_tables, draw_compile
 from benchmarks.data_bench import data_tables, draw_data
 from benchmarks.explorer_bench import draw_explorer, explorer_tables
 from benchmarks.init_bench import draw_init, init_tables
 from benchmarks.memory_report import draw_memory, memory_tables
 from benchmarks.models_report import draw_models, models_tables
-from benchmarks.operator_report import draw_operator, operator_tables
+from benchmarks.operator_figure import draw_operator
+from benchmarks.operator_report import operator_tables
 from benchmarks.precision_report import draw_precision, precision_tables
 from benchmarks.scaling_report import draw_scaling, scaling_tables
 from benchmarks.tables import Table, print_tables, to_markdown
@@ -55,4 +57,6 @@ def read_result(path: Path) -> dict:
     result = json.loads(path.read_text())
     if not isinstance(result, dict) or result.get("kind") not in KINDS:
         raise ValueError(f"{path} is no benchmark result")
+    if result["kind"] == "operator" and result.get("format") != FORMAT:
+        raise ValueError(f"{path} was written by an earlier version; run: torchsonic bench operator")
     return result

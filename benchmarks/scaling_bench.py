@@ -15,7 +15,6 @@ from benchmarks.progress import progress_bar
 from benchmarks.timing import Task, measure, training_step
 from torchsonic.evaluation import paper_results
 from torchsonic.evaluation.provenance import describe_run
-from torchsonic.functional import make_plan
 
 __all__ = ["FULL", "QUICK", "Sweeps", "fit_line", "run_scaling_bench"]
 
@@ -129,11 +128,10 @@ def _over(
 ) -> dict:
     """Time and memory of a Sonic block over channels or modes, all points interleaved, with straight-line fits."""
     px, batch = sweeps.pixels_fixed, sweeps.batch_fixed
-    steps, orders = [], []
+    steps = []
     for value in values:
         channels, modes = (value, sweeps.modes_fixed) if name == "channels" else (sweeps.channels_fixed, value)
         steps.append(_step(sonic_block(channels, modes).to(device), batch, channels, px, device))
-        orders.append(make_plan(batch, channels, channels, modes, (px, px), (px, px)).order)
     tasks = [Task(str(value), "train_step", step) for value, (step, _) in zip(values, steps, strict=True)]
     measure(tasks, repeats=repeats, budget=POINT_BUDGET, device=device, on_progress=on_progress)
     times = [min(task.samples) for task in tasks]
@@ -142,7 +140,6 @@ def _over(
     return {
         "fixed": {**fixed, "pixels": px, "batch": batch},
         "values": list(values),
-        "orders": orders,
         "best_s": times,
         "peak_bytes": peaks,
         "fits": {"best_s": fit_line(values, times), "peak_bytes": fit_line(values, peaks)},

@@ -91,8 +91,8 @@ def _fit_table(result: dict) -> Table:
             scale, unit, _ = UNITS[key]
             span = f"{sweep['values'][0]} .. {sweep['values'][-1]}"
             slope = f"{scale * fit['slope']:.4g} {unit} per {name.removesuffix('s')}"
-            rows.append([f"{name} {span}", fixed, ", ".join(sorted(set(sweep["orders"]))), slope, f"{fit['r2']:.4f}"])
-    return Table("Straight lines through the Sonic block's cost", ["over", "at", "order", "slope", "R^2"], rows)
+            rows.append([f"{name} {span}", fixed, slope, f"{fit['r2']:.4f}"])
+    return Table("Straight lines through the Sonic block's cost", ["over", "at", "slope", "R^2"], rows)
 
 
 def draw_scaling(result: dict, path: Path) -> None:

@@ -18,6 +18,8 @@ __all__ = ["Task", "measure", "training_step"]
 SHORTEST_SAMPLE = 0.02
 # A call longer than this has warmed up whatever there is to warm up.
 LONG_CALL = 1.0
+# A first call longer than this many shares of the time is not repeated; a shorter one may have met other work.
+TOO_SLOW = 4.0
 
 
 @dataclass
@@ -27,6 +29,8 @@ class Task:
     contender: str
     kind: str
     call: Callable[[], object]
+    most_samples: int | None = None
+    """Rounds after which the call is left out; by default it takes part in all."""
     samples: list[float] = field(default_factory=list)
     calls_per_sample: int = 1
 
@@ -64,7 +68,7 @@ def measure(
         Rounds.
     budget
         Seconds that all tasks together may take, shared equally. A task that has used up its share is left out of
-        further rounds after its third sample; one whose first call exceeds it keeps that call as its only sample.
+        further rounds after its third sample; one whose first two calls exceed it keeps them as its only samples.
     on_progress
         Told the fraction of the work done since the last time.
     """
@@ -80,18 +84,21 @@ def measure(
             first.append(_seconds(task.call, 1, device))
             on_progress(step)
         for task, seconds in zip(tasks, first, strict=True):
-            if seconds > share:
+            if seconds > TOO_SLOW * share:
                 task.samples.append(seconds)
-            elif seconds < LONG_CALL:
+            elif seconds < LONG_CALL or seconds > share:
                 estimate = _seconds(task.call, 1, device)
+                if estimate > share:
+                    task.samples += [seconds, estimate]
                 task.calls_per_sample = max(1, math.ceil(SHORTEST_SAMPLE / estimate))
             on_progress(step)
         slow = {id(task) for task in tasks if task.samples}
         for turn in range(repeats):
             # Starting elsewhere each time gives every call different predecessors.
             for task in _rotated(tasks, turn):
-                spent = sum(task.samples) * task.calls_per_sample
-                if id(task) not in slow and not (spent > share and len(task.samples) >= 3):
+                spent, taken = sum(task.samples) * task.calls_per_sample, len(task.samples)
+                done = (spent > share and taken >= 3) or taken == task.most_samples
+                if id(task) not in slow and not done:
                     task.samples.append(_seconds(task.call, task.calls_per_sample, device))
                 on_progress(step)
     finally:

@@ -1,10 +1,10 @@
-"""Networks for volumes: time and peak memory of a training step on one patch, beside nnU-Net's large network."""
+"""Networks for volumes: time and peak memory of a training step, beside nnU-Net's large network or MONAI's U-Net."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,18 +14,31 @@ from benchmarks.memory import peak_bytes, storage_bytes
 from benchmarks.progress import progress_bar
 from benchmarks.timing import Task, measure
 from torchsonic import create_model
+from torchsonic.baselines import MonaiUNet
 from torchsonic.evaluation import count_flops, count_parameters
 from torchsonic.evaluation.provenance import describe_run
-from torchsonic.experiments.volumes.plan import fine_axes
+from torchsonic.experiments.volumes.plan import fine_axes, unet_strides
+from torchsonic.functional import keep_all_pages
 
-__all__ = ["CONTENDERS", "FULL", "QUICK", "REFERENCE", "Patch", "run_volumes_bench"]
+__all__ = [
+    "CONTENDERS",
+    "DEFAULT",
+    "FULL",
+    "QUICK",
+    "REFERENCE",
+    "UNET",
+    "Patch",
+    "run_volumes_bench",
+    "select_patches",
+]
 
 CLASSES = 4
-REFERENCE = "nnU-Net ResEnc L"
+DEFAULT, REFERENCE, UNET = "sonicnet3d.light", "nnU-Net ResEnc L", "MONAI UNet"
 STEP = "train_step"
 BLOCKS = (1, 3, 4, 6, 6, 6)  # of ResEnc L's stages; deeper ones have as many as the last
 MOST_FEATURES = 320
-LIGHT_TIME, LIGHT_MEMORY, PAPER_BYTES = 1 / 2, 1 / 3, 8e9
+LEVELS = (16, 32, 64, 128, 256)  # channels of MONAI's U-Net, as in the recipes
+PAPER_BYTES = 8e9
 
 
 @dataclass(frozen=True)
@@ -41,6 +54,10 @@ class Patch:
     """Networks that are left out."""
     once: tuple[str, ...] = ()
     """Networks whose step takes minutes: timed once, while memory is measured."""
+    reference: str = REFERENCE
+    """The network to compare with."""
+    goals: tuple[float, float] = (1 / 2, 1 / 3)
+    """Time and memory that the default network may take, over those of the reference."""
 
     @property
     def name(self) -> str:
@@ -48,14 +65,19 @@ class Patch:
 
 
 PAPER = "sonicnet3d.paper"  # minutes for a step; its goal is for cubes
-FULL = (Patch((32, 192, 192), (3.0, 0.5, 0.5), without=(PAPER,)), Patch((96, 96, 96), (1.0, 1.0, 1.0), once=(PAPER,)))
+HEARTS = Patch((10, 124, 128), (10.0, 1.4, 1.4), 2, 120.0, without=(PAPER,), reference=UNET, goals=(1.3, 1.0))
+FULL = (
+    Patch((32, 192, 192), (3.0, 0.5, 0.5), without=(PAPER,)),
+    Patch((96, 96, 96), (1.0, 1.0, 1.0), once=(PAPER,)),
+    HEARTS,  # of recipes/medical/acdc.sh
+)
 QUICK = (Patch((16, 32, 32), (3.0, 0.5, 0.5), budget=30.0, without=(PAPER,)),)
 
 
 def _sonic(preset: str, **options: int) -> Callable[[Patch], nn.Module]:
     def build(patch: Patch) -> nn.Module:
         arguments: dict = {"in_channels": 1, "num_classes": CLASSES, "spacing": patch.spacing, **options}
-        if preset == "sonicnet3d.light":
+        if preset == DEFAULT:
             arguments["stride"] = tuple(2 if fine else 1 for fine in fine_axes(patch.spacing))
         return create_model(preset, **arguments)
 
@@ -104,14 +126,37 @@ def _dyn_unet(patch: Patch) -> nn.Module:
     return DynUNet(3, 1, CLASSES, kernels, strides, strides[1:], filters=features)
 
 
+def _unet(patch: Patch) -> nn.Module:
+    strides = unet_strides(patch.spacing, patch.size)
+    return MonaiUNet(1, CLASSES, channels=LEVELS[: len(strides) + 1], strides=strides)
+
+
 CONTENDERS: dict[str, Callable[[Patch], nn.Module]] = {
-    "sonicnet3d.light": _sonic("sonicnet3d.light"),
-    "sonicnet3d.light, 12 modes": _sonic("sonicnet3d.light", num_modes=12),
+    DEFAULT: _sonic(DEFAULT),
+    "sonicnet3d.light, 12 modes": _sonic(DEFAULT, num_modes=12),
     "sonicnet3d": _sonic("sonicnet3d"),
     PAPER: _sonic(PAPER),
+    UNET: _unet,
     "MONAI DynUNet": _dyn_unet,
     REFERENCE: _res_enc_l,
 }
+
+
+def select_patches(patches: Sequence[Patch], names: Sequence[str], without: Sequence[str]) -> list[Patch]:
+    """The patches of some names, all by default, without some networks; raises ``ValueError`` for unknown ones."""
+    known = {patch.name: patch for patch in patches}
+    unknown = set(names) - set(known)
+    if unknown:
+        raise ValueError(f"--patches: there is no {min(unknown)!r}; choose from {', '.join(known)}")
+    chosen = [patch for name, patch in known.items() if not names or name in names]
+    compared = {DEFAULT, *[patch.reference for patch in chosen]}
+    removable = [name for name in CONTENDERS if name not in compared]
+    refused = set(without) - set(removable)
+    if refused:
+        raise ValueError(
+            f"--without: {min(refused)!r} cannot be left out; these can: {', '.join(map(repr, removable))}"
+        )
+    return [replace(patch, without=(*patch.without, *without)) for patch in chosen]
 
 
 def run_volumes_bench(patches: Sequence[Patch], *, repeats: int, seed: int = 0, device: str = "cpu") -> dict:
@@ -120,13 +165,14 @@ def run_volumes_bench(patches: Sequence[Patch], *, repeats: int, seed: int = 0, 
     Returns
     -------
     dict
-        ``run`` (provenance) and ``patches``, a record each.
+        ``run`` (provenance), ``pages_kept`` (whether freed memory was kept, as in training) and ``patches``, a record
+        each.
     """
     where = torch.device(device)
     run = describe_run(seed=seed, device=where)
     with progress_bar("networks for volumes", sum(patch.budget for patch in patches)) as part:
         records = [_measure_patch(patch, repeats, seed, where, part(patch.name, patch.budget)) for patch in patches]
-    return {"kind": "volumes", "run": run, "repeats": repeats, "reference": REFERENCE, "patches": records}
+    return {"kind": "volumes", "run": run, "repeats": repeats, "pages_kept": keep_all_pages(), "patches": records}
 
 
 class _Step:
@@ -137,6 +183,7 @@ class _Step:
         self.grad_y = torch.randn(len(x), CLASSES, *x.shape[2:], device=x.device)
 
     def __call__(self) -> object:
+        keep_all_pages()  # as the training loop does
         # U-Nets own heads for deep supervision even when it is off.
         return torch.autograd.grad(self.model(self.x), [*self.model.parameters()], self.grad_y, allow_unused=True)
 
@@ -180,6 +227,8 @@ def _measure_patch(
         "size": patch.size,
         "spacing": patch.spacing,
         "batch": patch.batch,
+        "reference": patch.reference,
+        "goals": patch.goals,
         "once": [name for name in patch.once if name in steps],
         "networks": networks,
     }
