@@ -24,7 +24,7 @@ from torchsonic.spectral.response import Modes, ModeShape, Symmetry
 from torchsonic.spectral.spacing import Spacing, as_spacing
 from torchsonic.spectral.tracing import inside_function_transform
 
-__all__ = ["sonic_conv", "spectral_conv"]
+__all__ = ["check_padding", "sonic_conv", "spectral_conv"]
 
 
 def sonic_conv(
@@ -183,7 +183,7 @@ def spectral_conv(
     choice(symmetry, get_args(Symmetry), "symmetry")
     limits.check(shape.cutoff)
     choice(padding_mode, get_args(PaddingMode), "padding_mode")
-    margin = _margin(padding, padding_mode, num_axes)
+    margin = check_padding(padding, padding_mode, num_axes) or ()
     options = Options(out_size, padding_mode, margin, order, mode_chunk or 0, symmetry, *limits)
     needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in operands)
     keep = needs_grad and not (mode_chunk is not None if recompute is None else recompute)
@@ -204,9 +204,10 @@ def spectral_conv(
         return kernels.forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan)[0]
 
 
-def _margin(padding: int | Sequence[int] | None, mode: PaddingMode, num_axes: int) -> tuple[int, ...]:
+def check_padding(padding: int | Sequence[int] | None, mode: PaddingMode, num_axes: int) -> tuple[int, ...] | None:
+    """One width per axis, or ``None`` for as many samples as the axis has."""
     if padding is None:
-        return ()
+        return None
     if mode == "circular":
         raise ValueError(f"padding={padding} needs padding_mode='zeros' or 'reflect'; 'circular' has no margin")
     return per_axis(padding, num_axes, "padding")

@@ -7,21 +7,20 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchsonic.arguments import choice, positive
-from torchsonic.nn.constraints import smallest, unit_vectors
+from torchsonic.engine.parameters import physical_with_gain
 from torchsonic.nn.init import (
     check_bank,
     initial_parameters,
-    reference_length,
 )
 from torchsonic.nn.physical_layer import SpacedLayer
 from torchsonic.spectral.band import frequency_grid
 from torchsonic.spectral.constants import fixed, pi
 from torchsonic.spectral.gain import grid_gain, reference_gain
 from torchsonic.spectral.limits import ResponseLimits
+from torchsonic.spectral.parameters import physical, smallest
 from torchsonic.spectral.response import ModeShape, Symmetry, spacing_frame
 from torchsonic.spectral.spacing import Spacing, as_spacing, widest_float
 
@@ -42,10 +41,8 @@ def largest_log_gain() -> float:
 class ModeBank(SpacedLayer):
     """Parameters of M modes between C and K channels, all real; see :class:`torchsonic.SonicConv2d`.
 
-    Stored are unconstrained numbers; ``s = softplus(.) d``, ``Re a = -softplus(.)``, ``Im a = rho tanh(.)``,
-    ``tau = softplus(.) d^2`` and ``v = u / |u|`` with the reference length ``d``, so that they carry no units. A free
-    gain is ``g = exp(.)``, a cutoff ``w_c = sigmoid(.) pi / d_max``: a part of the Nyquist frequency of the coarsest
-    axis.
+    Stored are unconstrained numbers; see :mod:`torchsonic.spectral.parameters`. A free gain is ``g = exp(.)``, a cutoff
+    ``w_c = sigmoid(.) pi / d_max``: a part of the Nyquist frequency of the coarsest axis.
     """
 
     def __init__(
@@ -141,17 +138,13 @@ class ModeBank(SpacedLayer):
         ]
         return always + [p for p in (self.log_gain, self.raw_cutoff) if p is not None]
 
+    def _raw(self, dtype: torch.dtype) -> list[Tensor]:
+        """Stored numbers of direction, scale, damping, oscillation, transverse, and the limit of oscillation."""
+        return [p.to(dtype) for p in self.mode_parameters()[:6]]
+
     def _physical(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Direction, scale, damping, oscillation, transverse: the constraints of the reparameterisation."""
-        raw = [p.to(dtype) for p in self.mode_parameters()]
-        unit = reference_length(self.reference_spacing)
-        return (
-            unit_vectors(raw[0]),
-            (F.softplus(raw[1]) + smallest()) * unit,
-            F.softplus(raw[2]) + smallest(),
-            raw[5] * torch.tanh(raw[3]),
-            F.softplus(raw[4]) * unit**2,
-        )
+        """Direction, scale, damping, oscillation, transverse."""
+        return physical(self._raw(dtype), self.reference_spacing)
 
     @property
     def band_limit(self) -> int | None:
@@ -193,6 +186,9 @@ class ModeBank(SpacedLayer):
 
     def _shape(self, grid: tuple[int, ...], spacing: Tensor, dtype: torch.dtype) -> ModeShape:
         """Parameters of the responses. Only the paper's variant looks at the grid and its spacing ``(G, D)``."""
+        if self.variant == "exact" and self.gain == "power":
+            six = physical_with_gain(self._raw(dtype), self.reference_spacing)
+            return ModeShape(*[t[None] for t in six], self._cutoff(spacing, dtype))
         direction, scale, damping, oscillation, transverse = self._physical(dtype)
         pole = torch.complex(-damping, oscillation)
         directions = direction[None] if self.variant == "exact" else spacing_frame(direction, spacing)
@@ -200,8 +196,6 @@ class ModeBank(SpacedLayer):
             gain = pole.abs()[None]
         elif self.log_gain is not None:
             gain = self.log_gain.to(dtype).clamp(-largest_log_gain(), largest_log_gain()).exp()[None]
-        elif self.variant == "exact":
-            gain = reference_gain(direction, scale, pole, transverse, self.reference_spacing)[None]
         else:
             gains = []
             for step, frame in zip(spacing, directions, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Never, get_args
 
@@ -13,10 +14,10 @@ from torchsonic.arguments import check_samples, choice, per_axis
 from torchsonic.engine import kernels
 from torchsonic.engine.cache import CouplingCache, recording_graph
 from torchsonic.engine.call import Options, without_autocast
-from torchsonic.engine.coupling import TorchCoupling, coupling_bytes
+from torchsonic.engine.coupling import TorchCoupling
 from torchsonic.engine.exhaustion import advising
 from torchsonic.engine.lowering import lowering
-from torchsonic.functional.conv import spectral_conv
+from torchsonic.functional.conv import check_padding, spectral_conv
 from torchsonic.nn.bank import DEFAULT_FIELD, Gain, Variant
 from torchsonic.nn.fx_leaf import leaf_call
 from torchsonic.nn.options import Execution, group_fields, refuse_third, show_option, take_groups
@@ -26,7 +27,7 @@ from torchsonic.nn.standardise import Standardise, standardise
 from torchsonic.spectral.boundary import Boundary, PaddingMode
 from torchsonic.spectral.limits import ResponseLimits
 from torchsonic.spectral.response import ModeShape
-from torchsonic.spectral.spacing import Spacing, as_spacing, spacing_values
+from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, spacing_values
 from torchsonic.spectral.tracing import inside_function_transform, tracing
 
 __all__ = ["SonicConv1d", "SonicConv2d", "SonicConv3d", "SonicConvNd", "make_sonic"]
@@ -48,6 +49,7 @@ class SonicConvNd(ReadableModes):
         stride: int | Sequence[int] = 1,
         bias: bool = True,
         spacing: float | Sequence[float] = 1.0,
+        padding: int | Sequence[int] | None = None,
         padding_mode: PaddingMode = "circular",
         variant: Variant = "exact",
         field: float | None = None,
@@ -79,6 +81,7 @@ class SonicConvNd(ReadableModes):
         )
         self.stride = per_axis(stride, self.num_axes, "stride")
         self.padding_mode: PaddingMode = choice(padding_mode, get_args(PaddingMode), "padding_mode")
+        self.padding = check_padding(padding, padding_mode, self.num_axes)
         if not 0.0 <= mode_dropout < 1.0:
             raise ValueError(f"mode_dropout must be in [0, 1), got {mode_dropout}")
         standardise = variant == "paper" if standardise is None else standardise
@@ -97,7 +100,7 @@ class SonicConvNd(ReadableModes):
         return Execution(self.order, self.mode_chunk, self.recompute)
 
     def definition(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in ("variant", "gain", "padding_mode", "standardise")}
+        own = {name: getattr(self, name) for name in ("variant", "gain", "padding_mode", "padding", "standardise")}
         return {**super().definition(), **own, "limits": group_fields(self.limits)}
 
     def reset_parameters(self, generator: torch.Generator | None = None, **bank: float) -> None:
@@ -131,68 +134,88 @@ class SonicConvNd(ReadableModes):
         if x.dim() == self.num_axes + 1:
             return self.forward(x[None], spacing, output_size)[0]
         size = tuple(x.shape[2:])
-        if output_size is None:
-            out_size = self.output_size(size)
-        else:
-            out_size = per_axis(output_size, self.num_axes, "output_size")
+        out_size = (
+            self.output_size(size) if output_size is None else per_axis(output_size, self.num_axes, "output_size")
+        )
         given = self._spacing if spacing is None else batch_spacing(spacing)
         steps = as_spacing(given, self.num_axes, batch=x.shape[0], device=x.device)
         dtype = torch.promote_types(torch.promote_types(x.dtype, self.mix_in.dtype), torch.float32)
-        with without_autocast(x.device):
-            y = self._convolve(x.to(dtype), size, out_size, given, steps)
-        return y.to(x.dtype)
-
-    def boundary(self, steps: Tensor) -> Boundary:
-        """How images of a spacing ``(1, D)`` or ``(B, D)`` continue across their edge."""
-        return Boundary(self.padding_mode)
-
-    def _convolve(
-        self, x: Tensor, size: tuple[int, ...], out_size: tuple[int, ...], given: Spacing, steps: Tensor
-    ) -> Tensor:
-        dtype = x.dtype
-        if self.standardise:
-            x = standardise(x, self.standardise, self.num_axes, exact=self.variant == "exact")
-            if self.training and self.input_noise > 0:
-                x = x + self.input_noise * torch.randn_like(x)
         active = lowering()
         if active is not None:
-            return active.convolve(self, x, out_size, given, steps)
-        mixing = (self.mix_in.to(dtype), self.mix_out.to(dtype))
-        bias = None if self.bias is None else self.bias.to(dtype)
-        boundary = self.boundary(steps)
-        options = Options(out_size, *boundary, self.order, self.mode_chunk or 0, self._symmetry, *self.limits)
-        if self._may_cache(given):
-            plan = kernels.plan_for(x, self.out_channels, self.num_modes, options)
-            if coupling_bytes(self.num_modes, plan.band, dtype) <= self._cache.max_bytes:
-                coupling = self._cache.get(
-                    (plan.band, spacing_values(given, self.num_axes), *self._response_settings, dtype, x.device),
-                    self.mode_parameters(),
-                    lambda: TorchCoupling(
-                        self._shape(plan.band.size_in, steps, dtype), steps, plan.band, self._symmetry, self.limits
-                    ),
-                )
-                sizes = (*x.shape[:2], self.out_channels, self.num_modes, size)
-                with advising(x, sizes, options):
-                    return kernels.forward(x, *mixing, bias, lambda samples, modes: coupling, boundary, plan)[0]
-        # The exact variant does not look at the grid, whose padded size need not be known to a compiler.
-        grid = size if self.variant == "exact" else boundary.band(size, out_size).size_in
-        shape, mix_out = self._dropped(self._shape(grid, steps, dtype), mixing[1])
-        return spectral_conv(
-            x,
-            mixing[0],
-            mix_out,
-            shape,
-            bias,
-            spacing=steps,
-            output_size=out_size,
-            padding_mode=self.padding_mode,
-            padding=boundary.margin or None,
-            order=self.order,
-            mode_chunk=self.mode_chunk,
-            recompute=self.recompute,
-            symmetry=self._symmetry,
-            limits=self.limits,
-        )
+            return active.convolve(self, self._standardised(x.to(dtype)), out_size, given, steps).to(x.dtype)
+        boundary = self.boundary(given)
+        with without_autocast(x.device):
+            signal = self._standardised(x.to(dtype))
+            mix_in, mix_out = self.mix_in.to(dtype), self.mix_out.to(dtype)
+            bias = None if self.bias is None else self.bias.to(dtype)
+            if self._may_cache(given):
+                return self._evaluate(signal, mix_in, mix_out, bias, out_size, boundary, given, steps).to(x.dtype)
+            # The exact variant does not look at the grid, whose padded size need not be known to a compiler.
+            grid = size if self.variant == "exact" else boundary.band(size, out_size).size_in
+            shape, mix_out = self._dropped(self._shape(grid, steps, dtype), mix_out)
+            y = spectral_conv(
+                signal,
+                mix_in,
+                mix_out,
+                shape,
+                bias,
+                spacing=steps,
+                output_size=out_size,
+                padding_mode=self.padding_mode,
+                padding=boundary.margin or None,
+                order=self.order,
+                mode_chunk=self.mode_chunk,
+                recompute=self.recompute,
+                symmetry=self._symmetry,
+                limits=self.limits,
+            )
+        return y.to(x.dtype)
+
+    def boundary(self, spacing: Spacing) -> Boundary:
+        """How images of a spacing continue across their edge: the margin keeps its physical width on finer grids."""
+        if self.padding is None or (not isinstance(spacing, Tensor) and spacing == self.reference_spacing):
+            return Boundary(self.padding_mode, self.padding or ())
+        if isinstance(spacing, Tensor):
+            if tracing():  # whose numbers nobody knows yet
+                return Boundary(self.padding_mode, self.padding)
+            finest = as_spacing(spacing, self.num_axes, batch=ANY_BATCH).amin(0).tolist()
+        else:
+            finest = spacing_values(spacing, self.num_axes)
+        widths = zip(self.padding, self.reference_spacing, finest, strict=True)
+        return Boundary(self.padding_mode, tuple(math.ceil(n * d / step - 1e-6) for n, d, step in widths))
+
+    def _standardised(self, x: Tensor) -> Tensor:
+        if not self.standardise:
+            return x
+        x = standardise(x, self.standardise, self.num_axes, exact=self.variant == "exact")
+        noisy = self.training and self.input_noise > 0
+        return x + self.input_noise * torch.randn_like(x) if noisy else x
+
+    def _evaluate(
+        self,
+        x: Tensor,
+        mix_in: Tensor,
+        mix_out: Tensor,
+        bias: Tensor | None,
+        out_size: tuple[int, ...],
+        boundary: Boundary,
+        given: Spacing,
+        steps: Tensor,
+    ) -> Tensor:
+        """The output without gradient, with responses of an earlier call if they are still at hand."""
+        options = Options(out_size, *boundary, self.order, 0, self._symmetry, *self.limits)
+        plan = kernels.plan_for(x, self.out_channels, self.num_modes, options)
+
+        def make() -> TorchCoupling:
+            shape = self._shape(plan.band.size_in, steps, x.dtype)
+            return TorchCoupling(shape, steps, plan.band, self._symmetry, self.limits)
+
+        settings = (self.reference_spacing, self.variant, self.gain, self.limits)
+        key = (plan.band, spacing_values(given, self.num_axes), *settings, x.dtype, x.device)
+        coupling = self._cache.get(key, self.mode_parameters(), make)
+        sizes = (*x.shape[:2], self.out_channels, self.num_modes, tuple(x.shape[2:]))
+        with advising(x, sizes, options):
+            return kernels.forward(x, mix_in, mix_out, bias, lambda samples, modes: coupling, boundary, plan)[0]
 
     def _dropped(self, shape: ModeShape, mix_out: Tensor) -> tuple[ModeShape, Tensor]:
         """Leave out modes at random, in training."""
@@ -215,11 +238,6 @@ class SonicConvNd(ReadableModes):
             or any(p.is_inference() for p in self.mode_parameters())
         )
 
-    @property
-    def _response_settings(self) -> tuple:
-        """What the responses depend on besides parameters, grid and spacing."""
-        return (self.reference_spacing, self.variant, self.gain, self.limits)
-
     def clear_cache(self) -> None:
         """Forget responses kept in evaluation; needed only after writing to ``parameter.data`` on an accelerator."""
         self._cache.clear()
@@ -240,6 +258,7 @@ class SonicConvNd(ReadableModes):
         usual = {
             "stride": (1,) * self.num_axes,
             "padding_mode": "circular",
+            "padding": None,
             "variant": "exact",
             "field": DEFAULT_FIELD[self.num_axes],
             "bank": {},
@@ -289,7 +308,11 @@ class SonicConv2d(SonicConvNd):
         one per axis, in array-axis order.
     padding_mode
         ``"circular"`` wraps; ``"zeros"`` surrounds the image with zeros and ``"reflect"`` with its mirror image, edge
-        not repeated, both up to twice its extent, round which only tails of modes longer than the image still reach.
+        not repeated.
+    padding
+        Width of that surrounding in pixels of the reference spacing, a number or one per axis: where the spacing is
+        told, the margin keeps its physical width. Modes longer than the margin still wrap round it. By default the
+        margin is as wide as the image, which costs several times as much and leaves nothing to wrap.
     variant
         ``"exact"`` keeps shifts, axes and resolution exactly; ``"paper"`` follows the paper's implementation notes.
     field

@@ -19,7 +19,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from torchsonic.nn.constraints import inverse_softplus, smallest
+from torchsonic.spectral.parameters import inverse_softplus, reference_length, smallest
 
 __all__ = [
     "check_bank",
@@ -27,7 +27,6 @@ __all__ = [
     "initial_mixing",
     "initial_parameters",
     "initial_responses",
-    "reference_length",
 ]
 
 SHORTEST_DECAY = 1.0
@@ -48,11 +47,6 @@ def check_bank(bank: Mapping[str, float]) -> None:
         if not isinstance(value, Real) or not math.isfinite(value) or (value <= 0 and not still):
             kind = "finite number >= 0" if name == "highest_frequency" else "positive finite number"
             raise ValueError(f"bank[{name!r}] must be a {kind}, got {value!r}")
-
-
-def reference_length(spacing: Sequence[float]) -> float:
-    """The unit of the dimensionless parameters: the geometric mean of the reference spacing."""
-    return math.exp(sum(math.log(step) for step in spacing) / len(spacing))
 
 
 def initial_directions(num_modes: int, num_axes: int, *, half_circle: bool = False, generator=None) -> Tensor:

@@ -15,7 +15,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from torchsonic.spectral.tracing import nobody_watches
+from torchsonic.spectral.tracing import just_numbers
 
 __all__ = ["constant", "fixed", "made_once", "pi"]
 
@@ -44,7 +44,7 @@ def made_once(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     @wraps(make)
     def get(*arguments) -> Tensor:
-        shareable = nobody_watches() and not torch.is_inference_mode_enabled()
+        shareable = just_numbers() and not torch.is_inference_mode_enabled()
         return (cached if shareable else make)(*arguments)
 
     return get

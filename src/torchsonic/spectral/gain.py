@@ -10,12 +10,12 @@ from torchsonic.spectral.constants import constant, fixed, pi
 from torchsonic.spectral.response import mode_response
 from torchsonic.spectral.spacing import Spacing, as_spacing
 
-__all__ = ["grid_gain", "reference_gain"]
+__all__ = ["grid_gain", "least_power", "reference_gain", "transverse_quadrature"]
 
 NUM_QUADRATURE_NODES = 32
 
 
-def _transverse_quadrature(num_axes: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _compute_quadrature(num_axes: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Nodes ``rho^2`` and weights of the mean over the transverse ball of radius 1.
 
     Across a mode the integrand varies over ``sqrt(|Re a| / tau)``, which may be a small part of the radius, so the
@@ -28,16 +28,17 @@ def _transverse_quadrature(num_axes: int) -> tuple[tuple[float, ...], tuple[floa
     return tuple((t**6).tolist()), tuple((weights * density).tolist())
 
 
-_QUADRATURE = {num_axes: _transverse_quadrature(num_axes) for num_axes in (2, 3)}
+_QUADRATURE = {num_axes: _compute_quadrature(num_axes) for num_axes in (2, 3)}
 
 
 @fixed
-def _quadrature(num_axes: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def transverse_quadrature(num_axes: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Nodes and weights across a mode, computed before."""
     return _QUADRATURE[num_axes]
 
 
 @fixed
-def _least_power() -> float:
+def least_power() -> float:
     """Of a response over the reference cell: its gain is at most 1e12, and the gain's gradient finite in float32."""
     return 1e-24
 
@@ -75,7 +76,7 @@ def reference_gain(direction: Tensor, scale: Tensor, pole: Tensor, transverse: T
     if num_axes == 1:
         p, weights = damping[:, None], None
     else:
-        nodes, weights = (constant(a, device, dtype) for a in _quadrature(num_axes))
+        nodes, weights = (constant(a, device, dtype) for a in transverse_quadrature(num_axes))
         # The cell keeps the volume of the reference Nyquist box; in 3-D its cross-section is a disc of equal area.
         step_across = (steps.prod() / step_along) ** (1 / (num_axes - 1))
         radius = pi() / step_across * (1 if num_axes == 2 else 2 / pi() ** 0.5)
@@ -85,7 +86,7 @@ def reference_gain(direction: Tensor, scale: Tensor, pole: Tensor, transverse: T
     size = torch.maximum(height, width.abs()).detach()
     power = torch.atan2(height / size, width / size) / height
     mean = power[:, 0] if weights is None else (power * weights).sum(-1)  # autocast would round a matrix product
-    return mean.clamp_min(_least_power()).rsqrt()
+    return mean.clamp_min(least_power()).rsqrt()
 
 
 def grid_gain(omega: Tensor, direction: Tensor, scale: Tensor, pole: Tensor, transverse: Tensor) -> Tensor:

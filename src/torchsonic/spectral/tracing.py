@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 from torch.autograd import forward_ad
-from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-__all__ = ["inside_function_transform", "nobody_watches", "tracing"]
+__all__ = ["inside_function_transform", "just_numbers", "tracing"]
 
 TRACERS = tuple(getattr(torch._C._TorchDispatchModeKey, name) for name in ("FAKE", "PROXY", "FUNCTIONAL"))
 
@@ -22,8 +21,6 @@ def tracing() -> bool:
     return torch.compiler.is_compiling() or any(torch._C._get_dispatch_mode(key) is not None for key in TRACERS)
 
 
-def nobody_watches() -> bool:
-    """Whether tensors are just numbers: no compiler, function transform or dispatch mode sees them."""
-    return not (
-        torch.compiler.is_compiling() or inside_function_transform() or _get_current_dispatch_mode() is not None
-    )
+def just_numbers() -> bool:
+    """Whether tensors are what they seem: neither a tracer's nor those of a function transform."""
+    return not (tracing() or inside_function_transform())

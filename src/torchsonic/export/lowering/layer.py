@@ -37,7 +37,7 @@ def convolve_portably(
     given, steps
         Spacing as the layer was told it, and as a tensor ``(1, D)`` or ``(B, D)``.
     """
-    boundary = layer.boundary(steps)
+    boundary = layer.boundary(given)
     band = portable_band(tuple(x.shape[2:]), out_size, boundary)
     return portable_conv(
         x,

@@ -17,7 +17,7 @@ from torchsonic.arguments import choice, positive
 from torchsonic.integrations.released.generations import ConversionError, Generation, ReleasedLayer
 from torchsonic.integrations.released.physical import Physical, physical
 from torchsonic.nn.bank import largest_log_gain
-from torchsonic.nn.constraints import inverse_softplus, smallest
+from torchsonic.spectral.parameters import inverse_softplus, smallest
 
 __all__ = ["Choices", "ConvertedLayer", "convert_layer"]
 
