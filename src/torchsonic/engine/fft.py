@@ -15,10 +15,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from torchsonic.arguments import choice
 from torchsonic.engine.vkfft import Engine, RefusalError, make_engine
-from torchsonic.spectral.tracing import nobody_watches
+from torchsonic.spectral.tracing import just_numbers
 
 __all__ = ["FFTBackend", "complex_fftn", "fft_backend", "irfftn", "rfftn", "set_fft_backend", "use_fft_backend"]
 
@@ -114,7 +115,8 @@ def complex_fftn(z: Tensor, num_axes: int, *, inverse: bool = False, scaled: boo
 
 def _is_plain(x: Tensor) -> bool:
     """Whether a tensor may leave PyTorch: nobody traces it, and it has numbers."""
-    return type(x) in (Tensor, torch.nn.Parameter) and nobody_watches() and x.numel() > 0
+    unwatched = just_numbers() and _get_current_dispatch_mode() is None
+    return unwatched and type(x) in (Tensor, torch.nn.Parameter) and x.numel() > 0
 
 
 def _engine(x: Tensor, size: tuple[int, ...]) -> Engine | None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torchsonic.spectral.constants import constant
 from torchsonic.spectral.gain import least_power, reference_gain, transverse_quadrature
 from torchsonic.spectral.parameters import physical, reference_length, shortest, smallest
-from torchsonic.spectral.tracing import nobody_watches
+from torchsonic.spectral.tracing import just_numbers
 
 __all__ = ["physical_with_gain"]
 
@@ -31,7 +31,7 @@ def physical_with_gain(raw: Sequence[Tensor], spacing: tuple[float, ...]) -> Six
         Direction ``(M, D)``, scale, damping, oscillation, transverse ``(M,)`` and the limit of oscillation ``()``, as
         they are stored.
     """
-    if len(spacing) == 1 or not nobody_watches():
+    if len(spacing) == 1 or not just_numbers():
         return _plain(raw, spacing)
     return _PhysicalWithGain.apply(spacing, *raw)  # type: ignore[return-value]
 
@@ -89,7 +89,7 @@ class _PhysicalWithGain(torch.autograd.Function):
         grad_direction, grad_scale, grad_damping, grad_oscillation, grad_transverse, grad_gain = grads
         (raw_three, three, part, oscillation, direction, length, step, reach, radius, p, height, width, size, share,
          gain) = saved  # fmt: skip
-        scale, _, transverse = three.unbind(0)
+        transverse = three[2]
         spacing, device, dtype = ctx.spacing, step.device, step.dtype
         nodes, weights = (constant(a, device, dtype) for a in transverse_quadrature(len(spacing)))
         # Of the mean power, where it is not at its least.
@@ -111,9 +111,8 @@ class _PhysicalWithGain(torch.autograd.Function):
         squares = constant(tuple(s**2 for s in spacing), device, dtype)
         grad_direction = torch.addcmul(grad_direction, (by_step / step)[:, None], direction * squares)
         along = (direction * grad_direction).sum(-1, keepdim=True)
-        turned = torch.where(
-            length < shortest(), 0.0, torch.addcmul(grad_direction, direction, along, value=-1) / length
-        )
+        across = torch.addcmul(grad_direction, direction, along, value=-1)
+        turned = torch.where(length < shortest(), 0.0, across / length)
         unit = reference_length(spacing)
         factor = constant(((unit,), (1.0,), (unit**2,)), device, dtype)
         stored = torch.stack([grad_scale, grad_damping, grad_transverse]) * factor * torch.sigmoid(raw_three)
