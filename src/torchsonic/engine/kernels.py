@@ -197,7 +197,7 @@ def backward(
     # In one layout whatever that of the operands: compilers are told it before.
     grad_in, grad_out = mix_in.new_zeros(mix_in.shape), mix_out.new_zeros(mix_out.shape)
     grad_x = torch.empty_like(x) if wanted["x"] else None
-    grad_shape = operands.shape.each(lambda t: t.new_zeros(t.shape))
+    grad_shape = None
     for index, samples in enumerate(plan.sample_chunks(x.shape[0])):
         xs, gs, there, grad_total = x[samples], grad_y[samples], kept[index] if kept else None, None
         spectrum = there.spectrum if there else analyse(xs, band, boundary) if plan.channels_in else None
@@ -226,11 +226,14 @@ def backward(
                 if grad_x is not None:
                     add_product(grad_x[samples], w_in.mT * signs, u, first=modes.start == 0)
             grad_in[modes] += (found * signs[:, None]).unflatten(0, (-1, 2))
-            if need_shape and (not couplings.lasting or samples.stop == x.shape[0]):
-                _add(grad_shape, coupling.gradients(), samples, modes)
+            if need_shape and couplings.lasting:
+                grad_shape = coupling.gradients() if samples.stop == x.shape[0] else None
+            elif need_shape:
+                grad_shape = _added(grad_shape, coupling.gradients(), operands.shape, samples, modes)
         if grad_total is not None and grad_x is not None:
             _put(grad_x[samples], grad_total, lambda part: analyse_adjoint(part, band, plan.size, boundary))
     grad_bias = grad_y.sum([d for d in range(grad_y.dim()) if d != 1]) if wanted["bias"] else None
+    grad_shape = grad_shape or operands.shape.each(lambda t: t.new_zeros(t.shape))
     return Operands(grad_x, grad_in, grad_out, *grad_shape, grad_bias, None)  # type: ignore[arg-type]
 
 
@@ -246,8 +249,9 @@ def _signals(there: Kept | None, modes: slice, z: Tensor, coupling: Coupling, pl
     return synthesise_modes(coupling.forward(z), plan.band, plan.out_size)
 
 
-def _add(total: ModeShape, part: ModeShape, samples: slice, modes: slice) -> None:
-    """Add gradients of some modes and samples; parameters shared by the batch get the sum."""
+def _added(total: ModeShape | None, part: ModeShape, shape: ModeShape, samples: slice, modes: slice) -> ModeShape:
+    """Gradients with those of some modes and samples added; parameters shared by the batch get the sum."""
+    total = total or shape.each(lambda t: t.new_zeros(t.shape))
     for target, value in zip(total, part, strict=True):
         if target is None or value is None:
             continue
@@ -255,3 +259,4 @@ def _add(total: ModeShape, part: ModeShape, samples: slice, modes: slice) -> Non
             target[:, modes] += value.sum(0, keepdim=True)
         else:
             target[samples, modes] += value
+    return total

@@ -59,15 +59,12 @@ def response_gradient(
         grad_direction[..., i] += 2 * shape.transverse * slope_i
         grad_direction[..., j] -= 2 * shape.transverse * slope_j
     total = change.sum(grid)
-    return ModeShape(
-        direction=grad_direction,
-        scale=(shape.direction * moment).sum(-1),
-        damping=-total.real,
-        oscillation=-total.imag,
-        transverse=grad_transverse,
-        gain=grad_gain,
-        cutoff=grad_cutoff,
-    ).each(lambda g: g.clamp(-LARGEST_GRADIENT, LARGEST_GRADIENT))
+    scale = (shape.direction * moment).sum(-1)
+    found = torch.stack([scale, -total.real, -total.imag, grad_transverse, grad_gain])
+    numbers = found.clamp_(-LARGEST_GRADIENT, LARGEST_GRADIENT).unbind(0)
+    others = (g if g is None else g.clamp_(-LARGEST_GRADIENT, LARGEST_GRADIENT) for g in (grad_direction, grad_cutoff))
+    direction, cutoff = others
+    return ModeShape(direction, *numbers, cutoff)  # type: ignore[arg-type]
 
 
 def _moment(values: Tensor, omega: Sequence[Tensor], axis: int) -> Tensor:
