@@ -20,6 +20,7 @@ from torchsonic.engine.kernels import Couplings, Kept, find_plan, prepared
 from torchsonic.engine.plan import Plan, uses_half_spectra
 from torchsonic.engine.transform import analyse, analyse_adjoint, synthesise, synthesise_adjoint
 from torchsonic.spectral.band import Band
+from torchsonic.spectral.response import ModeShape
 
 __all__: list[str] = []
 
@@ -134,7 +135,11 @@ def _spectral_conv_backward(
     parts = _parts(whole, plan, x.shape[0]) if kept else []
     with prepared(operands, options, training=True, keep=bool(kept), kept=kept):
         grads = kernels.backward(grad_y, operands, options, plan, parts, needs)
-    return [grad_y.new_empty(0) if g is None else g for g in grads[:NUM_GRADIENTS]]
+    found = dict(zip(Operands._fields[:NUM_GRADIENTS], grads, strict=False))
+    # Those of the responses are parts of one tensor, which a custom operator may not return.
+    return [
+        grad_y.new_empty(0) if g is None else g.clone() if name in ModeShape._fields else g for name, g in found.items()
+    ]
 
 
 @_spectral_conv_backward.register_fake

@@ -43,7 +43,7 @@ class SonicNet(PretrainedModel):
     standardise
         Whether Sonic layers see each channel with mean 0 and variance 1, as the paper's do. It speeds up learning:
         the mean of an image otherwise drowns the rest in long modes.
-    spacing, field, padding_mode, variant, mode_dropout, mode_chunk, recompute
+    spacing, field, padding, padding_mode, variant, mode_dropout, mode_chunk, recompute
         Of the Sonic layers; ``spacing`` is the reference, for example the training set's median voxel.
     checkpointing
         Keep only the inputs of blocks for the backward pass.
@@ -76,6 +76,7 @@ class SonicNet(PretrainedModel):
         standardise: bool = True,
         spacing: float | Sequence[float] = 1.0,
         field: float | None = None,
+        padding: int | Sequence[int] | None = None,
         padding_mode: PaddingMode = "circular",
         variant: Variant = "exact",
         mode_dropout: float = 0.0,
@@ -94,6 +95,7 @@ class SonicNet(PretrainedModel):
             "spacing": tuple(spacing) if isinstance(spacing, Sequence) else spacing,
             "field": field,
             "standardise": standardise,
+            "padding": padding,
             "padding_mode": padding_mode,
             "variant": variant,
             "mode_dropout": mode_dropout,
