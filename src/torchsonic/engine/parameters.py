@@ -81,7 +81,8 @@ class _PhysicalWithGain(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grads):  # type: ignore[override]
-        raw, saved = ctx.saved_tensors[:6], ctx.saved_tensors[6:]
+        saved = ctx.saved_tensors  # once: checkpointing recomputes them at the first look and refuses a second
+        raw, saved = saved[:6], saved[6:]
         if torch.is_grad_enabled():  # create_graph=True
             raw = [t.view_as(t) for t in raw]
             found = torch.autograd.grad(_plain(raw, ctx.spacing), raw, grads, create_graph=True, materialize_grads=True)
