@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from torchsonic.functional.arguments import choice, positive
 from torchsonic.functional.fixed import fixed, pi
-from torchsonic.functional.frequency import Spacing, as_spacing, frequency_grid, widest_float
+from torchsonic.functional.frequency import frequency_grid, widest_float
 from torchsonic.functional.limits import ResponseLimits
 from torchsonic.functional.pair import ModeShape, Symmetry
 from torchsonic.functional.transfer import grid_gain, reference_gain, spacing_frame
@@ -162,20 +162,6 @@ class ModeBank(SpacedLayer):
     def soft_limit(self) -> bool:
         """Whether the largest magnitude is approached softly, ``limits.soft``."""
         return self.limits.soft
-
-    def cutoff(self, spacing: Spacing | None = None) -> Tensor | None:
-        """Cutoff frequencies of the band limit, ``(M,)`` in radians per length, or ``None`` without one.
-
-        Parameters
-        ----------
-        spacing
-            Only for ``variant="paper"``, whose cutoffs follow the grid; by default the reference spacing.
-        """
-        if self.variant == "exact" and spacing is not None:
-            raise ValueError("spacing does not change the cutoffs of variant='exact'; leave it out")
-        steps = as_spacing(self.reference_spacing if spacing is None else spacing, self.num_axes, device=self._device)
-        found = self._cutoff(steps, torch.promote_types(self.mix_in.dtype, torch.float32))
-        return None if found is None else found[0]
 
     def _cutoff(self, spacing: Tensor, dtype: torch.dtype) -> Tensor | None:
         """``(G, M)``: a part of the Nyquist frequency of the reference or, as released, of the grid at hand."""
