@@ -130,7 +130,7 @@ def test_layers_with_limits_filter_with_them(tmp_path, limits):
 
 @pytest.mark.parametrize("limits", LIMITS)
 def test_modes_of_the_paper_s_variant_are_drawn_as_it_applies_them(tmp_path, limits):
-    folder, layer = save_layer(tmp_path, variant="paper", field=192, **limits)
+    folder, layer = save_layer(tmp_path, variant="paper", field=192, limits=limits)
     checkpoint = open_checkpoint(folder)
     kernels = torch.roll(layer.mode_kernels(192)[:, 0].detach(), (96, 96), (1, 2))[:, 72:120, 72:120]
     for picture, index in zip(checkpoint.layers[0].thumbnails([3, 1]), (3, 1), strict=True):

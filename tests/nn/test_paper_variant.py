@@ -80,7 +80,6 @@ def test_a_constant_channel_is_harmless():
 @pytest.mark.parametrize(("way", "grid"), [(True, (13, 15)), ("channel", (6, 7))])
 def test_the_exact_operator_may_be_standardised_too(way, grid):
     layer, plain = make_layer(2, standardise=way), make_layer(2)
-    plain.load_state_dict(layer.state_dict())
     x = torch.randn(2, 3, 6, 7, dtype=torch.float64)
     seen = resample(x, grid)  # the field on a grid that cuts no wave at its crests, or its samples
     level, spread = seen.mean((2, 3), keepdim=True), seen.var((2, 3), keepdim=True, unbiased=False)

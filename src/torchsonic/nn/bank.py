@@ -22,7 +22,7 @@ from torchsonic.spectral.gain import grid_gain, reference_gain
 from torchsonic.spectral.limits import ResponseLimits
 from torchsonic.spectral.parameters import physical, smallest
 from torchsonic.spectral.response import ModeShape, Symmetry, spacing_frame
-from torchsonic.spectral.spacing import Spacing, as_spacing, widest_float
+from torchsonic.spectral.spacing import widest_float
 
 __all__ = ["DEFAULT_FIELD", "Gain", "ModeBank", "Variant"]
 
@@ -160,20 +160,6 @@ class ModeBank(SpacedLayer):
     def soft_limit(self) -> bool:
         """Whether the largest magnitude is approached softly, ``limits.soft``."""
         return self.limits.soft
-
-    def cutoff(self, spacing: Spacing | None = None) -> Tensor | None:
-        """Cutoff frequencies of the band limit, ``(M,)`` in radians per length, or ``None`` without one.
-
-        Parameters
-        ----------
-        spacing
-            Only for ``variant="paper"``, whose cutoffs follow the grid; by default the reference spacing.
-        """
-        if self.variant == "exact" and spacing is not None:
-            raise ValueError("spacing does not change the cutoffs of variant='exact'; leave it out")
-        steps = as_spacing(self.reference_spacing if spacing is None else spacing, self.num_axes, device=self._device)
-        found = self._cutoff(steps, torch.promote_types(self.mix_in.dtype, torch.float32))
-        return None if found is None else found[0]
 
     def _cutoff(self, spacing: Tensor, dtype: torch.dtype) -> Tensor | None:
         """``(G, M)``: a part of the Nyquist frequency of the reference or, as released, of the grid at hand."""

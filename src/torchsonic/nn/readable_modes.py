@@ -55,6 +55,20 @@ class ReadableModes(ModeBank):
             mix_out=torch.complex(self.mix_out[..., 0].to(dtype), -self.mix_out[..., 1].to(dtype)),
         )
 
+    def cutoff(self, spacing: Spacing | None = None) -> Tensor | None:
+        """Cutoff frequencies of the band limit, ``(M,)`` in radians per length, or ``None`` without one.
+
+        Parameters
+        ----------
+        spacing
+            Only for ``variant="paper"``, whose cutoffs follow the grid; by default the reference spacing.
+        """
+        if self.variant == "exact" and spacing is not None:
+            raise ValueError("spacing does not change the cutoffs of variant='exact'; leave it out")
+        steps = as_spacing(self.reference_spacing if spacing is None else spacing, self.num_axes, device=self._device)
+        found = self._cutoff(steps, torch.promote_types(self.mix_in.dtype, torch.float32))
+        return None if found is None else found[0]
+
     def reference_operator(self) -> ModeOperator:
         """All that the layer does at its reference spacing, but bias and standardisation: modes, limits and symmetry.
 
