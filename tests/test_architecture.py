@@ -9,23 +9,28 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "torchsonic"
 
 # Each part may import itself and the parts listed; nobody imports `cli`.
+MATHEMATICS = {"arguments", "spectral"}
+OPERATOR = {*MATHEMATICS, "engine", "functional"}
 ALLOWED = {
-    "functional": set(),
-    "nn": {"functional"},
+    "arguments": set(),
+    "spectral": {"arguments"},
+    "engine": MATHEMATICS,
+    "functional": {*MATHEMATICS, "engine"},
+    "nn": OPERATOR,
     "testing": {"functional", "nn"},
     "demo": {"functional", "nn", "viz"},
-    "models": {"functional", "nn", "__version__"},
-    "baselines": {"functional", "nn", "models"},
+    "models": {*OPERATOR, "nn", "__version__"},
+    "baselines": {*OPERATOR, "nn", "models"},
     "parallel": {"nn"},
     "files": set(),
     "loading": set(),
     "data": {"files"},
     "evaluation": {"functional", "data", "__version__"},
-    "training": {"files", "loading", "functional", "nn", "data", "evaluation", "parallel"},
-    "viz": {"functional", "nn"},
+    "training": {"files", "loading", "engine", "functional", "nn", "data", "evaluation", "parallel"},
+    "viz": {*MATHEMATICS, "functional", "nn"},
     "experiments": {
+        *OPERATOR,
         "files",
-        "functional",
         "nn",
         "models",
         "baselines",
@@ -36,12 +41,12 @@ ALLOWED = {
         "demo",
         "__version__",
     },
-    "integrations": {"files", "loading", "functional", "nn", "models", "baselines", "data"},
-    "export": {"files", "functional", "nn", "__version__"},
+    "integrations": {*OPERATOR, "files", "loading", "nn", "models", "baselines", "data"},
+    "export": {*OPERATOR, "files", "nn", "__version__"},
     "explorer": {"functional", "nn", "models", "baselines", "data"},
     "cli": {
+        *OPERATOR,
         "files",
-        "functional",
         "nn",
         "testing",
         "demo",
@@ -64,7 +69,7 @@ OPTIONAL_IN = {
     "demo": {"matplotlib", "rich"},
     "evaluation": {"monai", "picai_eval", "report_guided_annotation"},
     "experiments": {"files", "matplotlib"},
-    "functional": {"pyvkfft", "pyopencl", "cupy"},  # the FFT backend, where it is used
+    "engine": {"pyvkfft", "pyopencl", "cupy"},  # the FFT backend, where it is used
     "models": {"huggingface_hub"},
     "explorer": {"PIL"},
     "export": {"onnx", "onnxruntime"},
@@ -122,6 +127,42 @@ def test_files_stay_small():
     long = {p.name: n for p in SOURCE.rglob("*.py") if (n := len(p.read_text().splitlines())) > 300}
     # The layer's whole interface and the list of laws each stand in one place.
     assert set(long) <= {"conv.py", "laws.py"}, long
+
+
+def frames_to(name):
+    """Functions between a layer's forward pass and a named function that it calls."""
+    import traceback
+
+    import torch
+
+    from torchsonic import SonicConv2d
+    from torchsonic.engine import transform
+
+    found = []
+
+    def seen(*arguments, **options):
+        found.append([frame for frame in traceback.extract_stack() if "torchsonic" in frame.filename][:-1])
+        return original(*arguments, **options)
+
+    original = getattr(transform, name)
+    setattr(transform, name, seen)
+    try:
+        order = "modes-modes" if name == "complex_fftn" else "channels-channels"
+        SonicConv2d(2, 2, num_modes=1, execution={"order": order})(torch.randn(1, 2, 4, 4))
+    finally:
+        setattr(transform, name, original)
+    return found[0]
+
+
+def test_few_functions_lie_between_a_layer_and_its_transform():
+    for name in ("rfftn", "complex_fftn"):
+        frames = [frame for frame in frames_to(name) if str(SOURCE) in frame.filename]
+        assert len(frames) <= 5, frames
+        assert len({frame.filename for frame in frames}) <= 4, frames
+
+
+def test_the_definition_of_the_operator_is_one_short_file():
+    assert len((SOURCE / "spectral" / "plain.py").read_text().splitlines()) < 200
 
 
 def test_public_names_exist():

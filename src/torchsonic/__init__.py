@@ -1,7 +1,14 @@
 """SONIC: a global, oriented, resolution-invariant convolution for PyTorch."""
 
 from torchsonic import baselines, functional, models, nn
-from torchsonic.functional import Modes, fft_backend, set_fft_backend, use_fft_backend
+from torchsonic.functional import (
+    Modes,
+    fft_backend,
+    plan_search,
+    set_fft_backend,
+    set_plan_search,
+    use_fft_backend,
+)
 from torchsonic.models import PretrainedError, create_model, from_pretrained, list_models
 from torchsonic.nn import (
     SonicConv1d,
@@ -32,8 +39,10 @@ __all__ = [
     "models",
     "nn",
     "parameter_groups",
+    "plan_search",
     "replace_convs",
     "set_fft_backend",
+    "set_plan_search",
     "set_spacing",
     "use_fft_backend",
 ]

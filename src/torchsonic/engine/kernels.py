@@ -21,6 +21,7 @@ from torchsonic.engine.exhaustion import advising
 from torchsonic.engine.pages import keep_pages
 from torchsonic.engine.plan import Plan, make_plan, split
 from torchsonic.engine.products import add_product, add_spectrum, correlate, correlate_spectra, mix, mix_modes
+from torchsonic.engine.search import measured_choice, searching
 from torchsonic.engine.transform import (
     analyse,
     analyse_adjoint,
@@ -35,6 +36,7 @@ from torchsonic.spectral.band import Band
 from torchsonic.spectral.boundary import Boundary
 from torchsonic.spectral.constants import constant
 from torchsonic.spectral.response import ModeShape
+from torchsonic.spectral.tracing import just_numbers
 
 __all__ = ["Couplings", "Kept", "backward", "find_plan", "forward", "plan_for", "prepared"]
 
@@ -53,13 +55,29 @@ class Kept(NamedTuple):
     """``F^-1[W]``, ``(b, 2 M, *out_size)``, where modes are transformed back."""
 
 
-def find_plan(operands: Operands, options: Options) -> Plan:
-    """The plan of a call."""
-    return plan_for(operands.x, operands.mix_out.shape[0], operands.mix_in.shape[0], options)
+def find_plan(operands: Operands, options: Options, *, training: bool = False) -> Plan:
+    """The plan of a call: a measured one, if plans are measured, or what the model of the cost says."""
+    x, sizes = operands.x, (operands.mix_out.shape[0], operands.mix_in.shape[0])
+    if not searching() or not just_numbers() or x.shape[0] == 0:
+        return plan_for(x, *sizes, options)
+
+    def run(order: str, sample_chunk: int) -> None:
+        plan = plan_for(x, *sizes, options._replace(order=order), sample_chunk)
+        given = (x, operands.mix_in, operands.mix_out, operands.bias, Couplings(operands, options, plan))
+        y, kept = forward(*given, options.boundary, plan, keep=training)
+        if training:
+            backward(y, operands, options, plan, kept, [True] * len(operands))
+
+    where = (x.device.type, x.dtype, torch.get_num_threads(), torch.__version__, operands.shared, training)
+    key = " ".join(map(str, (tuple(x.shape), *sizes, *options, *where)))
+    found = measured_choice(key, x.shape[0], options.order, run)
+    if found is None:
+        return plan_for(x, *sizes, options)
+    return plan_for(x, *sizes, options._replace(order=found.order), found.sample_chunk)
 
 
-def plan_for(x: Tensor, out_channels: int, num_modes: int, options: Options) -> Plan:
-    """The plan of a call on ``x (B, C, *size)``."""
+def plan_for(x: Tensor, out_channels: int, num_modes: int, options: Options, sample_chunk: int | None = None) -> Plan:
+    """The plan that the model of the cost gives a call on ``x (B, C, *size)``."""
     return make_plan(
         x.shape[0],
         x.shape[1],
@@ -70,6 +88,7 @@ def plan_for(x: Tensor, out_channels: int, num_modes: int, options: Options) -> 
         padding=options.boundary,
         order=options.order,
         mode_chunk=options.mode_chunk or None,
+        sample_chunk=sample_chunk,
         symmetry=options.symmetry,
         on_cpu=x.device.type == "cpu",
     )

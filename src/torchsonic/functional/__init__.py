@@ -5,6 +5,7 @@ from torchsonic.engine.fft import fft_backend, set_fft_backend, use_fft_backend
 from torchsonic.engine.footprint import estimated_bytes
 from torchsonic.engine.pages import keep_all_pages
 from torchsonic.engine.plan import ORDERS, Plan, make_plan, order_costs
+from torchsonic.engine.search import plan_search, remembered_plans, restore_plans, set_plan_search
 from torchsonic.functional.conv import sonic_conv, spectral_conv
 from torchsonic.functional.resample import resample
 from torchsonic.spectral.band import Band, frequency_axes, frequency_grid
@@ -34,10 +35,14 @@ __all__ = [
     "make_plan",
     "mode_response",
     "order_costs",
+    "plan_search",
     "reference_gain",
+    "remembered_plans",
     "resample",
     "response_matrix",
+    "restore_plans",
     "set_fft_backend",
+    "set_plan_search",
     "sonic_conv",
     "spectral_conv",
     "use_fft_backend",

@@ -198,8 +198,8 @@ def spectral_conv(
         return run_plain(operands, options)
     if needs_grad:
         return _SpectralConv.apply(options, keep, *operands)
-    plan = kernels.find_plan(operands, options)
     with kernels.prepared(operands, options):
+        plan = kernels.find_plan(operands, options)
         couplings = kernels.Couplings(operands, options, plan)
         return kernels.forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan)[0]
 
@@ -244,8 +244,8 @@ class _SpectralConv(torch.autograd.Function):
     @staticmethod
     def forward(ctx, options: Options, keep: bool, *tensors):  # type: ignore[override]
         operands = Operands(*tensors)
-        plan = kernels.find_plan(operands, options)
         with kernels.prepared(operands, options, training=True, keep=keep):
+            plan = kernels.find_plan(operands, options, training=True)
             y, kept = kernels.forward(
                 operands.x,
                 operands.mix_in,

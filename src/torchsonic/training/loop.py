@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from torchsonic.engine.pages import keep_all_pages
+from torchsonic.engine.search import remembered_plans, restore_plans
 from torchsonic.nn.parameters import is_sharded
 from torchsonic.training.average import MovingAverage
 from torchsonic.training.checkpoint import (
@@ -241,6 +242,7 @@ class _Run:
             "random": random_states,
             "best_score": self.best_score,
             "best_metrics": self.best_metrics,
+            "plans": remembered_plans(),  # of the first process: with others, last bits would change
         }
 
     def _scaler(self) -> Any:
@@ -253,6 +255,7 @@ class _Run:
         if state is None:
             return
         _refuse_changes(state["config"], self.config)
+        restore_plans(state.get("plans", {}))
         self._load_weights(state)
         load_optimiser(self.optimiser, state["optimiser"])
         if self._scaler() is not None and state["scaler"]:

@@ -1,0 +1,149 @@
+"""Plans measured on this machine: each candidate runs a few times at the first use of a shape, and the fastest stays.
+
+The choice is remembered in the process and, if a file is named, on disk. Results do not depend on it beyond rounding.
+The default, ``"model"``, measures nothing: the same shapes then always have the same plan.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+
+from torchsonic.arguments import choice
+from torchsonic.engine.plan import ORDERS, Plan
+
+__all__ = [
+    "PlanSearch",
+    "measured_choice",
+    "plan_search",
+    "remembered_plans",
+    "restore_plans",
+    "searching",
+    "set_plan_search",
+]
+
+PlanSearch = Literal["model", "measure"]
+VARIABLE = "TORCHSONIC_PLAN_SEARCH"
+RUNS = 3
+"""Of each candidate; the best counts, so that a first run that fills caches does not."""
+
+
+class Choice(NamedTuple):
+    """What a search settles."""
+
+    order: str
+    sample_chunk: int
+
+
+_chosen: PlanSearch | None = None
+_file: Path | None = None
+_remembered: dict[str, Choice] = {}
+
+
+def set_plan_search(name: PlanSearch, *, file: str | os.PathLike | None = None) -> None:
+    """Choose how plans are found from now on: how a call of the operator is ordered and cut into chunks.
+
+    Parameters
+    ----------
+    name
+        ``"model"`` takes what a model of the cost says, the same every time. ``"measure"`` times candidates at the
+        first use of a shape, which takes as long as some twenty calls, and then uses the fastest. The environment
+        variable ``TORCHSONIC_PLAN_SEARCH`` sets it for a whole process.
+    file
+        Where measured plans are kept for other processes; those in it are used at once.
+
+    Examples
+    --------
+    >>> torchsonic.set_plan_search("model")
+    >>> torchsonic.plan_search()
+    'model'
+    """
+    global _chosen, _file
+    _chosen = choice(name, ("model", "measure"), "name")
+    _file = None if file is None else Path(file)
+    if _file is not None and _file.exists():
+        try:
+            restore_plans(json.loads(_file.read_text()))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"file {_file} holds no plans ({error}); delete it, or name another") from error
+
+
+def plan_search() -> PlanSearch:
+    """How plans are found; see :func:`set_plan_search`."""
+    if _chosen is not None:
+        return _chosen
+    return choice(os.environ.get(VARIABLE) or "model", ("model", "measure"), VARIABLE)  # type: ignore[return-value]
+
+
+def searching() -> bool:
+    """Whether plans are measured, or were."""
+    return bool(_remembered) or plan_search() == "measure"
+
+
+def remembered_plans() -> dict[str, list]:
+    """All measured plans, as JSON can hold them; a checkpoint keeps them, so that a resumed run has the same."""
+    return {key: list(found) for key, found in _remembered.items()}
+
+
+def restore_plans(plans: Mapping[str, list]) -> None:
+    """Use plans that were measured before, whatever the search is set to."""
+    found = {str(key): Choice(str(order), int(chunk)) for key, (order, chunk) in plans.items()}
+    for key, (order, chunk) in found.items():
+        if order not in ORDERS or chunk < 1:
+            raise ValueError(f"plan {key!r} has order {order!r} and chunks of {chunk} samples")
+    _remembered.update(found)
+
+
+def measured_choice(key: str, batch: int, forced: str, run: Callable[[str, int], Plan | None]) -> Choice | None:
+    """The remembered choice for a call, or a new one if plans are to be measured; ``None`` leaves it to the model.
+
+    Parameters
+    ----------
+    key
+        Names the call.
+    forced
+        The order that was asked for, or ``"auto"``.
+    run
+        Carries the call out once with an order and a number of samples at a time.
+    """
+    if key in _remembered or plan_search() == "model":
+        return _remembered.get(key)
+    times: dict[Choice, float] = {}
+    for order in ORDERS if forced == "auto" else (forced,):
+        times[Choice(order, batch)] = _time(run, Choice(order, batch))
+    best = min(times, key=times.__getitem__)
+    for chunk in _smaller(batch):
+        times[Choice(best.order, chunk)] = _time(run, Choice(best.order, chunk))
+    _remembered[key] = min(times, key=times.__getitem__)
+    if _file is not None:
+        _write(_file)
+    return _remembered[key]
+
+
+def _smaller(batch: int) -> Iterator[int]:
+    while batch > 1:
+        batch = (batch + 1) // 2
+        yield batch
+
+
+def _time(run: Callable[[str, int], Plan | None], candidate: Choice) -> float:
+    best = float("inf")
+    for _ in range(RUNS):
+        start = time.perf_counter()
+        run(*candidate)
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def _write(path: Path) -> None:
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.write_text(json.dumps(remembered_plans(), indent=1) + "\n")
+    scratch.replace(path)
