@@ -87,6 +87,7 @@ class TorchCoupling:
         response = limit_response(raw, self._omega, self._shape.cutoff, limits)
         if symmetry == "real":
             response = average_signs(response, band)
+        self._responses: tuple[Tensor, ...]
         if not band.half:
             self._responses = (response,)
         elif self._paired:

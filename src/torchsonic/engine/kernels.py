@@ -102,7 +102,7 @@ def prepared(
     x, per_sample = operands.x, operands.spacing.shape[0] > 1
     if x.device.type == "cpu":
         keep_pages()
-    sizes = (*x.shape[:2], operands.mix_out.shape[0], operands.mix_in.shape[0], tuple(x.shape[2:]))
+    sizes = (x.shape[0], x.shape[1], operands.mix_out.shape[0], operands.mix_in.shape[0], tuple(x.shape[2:]))
     with (
         without_autocast(x.device),
         advising(x, sizes, options, training=training, keep=keep, kept=kept, per_sample=per_sample),

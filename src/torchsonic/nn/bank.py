@@ -174,7 +174,7 @@ class ModeBank(SpacedLayer):
         """Parameters of the responses. Only the paper's variant looks at the grid and its spacing ``(G, D)``."""
         if self.variant == "exact" and self.gain == "power":
             six = physical_with_gain(self._raw(dtype), self.reference_spacing)
-            return ModeShape(*[t[None] for t in six], self._cutoff(spacing, dtype))
+            return ModeShape(*[t[None] for t in six], cutoff=self._cutoff(spacing, dtype))
         direction, scale, damping, oscillation, transverse = self._physical(dtype)
         pole = torch.complex(-damping, oscillation)
         directions = direction[None] if self.variant == "exact" else spacing_frame(direction, spacing)

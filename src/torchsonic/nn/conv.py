@@ -213,7 +213,7 @@ class SonicConvNd(ReadableModes):
         settings = (self.reference_spacing, self.variant, self.gain, self.limits)
         key = (plan.band, spacing_values(given, self.num_axes), *settings, x.dtype, x.device)
         coupling = self._cache.get(key, self.mode_parameters(), make)
-        sizes = (*x.shape[:2], self.out_channels, self.num_modes, tuple(x.shape[2:]))
+        sizes = (x.shape[0], x.shape[1], self.out_channels, self.num_modes, tuple(x.shape[2:]))
         with advising(x, sizes, options):
             return kernels.forward(x, mix_in, mix_out, bias, lambda samples, modes: coupling, boundary, plan)[0]
 

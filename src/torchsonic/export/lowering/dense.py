@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from torchsonic.engine.lowering import is_symbolic, number
+from torchsonic.export.lowering.signs import other_sign_share
 from torchsonic.spectral.band import Band
-from torchsonic.spectral.nyquist import other_sign_share
 
 __all__ = [
     "analysis_matrices",
