@@ -152,8 +152,8 @@ def _advice(
         text = f"Even mode_chunk=1 needs about {_readable(fit.needed)}: make the batch or the grid smaller."
     elif fit.mode_chunk < (chunk or num_modes):
         text = (
-            f"mode_chunk={fit.mode_chunk} would fit with about {_readable(fit.needed)}: pass it to the layer, or set "
-            "layer.mode_chunk; recompute is then on by default."
+            f"mode_chunk={fit.mode_chunk} would fit with about {_readable(fit.needed)}: build the layer with "
+            f'execution={{"mode_chunk": {fit.mode_chunk}}}, or set layer.mode_chunk; recompute is then on by default.'
         )
     elif not recompute:
         text = f"recompute=True would fit with about {_readable(fit.needed)}."

@@ -82,7 +82,7 @@ def sonic_conv(
 
     Examples
     --------
-    >>> layer = torchsonic.SonicConv2d(3, 5, 4)
+    >>> layer = torchsonic.SonicConv2d(3, 5, num_modes=4)
     >>> x = torch.randn(2, 3, 16, 20)
     >>> torch.allclose(sonic_conv(x, layer.modes(), layer.bias), layer(x), atol=1e-5)
     True

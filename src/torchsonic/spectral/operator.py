@@ -49,7 +49,7 @@ class ModeOperator(NamedTuple):
 
     Examples
     --------
-    >>> operator = torchsonic.SonicConv2d(3, 5, 4, variant="paper").reference_operator()
+    >>> operator = torchsonic.SonicConv2d(3, 5, num_modes=4, variant="paper").reference_operator()
     >>> operator.symbol(torch.randn(7, 2)).shape
     torch.Size([7, 5, 3])
     """
