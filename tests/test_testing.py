@@ -78,8 +78,13 @@ def test_a_gradient_that_should_be_zero_is_caught():
 
 def test_a_transverse_penalty_on_the_axis_is_caught():
     layer = make_layer(2)
-    original = layer._physical
-    layer._physical = lambda dtype: (*original(dtype)[:4], original(dtype)[4] + 0.1)  # type: ignore[method-assign]
+    original = layer._shape
+
+    def penalised(*given):
+        shape = original(*given)
+        return shape._replace(transverse=shape.transverse + 0.1)
+
+    layer._shape = penalised  # type: ignore[method-assign]
     with pytest.raises(AssertionError, match=r"exponential|relative error"):
         testing.assert_state_space_limit(layer)
 

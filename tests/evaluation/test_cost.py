@@ -77,7 +77,7 @@ def test_sonic_counts_mixing_coupling_and_the_transforms_of_its_order(order, bat
     layer = torchsonic.SonicConv2d(channels, out_channels, num_modes=modes, execution={"order": order})
     samples, bins = 128, 8 * 9
     into, out = order.split("-")
-    expected = 28 * modes * bins
+    expected = 6 * modes * samples if order == "modes-modes" else 28 * modes * bins
     for side, number in ((into, channels), (out, out_channels)):
         expected += 4 * modes * number * (samples if side == "modes" else 2 * bins)
         expected += real_fft(2 * modes if side == "modes" else number, *size)

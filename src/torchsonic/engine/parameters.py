@@ -31,7 +31,8 @@ def physical_with_gain(raw: Sequence[Tensor], spacing: tuple[float, ...]) -> Six
         Direction ``(M, D)``, scale, damping, oscillation, transverse ``(M,)`` and the limit of oscillation ``()``, as
         they are stored.
     """
-    if len(spacing) == 1 or not just_numbers():
+    ordinary = all(type(t) in (Tensor, torch.nn.Parameter) for t in raw)  # not shared out over processes
+    if len(spacing) == 1 or not ordinary or not just_numbers():
         return _plain(raw, spacing)
     return _PhysicalWithGain.apply(spacing, *raw)  # type: ignore[return-value]
 

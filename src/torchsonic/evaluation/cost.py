@@ -47,7 +47,8 @@ def count_flops(model: nn.Module, example: Tensor, **kwargs: Any) -> int:
     .. math:: 4 M C\,N' + 4 M K\,N'' + 28 M F + \mathrm{FFT}
 
     operations: the mixing on N samples or, where it sits inside the transform, on 2 F numbers; the coupling of two
-    signals per mode; and real transforms of 2.5 N log2 N for C or 2 M signals one way and K or 2 M the other.
+    signals per mode; and real transforms of 2.5 N log2 N for C or 2 M signals one way and K or 2 M the other. With
+    modes on both sides two signals are one complex one, whose coupling takes 6 M N operations.
 
     Not counted are real elementwise operations (norms, activations, biases, sums), additions and divisions of complex
     numbers, pooling, interpolation and copies, which counters leave out as a rule. The pass is the second of two, so

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from torchsonic.arguments import per_axis
+from torchsonic.engine.fft import fft_backend
 from torchsonic.engine.lowering import lowering
 from torchsonic.spectral.plain import plain_resample
 from torchsonic.spectral.tracing import inside_function_transform
@@ -56,6 +57,6 @@ def resample(x: Tensor, size: int | Sequence[int]) -> Tensor:
     active = lowering()
     if active is not None:
         return active.resample(work, target).to(x.dtype)
-    if not torch.compiler.is_compiling() and (inside_function_transform() or x.shape[0] == 0):
-        return plain_resample(work, target).to(x.dtype)
-    return torch.ops.torchsonic.resample(work, list(target)).to(x.dtype)
+    if torch.compiler.is_compiling() or (fft_backend() != "torch" and not inside_function_transform() and x.shape[0]):
+        return torch.ops.torchsonic.resample(work, list(target)).to(x.dtype)
+    return plain_resample(work, target).to(x.dtype)

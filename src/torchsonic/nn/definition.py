@@ -2,7 +2,7 @@
 
 The same weights are another operator at another reference spacing, boundary or gain. So a layer stores those of its
 constructor's arguments as its extra state, and refuses the weights of a layer that was built otherwise. It is JSON in a
-tensor of bytes, which safetensors, ``torch.load(weights_only=True)`` and distributed checkpoints hold like any other.
+tensor of bytes, which safetensors, checkpoints of weights alone and distributed ones hold like any other.
 """
 
 from __future__ import annotations
