@@ -21,7 +21,7 @@ ALLOWED = {
     "demo": {"functional", "nn", "viz"},
     "models": {*OPERATOR, "nn", "__version__"},
     "baselines": {*OPERATOR, "nn", "models"},
-    "parallel": {"nn"},
+    "parallel": {"arguments", "nn"},
     "files": set(),
     "loading": set(),
     "data": {"files"},

@@ -96,7 +96,7 @@ def evaluation(mesh):
         moved = shared(x)
         return {
             "same entry": len(kept) == 1 and kept[0] is still[0] and torch.equal(first, again),
-            "modes kept": kept[0][0].shape[1],
+            "modes kept": kept[0]._responses[0].shape[1],
             "changed": relative(moved, whole(x)),
         }
 

@@ -120,7 +120,8 @@ class _PhysicalWithGain(torch.autograd.Function):
         stored = torch.stack([grad_scale, grad_damping, grad_transverse]) * factor * torch.sigmoid(raw_three)
         limit = raw[5]
         by_part = limit * (1 - part.square()) * grad_oscillation
-        return None, turned, stored[0], stored[1], by_part, stored[2], (part * grad_oscillation).sum()
+        by_limit = (part * grad_oscillation).sum().reshape(limit.shape)  # a vector where parameters are shared out
+        return None, turned, stored[0], stored[1], by_part, stored[2], by_limit
 
 
 def _radius_factor(spacing: tuple[float, ...]) -> float:

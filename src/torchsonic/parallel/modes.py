@@ -24,6 +24,7 @@ from torch.distributed.tensor.parallel import parallelize_module
 from torch.distributed.tensor.parallel.style import ParallelStyle
 from torch.distributed.tensor.placement_types import Placement
 
+from torchsonic.arguments import check_samples
 from torchsonic.nn import SonicConvNd, sonic_layers
 from torchsonic.nn.parameters import is_sharded
 from torchsonic.parallel.collectives import agree, read_by_all, sum_over_processes
@@ -154,17 +155,20 @@ def _with_all_modes(method: Callable[..., Any]) -> Callable[..., Any]:
 class _SharedModes:
     """What changes in a layer whose modes are shared out."""
 
-    def _convolve(self, x: Tensor, *arguments: Any) -> Tensor:
+    def forward(self, x: Tensor, *arguments: Any, **options: Any) -> Tensor:
         assert isinstance(self, SonicConvNd)
         assert isinstance(self.mix_in, DTensor)
+        check_samples(x, self.num_axes, self.in_channels, type(self).__name__, unbatched=True)
         group = self.mix_in.device_mesh.get_group()
         own = dict(_own_parameters(self, group))
         bias = own.get("bias")
         without_bias = {**own, "bias": None} if "bias" in own else own
+        # The sum over processes is rounded once, behind it.
+        dtype = torch.promote_types(torch.promote_types(x.dtype, self.mix_in.dtype), torch.float32)
         with _parameters_replaced(self, without_bias):
-            y = super()._convolve(read_by_all(x, group), *arguments)  # type: ignore[misc]
+            y = super().forward(read_by_all(x.to(dtype), group), *arguments, **options)  # type: ignore[misc]
         y = sum_over_processes(y, group)
-        return y if bias is None else y.add_(bias.to(y.dtype).view(-1, *[1] * (y.dim() - 2)))
+        return (y if bias is None else y.add_(bias.to(dtype).view(-1, *[1] * self.num_axes))).to(x.dtype)
 
     def reset_parameters(self, *arguments: Any, **options: Any) -> None:
         raise RuntimeError("reset_parameters draws all modes at once; call it before they are shared out")
