@@ -49,6 +49,14 @@ def test_bytes_of_all_grids_together_are_bounded():
     assert cache.get(3, parameters, lambda: made(1.0)) is last
 
 
+def test_what_is_too_large_pushes_nothing_out():
+    cache, parameters = CouplingCache(max_bytes=400), [torch.zeros(3)]
+    kept = cache.get("small", parameters, made)
+    cache.get("large", parameters, lambda: SimpleNamespace(num_bytes=401))
+    assert len(cache) == 1
+    assert cache.get("small", parameters, lambda: made(1.0)) is kept
+
+
 def test_a_parameter_is_never_taken_for_one_that_is_gone():
     cache = CouplingCache()
 

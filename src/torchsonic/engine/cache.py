@@ -1,7 +1,7 @@
-"""TorchCoupling that were evaluated before, found again by the values they depend on.
+"""Couplings that were made before, for evaluation: a store for each layer, and one for compiled code.
 
 A compiled graph computes the parameters of the responses anew in each call and knows no layer that could keep anything.
-So here the values themselves are the key: nothing has to be forgotten when they change.
+There the values themselves are the key: nothing has to be forgotten when they change.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ class _Seen(NamedTuple):
 
 
 class CouplingCache:
-    """Keeps the responses of the last few grids a layer has seen in evaluation.
+    """Keeps the couplings of the last few grids a layer has seen in evaluation.
 
     Parameters
     ----------
     max_entries
         Grids to remember; the least recently used one is dropped.
     max_bytes
-        Of all kept responses together; the layer evaluates larger ones as it goes.
+        Of all kept responses together; larger ones are made each time.
     """
 
     def __init__(self, max_entries: int = 4, max_bytes: int = 256 << 20) -> None:
@@ -98,8 +98,8 @@ class CouplingCache:
         # Another thread may still evaluate for the old ones: what it finds then goes into them.
         self._entries, self._seen = OrderedDict(), []
 
-    def get(self, key: Hashable, parameters: list[Tensor], evaluate: Callable[[], TorchCoupling]) -> TorchCoupling:
-        """Return the responses for ``key``, evaluating them if the parameters changed or the grid is new."""
+    def get(self, key: Hashable, parameters: list[Tensor], make: Callable[[], TorchCoupling]) -> TorchCoupling:
+        """Return the coupling for ``key``, made anew if the parameters changed or the grid is new."""
         with self._lock:
             if not self._still_are(parameters):
                 self._forget()
@@ -109,12 +109,14 @@ class CouplingCache:
             if found is not None:
                 entries.move_to_end(key)
                 return found
-        responses = evaluate()
+        coupling = make()
+        if coupling.num_bytes > self.max_bytes:  # it would push all others out, and then itself
+            return coupling
         with self._lock:
-            entries[key] = responses
+            entries[key] = coupling
             while len(entries) > self.max_entries or sum(r.num_bytes for r in entries.values()) > self.max_bytes:
                 entries.popitem(last=False)
-        return responses
+        return coupling
 
     def _still_are(self, parameters: list[Tensor]) -> bool:
         return len(self._seen) == len(parameters) and all(

@@ -60,11 +60,12 @@ def response_gradient(
         grad_direction[..., j] -= 2 * shape.transverse * slope_j
     total = change.sum(grid)
     scale = (shape.direction * moment).sum(-1)
-    found = torch.stack([scale, -total.real, -total.imag, grad_transverse, grad_gain])
-    numbers = found.clamp_(-LARGEST_GRADIENT, LARGEST_GRADIENT).unbind(0)
-    others = (g if g is None else g.clamp_(-LARGEST_GRADIENT, LARGEST_GRADIENT) for g in (grad_direction, grad_cutoff))
-    direction, cutoff = others
-    return ModeShape(direction, *numbers, cutoff)  # type: ignore[arg-type]
+    numbers = _bounded(torch.stack([scale, -total.real, -total.imag, grad_transverse, grad_gain])).unbind(0)
+    return ModeShape(_bounded(grad_direction), *numbers, cutoff=None if grad_cutoff is None else _bounded(grad_cutoff))
+
+
+def _bounded(grad: Tensor) -> Tensor:
+    return grad.clamp_(-LARGEST_GRADIENT, LARGEST_GRADIENT)
 
 
 def _moment(values: Tensor, omega: Sequence[Tensor], axis: int) -> Tensor:

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from torchsonic.arguments import choice
-from torchsonic.engine.plan import ORDERS, Plan
+from torchsonic.engine.plan import ORDERS
 
 __all__ = [
     "PlanSearch",
@@ -100,7 +100,7 @@ def restore_plans(plans: Mapping[str, list]) -> None:
     _remembered.update(found)
 
 
-def measured_choice(key: str, batch: int, forced: str, run: Callable[[str, int], Plan | None]) -> Choice | None:
+def measured_choice(key: str, batch: int, forced: str, run: Callable[[str, int], None]) -> Choice | None:
     """The remembered choice for a call, or a new one if plans are to be measured; ``None`` leaves it to the model.
 
     Parameters
@@ -132,7 +132,7 @@ def _smaller(batch: int) -> Iterator[int]:
         yield batch
 
 
-def _time(run: Callable[[str, int], Plan | None], candidate: Choice) -> float:
+def _time(run: Callable[[str, int], None], candidate: Choice) -> float:
     best = float("inf")
     for _ in range(RUNS):
         start = time.perf_counter()
