@@ -21,7 +21,7 @@ from torch import Tensor
 
 from torchsonic.engine.response_gradient import response_gradient
 from torchsonic.spectral.band import Band
-from torchsonic.spectral.limits import UNLIMITED, ResponseLimits, limit_response
+from torchsonic.spectral.limits import UNLIMITED, ResponseLimits, limit_backward, limit_response
 from torchsonic.spectral.nyquist import average_signs, average_signs_backward
 from torchsonic.spectral.response import ModeShape, Symmetry, grid_omega, respond
 from torchsonic.spectral.transform import zero_imaginary
@@ -81,12 +81,12 @@ class TorchCoupling:
         self._paired = band.half and symmetry == "real"
         # Both poles of a conjugate pair are modes like any others.
         self._shape = _with_conjugate_poles(shape) if self._paired else shape
-        self._omega = grid_omega(spacing, band, symmetry, shape.scale.dtype)
+        self._spacing, self._omega = spacing, grid_omega(spacing, band, symmetry, shape.scale.dtype)
         raw = respond(self._omega, self._shape)
         self._raw = raw if differentiable else None
         response = limit_response(raw, self._omega, self._shape.cutoff, limits)
         if symmetry == "real":
-            response = average_signs(response, band)
+            response = average_signs(response.clone() if response is self._raw else response, band).contiguous()
         self._responses: tuple[Tensor, ...]
         if not band.half:
             self._responses = (response,)
@@ -110,7 +110,7 @@ class TorchCoupling:
         shared = self._responses[0].shape[0] == 1
         if not self._band.half:
             if self._raw is not None:
-                self._add(_summed(grad * z, shared))
+                self._add(_summed_product(grad, z) if shared else grad * z)
             return grad.mul_(self._responses[0])
         t1, t2 = self._responses
         grad = self._zeroed(grad)
@@ -135,9 +135,13 @@ class TorchCoupling:
             grad = torch.cat([g.mul_(0.5) for g in outer], dim=1) if self._paired else outer[0]
         else:
             grad = grads[0]
-        if self._symmetry == "real":
+        exact, cutoff = self._symmetry == "real", None
+        if exact:
             grad = average_signs_backward(grad, self._band)
-        found = response_gradient(grad, self._raw, self._omega, self._shape, self._limits)
+        if self._limits.active:
+            grad, cutoff = limit_backward(grad, self._raw, self._omega, self._shape.cutoff, self._limits)
+        found = response_gradient(grad, self._raw, self._shape, self._spacing, self._band, both_signs=exact)
+        found = found._replace(cutoff=cutoff)
         return _fold_conjugate_poles(found) if self._paired else found
 
     def _zeroed(self, w: Tensor) -> Tensor:
@@ -152,6 +156,16 @@ def _couple_pair(z: Tensor, t1: Tensor, t2: Tensor) -> Tensor:
     w[:, :, 0].addcmul_(z[:, :, 1], t2, value=-1)
     w[:, :, 1].addcmul_(z[:, :, 0], t2)
     return w
+
+
+def _summed_product(a: Tensor, b: Tensor) -> Tensor:
+    """The sum over samples of ``a b``; on a CPU it does not leave the cache before it is complete."""
+    if a.device.type != "cpu":
+        return (a * b).sum(0, keepdim=True)
+    total = a[:1] * b[:1]
+    for left, right in zip(a[1:], b[1:], strict=True):
+        total.addcmul_(left[None], right[None])
+    return total
 
 
 def _summed(grads: Tensor, shared: bool) -> Tensor:

@@ -213,6 +213,9 @@ def backward(
     wanted = dict(zip(Operands._fields, needs, strict=False))
     need_shape = any(wanted[name] for name in ModeShape._fields)
     couplings = Couplings(operands, options, plan, differentiable=need_shape)
+    # Complex signals come back as conjugates: the sign of every Q changes.
+    signs = None if band.half else constant((1.0, -1.0), x.device, x.dtype)
+    back_in, back_out = (mix_in, mix_out) if signs is None else (mix_in * signs[:, None], mix_out * signs)
     # In one layout whatever that of the operands: compilers are told it before.
     grad_in, grad_out = mix_in.new_zeros(mix_in.shape), mix_out.new_zeros(mix_out.shape)
     grad_x = torch.empty_like(x) if wanted["x"] else None
@@ -222,18 +225,19 @@ def backward(
         spectrum = there.spectrum if there else analyse(xs, band, boundary) if plan.channels_in else None
         grad_spectrum = synthesise_adjoint(gs, band) if plan.channels_out else None
         for modes in plan.mode_chunks(mix_in.shape[0]):
-            w_in, w_out, coupling = mix_in[modes].flatten(0, 1), mix_out[:, modes].flatten(1), couplings(samples, modes)
-            signs = _signs(w_in, band)
+            w_in, w_out = back_in[modes].flatten(0, 1), back_out[:, modes].flatten(1)
+            coupling = couplings(samples, modes)
             if there:
                 z = there.coefficients[:, modes]
             else:
-                z = analyse_modes(mix(w_in, xs), band, boundary) if spectrum is None else mix_modes(w_in, spectrum)
+                w = mix_in[modes].flatten(0, 1)
+                z = analyse_modes(mix(w, xs), band, boundary) if spectrum is None else mix_modes(w, spectrum)
             if grad_spectrum is not None:
                 found = correlate_spectra(grad_spectrum, coupling.forward(z).flatten(1, 2), band)
                 g = mix_modes(w_out.mT, grad_spectrum)
             else:
                 found = correlate(gs, _signals(there, modes, z, coupling, plan))
-                g = synthesise_modes_adjoint(mix((w_out * signs).mT, gs), band)
+                g = synthesise_modes_adjoint(mix(w_out.mT, gs), band)
             grad_out[:, modes] += found.unflatten(1, (-1, 2))
             g = coupling.backward(g, z)
             if spectrum is not None:
@@ -243,22 +247,19 @@ def backward(
                 u = analyse_modes_adjoint(g, band, plan.size, boundary)
                 found = correlate(u, xs)
                 if grad_x is not None:
-                    add_product(grad_x[samples], w_in.mT * signs, u, first=modes.start == 0)
-            grad_in[modes] += (found * signs[:, None]).unflatten(0, (-1, 2))
+                    add_product(grad_x[samples], w_in.mT, u, first=modes.start == 0)
+            grad_in[modes] += found.unflatten(0, (-1, 2))
             if need_shape and couplings.lasting:
                 grad_shape = coupling.gradients() if samples.stop == x.shape[0] else None
             elif need_shape:
                 grad_shape = _added(grad_shape, coupling.gradients(), operands.shape, samples, modes)
         if grad_total is not None and grad_x is not None:
             _put(grad_x[samples], grad_total, lambda part: analyse_adjoint(part, band, plan.size, boundary))
+    if signs is not None:
+        grad_in *= signs[:, None]
     grad_bias = grad_y.sum([d for d in range(grad_y.dim()) if d != 1]) if wanted["bias"] else None
     grad_shape = grad_shape or operands.shape.each(lambda t: t.new_zeros(t.shape))
     return Operands(grad_x, grad_in, grad_out, *grad_shape, grad_bias, None)  # type: ignore[arg-type]
-
-
-def _signs(w_in: Tensor, band: Band) -> Tensor:
-    """Complex signals come back as conjugates: the sign of every Q changes, ``(2 m,)``."""
-    return constant((1.0, 1.0 if band.half else -1.0) * (w_in.shape[0] // 2), w_in.device, w_in.dtype)
 
 
 def _signals(there: Kept | None, modes: slice, z: Tensor, coupling: Coupling, plan: Plan) -> Tensor:

@@ -2,9 +2,16 @@
 
 Layouts: ``mix_in (M, 2, C)`` holds ``Re B, Im B``; ``mix_out (K, M, 2)`` holds ``Re C, -Im C``. Chunks of modes are
 then contiguous rows, and a product with either is one real matrix product.
+
+PyTorch's products on CPUs are MKL's, which uses AMD's processors at half their width; oneDNN, which runs convolutions,
+uses all of it. Large products go there, sample by sample: it knows no batches.
 """
 
 from __future__ import annotations
+
+import platform
+from functools import cache
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -13,11 +20,37 @@ from torchsonic.spectral.band import Band
 
 __all__ = ["add_product", "add_spectrum", "correlate", "correlate_spectra", "mix", "mix_modes"]
 
+# Multiply-adds for each sample, below which eight calls of oneDNN take longer than one of MKL.
+ONEDNN_WORK = 16e6
+
+
+@cache
+def _onednn_helps() -> bool:
+    """Whether this is a processor that MKL does not use well, and PyTorch has oneDNN's product."""
+    info = Path("/proc/cpuinfo")
+    processor = info.read_text() if info.exists() else platform.processor()
+    return "AuthenticAMD" in processor and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def _by_onednn(signals: Tensor, rows: int) -> bool:
+    """Whether a product of ``rows`` with signals ``(b, c, n)`` goes to oneDNN."""
+    ordinary = type(signals) is Tensor and signals.dtype == torch.float32 and signals.device.type == "cpu"
+    return ordinary and rows * signals[0].numel() >= ONEDNN_WORK and _onednn_helps()
+
+
+def _onednn(a: Tensor, b: Tensor) -> Tensor:
+    """``a b^T``."""
+    return torch.ops.mkldnn._linear_pointwise.default(a, b, None, "none", [], "")
+
 
 def mix(matrix: Tensor, signals: Tensor) -> Tensor:
     """``(r, c)`` times ``(b, c, *size)``."""
     flat = signals.flatten(2)
-    mixed = torch.bmm(matrix.expand(flat.shape[0], -1, -1), flat)
+    if _by_onednn(flat, matrix.shape[0]):
+        parts = [_onednn(matrix, sample.mT) for sample in flat.unbind(0)]
+        mixed = parts[0][None] if len(parts) == 1 else torch.stack(parts)
+    else:
+        mixed = torch.bmm(matrix.expand(flat.shape[0], -1, -1), flat)
     return mixed.unflatten(-1, signals.shape[2:])
 
 
@@ -34,13 +67,20 @@ def mix_modes(matrix: Tensor, spectrum: Tensor) -> Tensor:
 def add_product(y: Tensor, matrix: Tensor, signals: Tensor, *, first: bool, bias: Tensor | None = None) -> None:
     """``y (+)= matrix signals (+ bias)`` in place, for ``(b, k, *size)``."""
     flat, signals = y.flatten(2), signals.flatten(2)
+    added = bias[None, :, None] if bias is not None and first else None if first else flat
+    if _by_onednn(signals, matrix.shape[0]):
+        for index, (target, sample) in enumerate(zip(flat.unbind(0), signals.unbind(0), strict=True)):
+            product = _onednn(matrix, sample.mT)
+            if added is None:
+                target.copy_(product)
+            else:
+                torch.add(product, added[index % len(added)], out=target)
+        return
     weights = matrix.expand(signals.shape[0], -1, -1)
-    if not first:
-        torch.baddbmm(flat, weights, signals, out=flat)
-    elif bias is None:
+    if added is None:
         torch.bmm(weights, signals, out=flat)
     else:
-        torch.baddbmm(bias[None, :, None], weights, signals, out=flat)
+        torch.baddbmm(added, weights, signals, out=flat)
 
 
 def add_spectrum(total: Tensor | None, matrix: Tensor, spectrum: Tensor) -> Tensor:
@@ -53,7 +93,15 @@ def add_spectrum(total: Tensor | None, matrix: Tensor, spectrum: Tensor) -> Tens
 
 def correlate(a: Tensor, b: Tensor) -> Tensor:
     """``sum_b a b^T``: ``(b, r, *size)`` and ``(b, c, *size)`` give ``(r, c)``."""
-    return torch.bmm(a.flatten(2), b.flatten(2).mT).sum(0)
+    a, b = a.flatten(2), b.flatten(2)
+    if not _by_onednn(a, b.shape[1]):
+        return torch.bmm(a, b.mT).sum(0)
+    if a.shape[1] < b.shape[1]:  # many rows times few columns is the faster way round
+        return correlate(b, a).mT
+    total = _onednn(a[0], b[0])
+    for left, right in zip(a[1:], b[1:], strict=True):
+        total += _onednn(left, right)
+    return total
 
 
 def correlate_spectra(a: Tensor, b: Tensor, band: Band) -> Tensor:

@@ -1,18 +1,30 @@
-"""The derivative of the responses, by per-mode sums over the band.
+r"""The derivative of the responses, from their moments over the band.
 
-Autograd could do it (:func:`torchsonic.spectral.response.respond` is all it needs), with three times the passes over
-arrays of (modes x frequencies).
+Autograd could do it (:func:`torchsonic.spectral.response.respond` is all it needs), with many passes over arrays of
+(modes x frequencies). But ``p`` and ``q`` are polynomials of the frequency, so a few sums are all that is needed. With
+
+    dL = Re sum_w G dT,     T = g / (p + iq),     E = G T^2 / g,     dL = Re sum_w (G T dg / g - E (dp + i dq)),
+
+    e = sum E,      m_i = sum w_i E,      S_ij = sum w_i w_j E      and      K = tr(S) 1 - S
+
+(``v^T K v = sum E |w_perp|^2``, as a tensor of inertia), the gradients are
+
+    damping  -Re e,   oscillation  -Im e,   scale  Im m.v,   tau  -Re v^T K v,   v  Im(m) s - 2 tau Re(K) v,
+
+and that of the gain follows, since T keeps its value when g, damping, oscillation, scale and tau grow together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import product
 
 import torch
 from torch import Tensor
 
-from torchsonic.spectral.limits import ResponseLimits, limit_backward
-from torchsonic.spectral.response import ModeShape, column, components_across
+from torchsonic.spectral.band import Band
+from torchsonic.spectral.constants import constant, made_once
+from torchsonic.spectral.response import ModeShape
+from torchsonic.spectral.spacing import widest_float
 
 __all__ = ["response_gradient"]
 
@@ -21,58 +33,69 @@ LARGEST_GRADIENT = 1e24
 
 
 def response_gradient(
-    grad: Tensor, response: Tensor, omega: Sequence[Tensor], shape: ModeShape, limits: ResponseLimits
+    grad: Tensor, response: Tensor, shape: ModeShape, spacing: Tensor, band: Band, *, both_signs: bool
 ) -> ModeShape:
-    r"""Gradients of the modes' parameters from the *conjugate* gradient of the limited responses.
-
-    .. math:: dT = \frac{T}{g}\,dg - \frac{T^2}{g}\,(dp + i\,dq), \qquad
-       p = \text{damping} + \tau \sum_{i<j} (w_i v_j - w_j v_i)^2, \qquad q = s\,(w\cdot v) - b
+    """Gradients of the modes' parameters, but not of their cutoffs.
 
     Parameters
     ----------
-    grad, response
-        ``(G, M, n_1 .. n_D)``, the response before its limits.
-    omega
-        D frequencies as they were for the response.
+    grad
+        The *conjugate* gradient ``G`` of the responses, ``(G, M, ..)``.
+    response
+        As it was evaluated, before its limits, with unsigned Nyquist bins twice if ``both_signs``.
+    spacing
+        ``(1, D)`` or one row for each sample.
     """
-    num_axes = len(omega)
-    grid = tuple(range(2, 2 + num_axes))
-    grad_cutoff = None
-    if limits.active:
-        grad, grad_cutoff = limit_backward(grad, response, omega, shape.cutoff, limits)
+    num_axes, v = band.num_axes, shape.direction
     # A dropped mode has gain zero: it gets no gradient, and its responses cannot be divided by the gain.
     inverse_gain = torch.where(shape.gain == 0, 0.0, shape.gain.reciprocal())
-    # First: squares of large responses times large gradients would overflow.
-    change = grad * column(inverse_gain, num_axes) * response
-    grad_gain = change.real.sum(grid)
-    change = change * response  # dL = -Re(change) dp + Im(change) dq
-    moments = [_moment(change, omega, axis) for axis in range(num_axes)]
-    moment = torch.stack([m.imag for m in moments], dim=-1)
-    grad_direction = shape.scale[..., None] * moment
-    grad_transverse = torch.zeros_like(moment[..., 0])
-    for (i, j), component in components_across(omega, shape.direction).items():
-        # Of an image this is the whole array; of a volume a projection onto two axes.
-        others = tuple(d for d in grid if d - 2 not in (i, j))
-        weighted = (change.real.sum(others, keepdim=True) if others else change.real) * component
-        slope_i, slope_j = _moment(weighted, omega, j), _moment(weighted, omega, i)
-        grad_transverse += shape.direction[..., i] * slope_i - shape.direction[..., j] * slope_j
-        grad_direction[..., i] += 2 * shape.transverse * slope_i
-        grad_direction[..., j] -= 2 * shape.transverse * slope_j
-    total = change.sum(grid)
-    scale = (shape.direction * moment).sum(-1)
-    numbers = _bounded(torch.stack([scale, -total.real, -total.imag, grad_transverse, grad_gain])).unbind(0)
-    return ModeShape(_bounded(grad_direction), *numbers, cutoff=None if grad_cutoff is None else _bounded(grad_cutoff))
+    wide = widest_float(grad.device)  # sums cancel, and squares of large responses overflow
+    change = (grad.to(wide.to_complex()) * response).mul_(response)
+    moments = _moments(change, band, both_signs=both_signs) * inverse_gain[..., None]
+    steps = spacing.to(wide)[:, None, None].pow(constant(_negative_powers(num_axes), grad.device, wide)).prod(-1)
+    real, imaginary = torch.view_as_real(moments * steps).unbind(-1)
+    inertia = real @ constant(_inertia(num_axes), grad.device, wide)
+    first = imaginary[..., [3**d for d in reversed(range(num_axes))]]
+    turning = (inertia.unflatten(-1, (num_axes, num_axes)) * v[..., None, :]).sum(-1)
+    grad_direction = shape.scale[..., None] * first - 2 * shape.transverse[..., None] * turning
+    numbers = torch.stack([shape.scale, shape.damping, shape.oscillation, shape.transverse], -1)
+    total, along, across = torch.stack([real[..., 0], imaginary[..., 0]], -1), (v * first).sum(-1), (v * turning).sum(-1)
+    grads = torch.cat([along[..., None], -total, -across[..., None]], -1)
+    grad_gain = -(numbers * grads).sum(-1) * inverse_gain
+    found = torch.cat([grads, grad_gain[..., None], grad_direction], -1).clamp_(-LARGEST_GRADIENT, LARGEST_GRADIENT)
+    scale, damping, oscillation, transverse, gain = found[..., :5].to(v.dtype).unbind(-1)
+    return ModeShape(found[..., 5:].to(v.dtype), scale, damping, oscillation, transverse, gain)
 
 
-def _bounded(grad: Tensor) -> Tensor:
-    return grad.clamp_(-LARGEST_GRADIENT, LARGEST_GRADIENT)
+def _moments(values: Tensor, band: Band, *, both_signs: bool) -> Tensor:
+    """``sum k_1^{n_1} .. k_D^{n_D} values`` over a band, ``(G, M, 3^D)`` for powers 0 to 2 of unit-spacing frequencies."""
+    for axis in reversed(range(band.num_axes)):
+        values = (values @ _powers(band, axis, values.device, values.dtype, both_signs)).movedim(-1, 2)
+    return values.flatten(2)
 
 
-def _moment(values: Tensor, omega: Sequence[Tensor], axis: int) -> Tensor:
-    """``sum w_axis values`` over the grid, ``(G, M)``: projected onto the axis first, which leaves little to multiply.
+@made_once
+def _powers(band: Band, axis: int, device: torch.device, dtype: torch.dtype, both_signs: bool) -> Tensor:
+    """Powers 0, 1, 2 of an axis's frequencies at unit spacing, ``(n, 3)``."""
+    steps = torch.ones(1, band.num_axes, device=device, dtype=dtype.to_real())
+    omega = band.omega(steps, dtype=steps.dtype, both_signs=both_signs)[axis][0]
+    return torch.stack([torch.ones_like(omega), omega, omega.square()], -1).to(dtype)
 
-    Not by einsum: a matrix product adds all terms in one run and loses digits on large grids; ``sum`` adds pairwise.
-    """
-    others = tuple(d for d in range(2, values.dim()) if d != 2 + axis)
-    projected = values.sum(others) if others else values
-    return (projected * omega[axis].flatten(1)[:, None]).sum(-1)
+
+def _exponents(num_axes: int) -> list[tuple[int, ...]]:
+    return list(product(range(3), repeat=num_axes))
+
+
+def _negative_powers(num_axes: int) -> tuple[tuple[float, ...], ...]:
+    return tuple(tuple(-float(n) for n in powers) for powers in _exponents(num_axes))
+
+
+def _inertia(num_axes: int) -> tuple[tuple[float, ...], ...]:
+    """The matrix that takes moments ``(.., 3^D)`` to ``tr(S) 1 - S``, flat."""
+    rows = []
+    for powers in _exponents(num_axes):
+        pairs = product(range(num_axes), repeat=2)
+        second = [tuple((d == i) + (d == j) for d in range(num_axes)) == powers for i, j in pairs]
+        on_trace = sum(powers) == 2 and 2 in powers
+        rows.append(tuple(float(on_trace and k % (num_axes + 1) == 0) - float(s) for k, s in enumerate(second)))
+    return tuple(rows)

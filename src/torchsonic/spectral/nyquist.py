@@ -10,27 +10,36 @@ import torch
 from torch import Tensor
 
 from torchsonic.spectral.band import Band
+from torchsonic.spectral.constants import made_once
 
 __all__ = ["average_signs", "average_signs_backward", "field_power"]
 
 
 def average_signs(response: Tensor, band: Band) -> Tensor:
-    """Replace an unsigned Nyquist bin of ``(G, M, ..)`` by the mean over both signs, and drop the appended bin."""
+    """Replace an unsigned Nyquist bin of ``(G, M, ..)`` by the mean over both signs, in place, and leave out the last."""
     for axis in band.unsigned_axes:
-        dim, last, reach = 2 + axis, response.shape[2 + axis] - 1, band.reach[axis]
-        mean = (response.narrow(dim, reach, 1) + response.narrow(dim, last, 1)) * 0.5
-        response = response.narrow(dim, 0, last).clone()
-        response.narrow(dim, reach, 1).copy_(mean)
+        parts = torch.view_as_real(response)  # not every device interpolates complex numbers
+        dim, last = 2 + axis, response.shape[2 + axis] - 1
+        parts.narrow(dim, band.reach[axis], 1).lerp_(parts.narrow(dim, last, 1), 0.5)
+        response = response.narrow(dim, 0, last)
     return response
 
 
 def average_signs_backward(grad: Tensor, band: Band) -> Tensor:
     """Adjoint of :func:`average_signs`; may overwrite ``grad``."""
+    if not band.unsigned_axes:
+        return grad
     for axis in band.unsigned_axes:
-        dim = 2 + axis
-        half = grad.narrow(dim, band.reach[axis], 1).mul_(0.5)
-        grad = torch.cat([grad, half], dim)
-    return grad
+        grad.narrow(2 + axis, band.reach[axis], 1).mul_(0.5)
+    axes = [_bins(band, axis, grad.device) for axis in range(band.num_axes)]
+    return grad[(slice(None), slice(None), *torch.meshgrid(*axes, indexing="ij"))]
+
+
+@made_once
+def _bins(band: Band, axis: int, device: torch.device) -> Tensor:
+    """The bin that each frequency of :meth:`Band.omega` with both signs belongs to."""
+    bins = torch.arange(band.shape[axis], device=device)
+    return torch.cat([bins, bins[band.reach[axis], None]]) if axis in band.unsigned_axes else bins
 
 
 def field_power(x: Tensor, num_axes: int) -> Tensor:

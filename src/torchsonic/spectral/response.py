@@ -29,7 +29,6 @@ __all__ = [
     "Modes",
     "Symmetry",
     "column",
-    "components_across",
     "denominator",
     "grid_omega",
     "limit_at",
@@ -124,28 +123,29 @@ def _bounded(value: Tensor) -> Tensor:
     return value.clamp(-_largest(), _largest())
 
 
-def components_across(omega: Sequence[Tensor], vector: Tensor) -> dict[tuple[int, int], Tensor]:
-    """``w_i u_j - w_j u_i`` for each pair of axes and vectors ``u (G, M, D)``; small where only two axes matter."""
-    u = [column(component, omega[0].dim() - 2) for component in vector.unbind(-1)]
-    pairs = combinations(range(len(omega)), 2)
-    return {(i, j): _bounded(omega[i] * u[j]) - _bounded(omega[j] * u[i]) for i, j in pairs}
-
-
 def denominator(omega: Sequence[Tensor], shape: ModeShape) -> tuple[Tensor, Tensor]:
     """``p`` and ``q``, real, ``(G, M, ..)``."""
     num_axes = omega[0].dim() - 2
-    slopes = (shape.scale[..., None] * shape.direction).unbind(-1)
-    q = -column(shape.oscillation, num_axes)
-    for slope, w in zip(slopes, omega, strict=True):
-        q = q + _bounded(column(slope, num_axes) * w)
+    v = shape.direction.unbind(-1)
+    weighted = (shape.direction * shape.transverse[..., None]).unbind(-1)
+    slopes = (shape.direction * shape.scale[..., None]).unbind(-1)
+
+    def along_axis(i: int) -> Tensor:
+        """All that the frequencies of one axis are multiplied by, at once: ``s v_i``, and ``v_j, tau v_j`` (j != i)."""
+        others = [factor for j in range(len(v)) if j != i for factor in (v[j], weighted[j])]
+        return _bounded(column(torch.stack([slopes[i], *others]), num_axes) * omega[i])
+
+    terms = [along_axis(i) for i in range(len(omega))]
+    q = terms[0][0] - column(shape.oscillation, num_axes)
+    for term in terms[1:]:
+        q = q + term[0]
     p = column(shape.damping, num_axes)
     if len(omega) == 1:  # nothing lies across; the gradient is zero all the same
         return p + 0 * column(shape.transverse, num_axes), q
-    # Not the square times tau, which overflows where their product does not.
-    across = components_across(omega, shape.direction)
-    weighted = components_across(omega, shape.direction * shape.transverse[..., None])
-    for pair, component in across.items():
-        p = torch.addcmul(p, component, weighted[pair])
+    for i, j in combinations(range(len(omega)), 2):
+        # The component across, and the same times tau: not its square times tau, which overflows where p does not.
+        across = terms[i][2 * j - 1 : 2 * j + 1] - terms[j][2 * i + 1 : 2 * i + 3]
+        p = torch.addcmul(p, across[0], across[1])
     return p.clamp(max=_largest()), q
 
 
