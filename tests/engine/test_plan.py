@@ -7,7 +7,8 @@ from torchsonic.functional import ORDERS, make_plan, order_costs
     ("channels", "modes", "order"),
     [
         ((64, 64), 16, "modes-modes"),
-        ((64, 64), 64, "channels-channels"),
+        ((64, 64), 64, "modes-modes"),
+        ((64, 64), 128, "channels-channels"),
         ((3, 64), 16, "channels-modes"),
         ((64, 3), 16, "modes-channels"),
     ],

@@ -45,14 +45,19 @@ def _plain(raw: Sequence[Tensor], spacing: tuple[float, ...]) -> Six:
 
 
 class _PhysicalWithGain(torch.autograd.Function):
+    """With ``A = atan2(h, w) / h``, ``h = 2 r p``, ``w = p^2 + b^2 - r^2`` at each node of the quadrature, ``g^-2 = <A>``.
+
+    Backward needs ``dA/dp = (Re R - A) / p + Im R / r`` and ``dA/db = b Im R / (r p)`` with ``R = 1 / (w + i h)`` alone:
+    the gain grows as scale, damping, oscillation and transverse do together, and lengths enter it only as ``s / step``
+    and ``tau / step^2`` (in the plane; in space, with its fixed cell, ``tau step``).
+    """
+
     @staticmethod
     def forward(ctx, spacing: tuple[float, ...], *raw: Tensor):  # type: ignore[override]
         raw_direction, raw_scale, raw_damping, raw_oscillation, raw_transverse, limit = raw
         num_axes, device, dtype = len(spacing), raw_direction.device, raw_direction.dtype
-        unit = reference_length(spacing)
         raw_three = torch.stack([raw_scale, raw_damping, raw_transverse])
-        offset = constant(((smallest() * unit,), (smallest(),), (0.0,)), device, dtype)
-        factor = constant(((unit,), (1.0,), (unit**2,)), device, dtype)
+        offset, factor = (constant(a, device, dtype) for a in _affine(spacing))
         three = torch.addcmul(offset, torch.nn.functional.softplus(raw_three), factor)
         scale, damping, transverse = three.unbind(0)
         part = torch.tanh(raw_oscillation)
@@ -60,24 +65,20 @@ class _PhysicalWithGain(torch.autograd.Function):
         length = torch.linalg.vector_norm(raw_direction, dim=-1, keepdim=True)
         first = constant((1.0, *[0.0] * (num_axes - 1)), device, dtype)
         direction = torch.where(length < shortest(), first, raw_direction / length)
-        steps = constant(spacing, device, dtype)
-        step = torch.linalg.vector_norm(direction * steps, dim=-1)
-        reach = scale * (math.pi / step)
+        step = torch.linalg.vector_norm(direction * constant(spacing, device, dtype), dim=-1)
+        reach = scale / step * math.pi
         nodes, weights = (constant(a, device, dtype) for a in transverse_quadrature(num_axes))
         # The squared radius of the cell across a mode, whose volume is that of the reference Nyquist box.
-        power = 2 / (num_axes - 1)
         radius = (step if num_axes == 3 else step.square()) * _radius_factor(spacing)
         p = torch.addcmul(damping[:, None], (transverse * radius)[:, None], nodes)
         height = (2 * reach)[:, None] * p
         width = torch.addcmul(((oscillation - reach) * (oscillation + reach))[:, None], p, p)
-        size = torch.maximum(height, width.abs())
-        share = torch.atan2(height / size, width / size) / height
+        share = torch.atan2(height, width) / height
         gain = (share * weights).sum(-1).clamp_min(least_power()).rsqrt()
         ctx.save_for_backward(
-            *raw, raw_three, three, part, oscillation, direction, length, step, reach, radius, p, height, width, size,
-            share, gain,
+            *raw, raw_three, three, part, oscillation, direction, length, step, reach, radius, p, height, width, share, gain
         )  # fmt: skip
-        ctx.spacing, ctx.power = spacing, power
+        ctx.spacing = spacing
         return direction, scale, damping, oscillation, transverse, gain
 
     @staticmethod
@@ -89,39 +90,39 @@ class _PhysicalWithGain(torch.autograd.Function):
             found = torch.autograd.grad(_plain(raw, ctx.spacing), raw, grads, create_graph=True, materialize_grads=True)
             return None, *found
         grad_direction, grad_scale, grad_damping, grad_oscillation, grad_transverse, grad_gain = grads
-        (raw_three, three, part, oscillation, direction, length, step, reach, radius, p, height, width, size, share,
-         gain) = saved  # fmt: skip
-        transverse = three[2]
-        spacing, device, dtype = ctx.spacing, step.device, step.dtype
+        raw_three, three, part, oscillation, direction, length, step, reach, radius, p, height, width, share, gain = saved
+        spacing, device, dtype, transverse = ctx.spacing, step.device, step.dtype, three[2]
         nodes, weights = (constant(a, device, dtype) for a in transverse_quadrature(len(spacing)))
         # Of the mean power, where it is not at its least.
-        outer = grad_gain * gain.pow(3) * -0.5 * (gain < least_power() ** -0.5)
-        weighted = outer[:, None] * weights
-        height_part, width_part = height / size, width / size
-        inverse = weighted / (height_part.square() + width_part.square()) / size
-        by_height = (width_part * inverse - weighted * share) / height
-        by_width = inverse / size
-        twice = (2 * reach)[:, None]
-        by_p = by_height * twice - 2 * p * by_width
-        by_reach = 2 * (by_height * p).sum(-1) + 2 * reach * by_width.sum(-1)
-        grad_damping = grad_damping + by_p.sum(-1)
-        by_spread = (by_p * nodes).sum(-1)
-        grad_transverse = grad_transverse + by_spread * radius
-        grad_oscillation = grad_oscillation - 2 * oscillation * by_width.sum(-1)
-        grad_scale = grad_scale + by_reach * (math.pi / step)
-        by_step = (by_spread * transverse * radius * ctx.power - by_reach * reach) / step
-        squares = constant(tuple(s**2 for s in spacing), device, dtype)
+        outer = (grad_gain * gain.pow(3) * (gain < least_power() ** -0.5))[:, None] * (weights * -0.5)
+        inverse = torch.complex(width, height).reciprocal()  # no square that could overflow
+        tilt = inverse.imag / reach[:, None]
+        by_p = outer * ((inverse.real - share) / p + tilt)
+        by_damping = by_p.sum(-1)
+        by_transverse = (by_p * nodes).sum(-1) * radius
+        by_oscillation = (outer * tilt / p).sum(-1) * oscillation
+        spread = by_transverse * transverse
+        stretch = grad_gain * gain - by_damping * three[1] - by_oscillation * oscillation - spread  # scale times its own
+        by_step = (spread * (4 - len(spacing)) - stretch) / step
+        grads_three = torch.stack([grad_scale, grad_damping, grad_transverse])
+        grads_three = grads_three + torch.stack([stretch / three[0], by_damping, by_transverse])
+        grad_oscillation = grad_oscillation + by_oscillation
+        squares = constant(tuple(d**2 for d in spacing), device, dtype)
         grad_direction = torch.addcmul(grad_direction, (by_step / step)[:, None], direction * squares)
         along = (direction * grad_direction).sum(-1, keepdim=True)
         across = torch.addcmul(grad_direction, direction, along, value=-1)
         turned = torch.where(length < shortest(), 0.0, across / length)
-        unit = reference_length(spacing)
-        factor = constant(((unit,), (1.0,), (unit**2,)), device, dtype)
-        stored = torch.stack([grad_scale, grad_damping, grad_transverse]) * factor * torch.sigmoid(raw_three)
+        stored = grads_three * constant(_affine(spacing)[1], device, dtype) * torch.sigmoid(raw_three)
         limit = raw[5]
         by_part = limit * (1 - part.square()) * grad_oscillation
         by_limit = (part * grad_oscillation).sum().reshape(limit.shape)  # a vector where parameters are shared out
         return None, turned, stored[0], stored[1], by_part, stored[2], by_limit
+
+
+def _affine(spacing: tuple[float, ...]) -> tuple[tuple, tuple]:
+    """Offset and factor from softplus to scale, damping and transverse; see :mod:`torchsonic.spectral.parameters`."""
+    unit = reference_length(spacing)
+    return ((smallest() * unit,), (smallest(),), (0.0,)), ((unit,), (1.0,), (unit**2,))
 
 
 def _radius_factor(spacing: tuple[float, ...]) -> float:

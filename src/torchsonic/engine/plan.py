@@ -20,6 +20,7 @@ from typing import get_args
 
 from torchsonic.arguments import choice, positive
 from torchsonic.engine.pages import keeps_all_pages
+from torchsonic.engine.products import takes_samples_apart
 from torchsonic.spectral.band import Band
 from torchsonic.spectral.boundary import Boundary, PaddingMode
 from torchsonic.spectral.response import Symmetry
@@ -30,8 +31,6 @@ ORDERS = ("modes-modes", "modes-channels", "channels-modes", "channels-channels"
 
 # Measured on AVX2 cores: a flop of a multi-axis FFT takes as long as this many flops of a matrix product.
 FFT_FLOP_COST = 4.0
-# A complex transform, and laying out its signals, over a real one.
-COMPLEX_FFT_COST = 1.3
 # Bytes of the modes' signals that a CPU takes through the transforms at once where freed pages are not kept: fresh
 # pages cost more than the transform that fills them, and the allocator hands small blocks out again.
 CPU_SIGNAL_BYTES = 4 << 20
@@ -104,7 +103,7 @@ def order_costs(
     costs = {}
     for order in ORDERS:
         entry, exit_ = order.split("-")
-        each = COMPLEX_FFT_COST if order == "modes-modes" else 2.0
+        each = 1.0 if order == "modes-modes" else 2.0  # one complex transform takes about as long as one real one
         costs[order] = side(entry, in_channels, size, band.size_in, each)
         costs[order] += side(exit_, out_channels, out_size, band.size_out, each)
     return costs
@@ -112,7 +111,7 @@ def order_costs(
 
 def order_by_channels(in_channels: int, out_channels: int, num_modes: int) -> str:
     """The order that transforms fewer signals on each side; the choice where sizes are not known yet."""
-    if 4 * num_modes <= 3 * min(in_channels, out_channels):  # a complex transform costs somewhat more than a real one
+    if num_modes <= min(in_channels, out_channels):
         return "modes-modes"
     sides = ["modes" if 2 * num_modes <= channels else "channels" for channels in (in_channels, out_channels)]
     return "-".join(sides)
@@ -148,10 +147,14 @@ def make_plan(
     mode_chunk
         Modes taken at once; ``None`` takes all. Peak memory then grows with the chunk instead of M.
     sample_chunk
-        Samples taken at once; by default all, or on a CPU that keeps no freed pages a few megabytes of them.
+        Samples taken at once; by default all, but on a CPU one where products take samples one by one, and a few
+        megabytes where freed pages are not kept.
     """
     if mode_chunk is not None:
         positive(mode_chunk, "mode_chunk")
+    work = 2 * num_modes * min(in_channels, out_channels) * math.prod(size)
+    if sample_chunk is None and on_cpu and takes_samples_apart(work):
+        sample_chunk = 1
     few = on_cpu and not keeps_all_pages()
     sizes = (batch, in_channels, out_channels, num_modes, size, out_size)
     return _make_plan(*sizes, _boundary(padding), order, mode_chunk, sample_chunk, symmetry, few)

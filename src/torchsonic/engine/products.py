@@ -18,7 +18,7 @@ from torch import Tensor
 
 from torchsonic.spectral.band import Band
 
-__all__ = ["add_product", "add_spectrum", "correlate", "correlate_spectra", "mix", "mix_modes"]
+__all__ = ["add_product", "add_spectrum", "correlate", "correlate_spectra", "mix", "mix_modes", "takes_samples_apart"]
 
 # Multiply-adds for each sample, below which eight calls of oneDNN take longer than one of MKL.
 ONEDNN_WORK = 16e6
@@ -32,10 +32,15 @@ def _onednn_helps() -> bool:
     return "AuthenticAMD" in processor and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
+def takes_samples_apart(work: int) -> bool:
+    """Whether products of so many multiply-adds for each sample run sample by sample."""
+    return work >= ONEDNN_WORK and _onednn_helps()
+
+
 def _by_onednn(signals: Tensor, rows: int) -> bool:
     """Whether a product of ``rows`` with signals ``(b, c, n)`` goes to oneDNN."""
     ordinary = type(signals) is Tensor and signals.dtype == torch.float32 and signals.device.type == "cpu"
-    return ordinary and rows * signals[0].numel() >= ONEDNN_WORK and _onednn_helps()
+    return ordinary and takes_samples_apart(rows * signals.shape[1] * signals.shape[2])
 
 
 def _onednn(a: Tensor, b: Tensor) -> Tensor:

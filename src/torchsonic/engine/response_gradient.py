@@ -16,6 +16,7 @@ and that of the gain follows, since T keeps its value when g, damping, oscillati
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 
 import torch
@@ -48,7 +49,7 @@ def response_gradient(
     """
     num_axes, v = band.num_axes, shape.direction
     # A dropped mode has gain zero: it gets no gradient, and its responses cannot be divided by the gain.
-    inverse_gain = torch.where(shape.gain == 0, 0.0, shape.gain.reciprocal())
+    inverse_gain = shape.gain.reciprocal().nan_to_num_(posinf=0.0)
     wide = widest_float(grad.device)  # sums cancel, and squares of large responses overflow
     change = (grad.to(wide.to_complex()) * response).mul_(response)
     moments = _moments(change, band, both_signs=both_signs) * inverse_gain[..., None]
@@ -82,18 +83,16 @@ def _powers(band: Band, axis: int, device: torch.device, dtype: torch.dtype, bot
     return torch.stack([torch.ones_like(omega), omega, omega.square()], -1).to(dtype)
 
 
-def _exponents(num_axes: int) -> list[tuple[int, ...]]:
-    return list(product(range(3), repeat=num_axes))
-
-
+@cache
 def _negative_powers(num_axes: int) -> tuple[tuple[float, ...], ...]:
-    return tuple(tuple(-float(n) for n in powers) for powers in _exponents(num_axes))
+    return tuple(tuple(-float(n) for n in powers) for powers in product(range(3), repeat=num_axes))
 
 
+@cache
 def _inertia(num_axes: int) -> tuple[tuple[float, ...], ...]:
     """The matrix that takes moments ``(.., 3^D)`` to ``tr(S) 1 - S``, flat."""
     rows = []
-    for powers in _exponents(num_axes):
+    for powers in product(range(3), repeat=num_axes):
         pairs = product(range(num_axes), repeat=2)
         second = [tuple((d == i) + (d == j) for d in range(num_axes)) == powers for i, j in pairs]
         on_trace = sum(powers) == 2 and 2 in powers

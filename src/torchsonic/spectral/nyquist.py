@@ -18,9 +18,8 @@ __all__ = ["average_signs", "average_signs_backward", "field_power"]
 def average_signs(response: Tensor, band: Band) -> Tensor:
     """Replace an unsigned Nyquist bin of ``(G, M, ..)`` by the mean over both signs, in place, and leave out the last."""
     for axis in band.unsigned_axes:
-        parts = torch.view_as_real(response)  # not every device interpolates complex numbers
         dim, last = 2 + axis, response.shape[2 + axis] - 1
-        parts.narrow(dim, band.reach[axis], 1).lerp_(parts.narrow(dim, last, 1), 0.5)
+        response.narrow(dim, band.reach[axis], 1).add_(response.narrow(dim, last, 1)).mul_(0.5)
         response = response.narrow(dim, 0, last)
     return response
 

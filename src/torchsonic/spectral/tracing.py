@@ -18,7 +18,10 @@ def inside_function_transform() -> bool:
 
 def tracing() -> bool:
     """Whether a tracer is at work, whose tensors mean nothing later; modes that only watch are none."""
-    return torch.compiler.is_compiling() or any(torch._C._get_dispatch_mode(key) is not None for key in TRACERS)
+    if torch.compiler.is_compiling():
+        return True
+    watched = torch._C._len_torch_dispatch_stack() > 0  # asked dozens of times in a step
+    return watched and any(torch._C._get_dispatch_mode(key) is not None for key in TRACERS)
 
 
 def just_numbers() -> bool:
