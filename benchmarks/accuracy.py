@@ -62,7 +62,7 @@ def compare_errors(entry: Entry, sonic: nn.Module, paper: nn.Module, x: Tensor, 
         ``sonic`` and ``paper_order`` (mean error by kind), ``flagged`` (the kinds in which Sonic's is more than twice
         that of the paper's order), ``worst`` (of any tensor in any draw) and ``draws`` (every error).
     """
-    other = "channels-channels" if 2 * entry.modes <= entry.channels else "modes-modes"  # the one with more transforms
+    other = "channels" if 2 * entry.modes <= entry.channels else "modes"  # the one with more transforms
     few = max(1, entry.batch // 4)
     draws = [_draw(entry, other, sonic, paper, x, grad_y)]
     for _ in range(int(min(MOST_DRAWS, max(FEWEST_DRAWS, DRAWN_VALUES / entry.num_values)))):

@@ -147,7 +147,7 @@ def frames_to(name):
     original = getattr(transform, name)
     setattr(transform, name, seen)
     try:
-        order = "modes-modes" if name == "complex_fftn" else "channels-channels"
+        order = "modes" if name == "complex_fftn" else "channels"
         SonicConv2d(2, 2, num_modes=1, execution={"order": order})(torch.randn(1, 2, 4, 4))
     finally:
         setattr(transform, name, original)

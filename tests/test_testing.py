@@ -24,7 +24,7 @@ class LosesGradient(SonicConv2d):
 
 class DependsOnOrder(SonicConv2d):
     def forward(self, x, spacing=None, output_size=None):
-        return super().forward(x, spacing, output_size) * (1.001 if self.order == "channels-modes" else 1.0)
+        return super().forward(x, spacing, output_size) * (1.001 if self.order == "channels" else 1.0)
 
 
 class HasUnits(SonicConv2d):

@@ -100,8 +100,8 @@ def results(layer, x, **options):
 
 LAYERS = [
     {},
-    {"execution": {"order": "channels-channels", "mode_chunk": 2}},
-    {"execution": {"order": "modes-modes"}},
+    {"execution": {"order": "channels", "mode_chunk": 2}},
+    {"execution": {"order": "modes"}},
     {"stride": 2},
     {"padding_mode": "zeros"},
     {"padding_mode": "reflect"},

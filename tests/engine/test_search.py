@@ -41,13 +41,13 @@ def test_the_environment_chooses_for_a_process(monkeypatch):
 
 def test_a_measured_plan_is_the_fastest_candidate_and_is_found_once(monkeypatch):
     times = {(order, chunk): 5.0 for order in ORDERS for chunk in (1, 2, 4)}
-    times["channels-modes", 4], times["channels-modes", 2] = 3.0, 2.0
+    times["channels", 4], times["channels", 2] = 3.0, 2.0
     tried = []
     monkeypatch.setattr(search, "_time", lambda run, choice: tried.append(choice) or times[tuple(choice)])
     set_plan_search("measure")
     layer, x = make_layer(2), torch.randn(4, 3, 5, 6, dtype=torch.float64)
     step(layer, x)
-    assert list(remembered_plans().values()) == [["channels-modes", 2]]
+    assert list(remembered_plans().values()) == [["channels", 2]]
     number = len(tried)
     step(layer, x)
     assert len(tried) == number == len(ORDERS) + 2
@@ -87,7 +87,7 @@ def test_plans_are_kept_on_disk_and_bad_files_are_refused(tmp_path, monkeypatch)
     monkeypatch.setattr(search, "_remembered", {})
     set_plan_search("model", file=file)
     assert remembered_plans() == plans
-    for text in ("nothing", '{"key": ["fastest", 1]}', '{"key": 3}', '{"key": ["modes-modes", 0]}'):
+    for text in ("nothing", '{"key": ["fastest", 1]}', '{"key": 3}', '{"key": ["modes", 0]}'):
         file.write_text(text)
         with pytest.raises(ValueError, match=r"holds no plans .*; delete it, or name another"):
             set_plan_search("model", file=file)

@@ -297,7 +297,7 @@ def test_parameters_have_no_units():
         ((3, 4), {"bank": {"shortest_decay": "short"}}, ValueError, "shortest_decay.*got 'short'"),
         ((3, 4), {"spacing": 0.0}, ValueError, "spacing must be positive"),
         ((3, 4), {"spacing": torch.ones(2, 2)}, ValueError, "spacing must be the same for all samples"),
-        ((3, 4), {"execution": {"order": "quick"}}, ValueError, "execution.order must be one of auto, modes-modes"),
+        ((3, 4), {"execution": {"order": "quick"}}, ValueError, "order must be one of auto, modes, channels"),
         ((3, 4), {"execution": {"mode_chunk": -1}}, ValueError, "execution.mode_chunk must be at least 1"),
         ((3, 4), {"dtype": torch.complex64}, TypeError, "dtype must be a real floating-point type"),
     ],

@@ -14,7 +14,7 @@ from torchsonic.nn.conv import make_sonic
 OLD = {
     "band_limit": (2, "limits", {"band_order": 2}),
     "magnitude_limit": (1.5, "limits", {"magnitude": 1.5}),
-    "order": ("modes-modes", "execution", {"order": "modes-modes"}),
+    "order": ("modes", "execution", {"order": "modes"}),
     "mode_chunk": (2, "execution", {"mode_chunk": 2}),
     "recompute": (True, "execution", {"recompute": True}),
 }

@@ -14,7 +14,7 @@ from torchsonic.spectral.limits import ResponseLimits
 from torchsonic.spectral.plain import plain_conv
 from torchsonic.spectral.response import ModeShape, Symmetry
 
-__all__ = ["Operands", "Options", "run_plain", "without_autocast"]
+__all__ = ["Kept", "Operands", "Options", "run_plain", "without_autocast"]
 
 
 class Operands(NamedTuple):
@@ -70,6 +70,24 @@ class Options(NamedTuple):
     @property
     def limits(self) -> ResponseLimits:
         return ResponseLimits(self.band_order, self.magnitude_limit, self.soft_limit)
+
+
+class Kept(NamedTuple):
+    """What the backward pass would otherwise compute again, for one chunk of samples and all modes."""
+
+    coefficients: Tensor
+    """``Z``, ``(b, M, *band)``, or ``(b, M, 2, *band)`` where channels are transformed."""
+    other: Tensor
+    """``F^-1[W] (b, 2 M, *out_size)`` where modes are transformed, ``F[x] (b, C, *band)`` where channels are."""
+
+    @classmethod
+    def of_all_modes(cls, parts: list[Kept]) -> Kept:
+        """From what was kept of chunks of modes; a spectrum of channels is the same for all."""
+        if len(parts) == 1:
+            return parts[0]
+        shared = parts[0].other is parts[1].other
+        coefficients = torch.cat([part.coefficients for part in parts], dim=1)
+        return cls(coefficients, parts[0].other if shared else torch.cat([part.other for part in parts], dim=1))
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager:

@@ -1,23 +1,24 @@
 """The operator and its resizing as ``torch.library`` custom operators, for compilers and exporters.
 
 They see opaque nodes with known output shapes: no FFT to decompose, no complex code to generate. What the backward
-pass needs travels as whole tensors, at most three, whatever the chunks.
+pass needs travels as two whole tensors, whatever the chunks.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from torchsonic.engine import kernels
 from torchsonic.engine.cache import MOST_BYTES, find_coupling
-from torchsonic.engine.call import Operands, Options
-from torchsonic.engine.coupling import Coupling, TorchCoupling, coupling_bytes
-from torchsonic.engine.kernels import Couplings, Kept, find_plan, prepared
-from torchsonic.engine.plan import Plan, uses_half_spectra
+from torchsonic.engine.call import Kept, Operands, Options
+from torchsonic.engine.coupling import TorchCoupling, coupling_bytes
+from torchsonic.engine.couplings import CouplingOf, Couplings
+from torchsonic.engine.kernels import find_plan, order_of, prepared
+from torchsonic.engine.plan import Plan
 from torchsonic.engine.transform import analyse, analyse_adjoint, synthesise, synthesise_adjoint
 from torchsonic.spectral.band import Band
 from torchsonic.spectral.response import ModeShape
@@ -30,34 +31,25 @@ NUM_GRADIENTS = NUM_TENSORS - 1
 NUM_ARGUMENTS = NUM_TENSORS + len(Options._fields)
 
 
-def _kept_shapes(x: Tensor, num_modes: int, options: Options) -> dict[str, tuple]:
-    """Sizes of kept tensors by name, which may be symbols."""
-    half = uses_half_spectra(options.order, options.symmetry)
+def _kept_shapes(x: Tensor, num_modes: int, options: Options) -> tuple[tuple, tuple]:
+    """Sizes of the two kept tensors, which may be symbols."""
+    batch, half = x.shape[0], options.order == "channels"
     band = options.boundary.band(tuple(x.shape[2:]), tuple(options.out_size), half=half).shape
-    pair = (2,) if half else ()
-    shapes: dict[str, tuple] = {"coefficients": (x.shape[0], num_modes, *pair, *band)}
-    if options.order.startswith("channels"):
-        shapes["spectrum"] = (x.shape[0], x.shape[1], *band)
-    if options.order.endswith("modes"):
-        shapes["signals"] = (x.shape[0], 2 * num_modes, *options.out_size)
-    return shapes
+    if half:
+        return (batch, num_modes, 2, *band), (batch, x.shape[1], *band)
+    return (batch, num_modes, *band), (batch, 2 * num_modes, *options.out_size)
 
 
-def _whole(kept: list[Kept], names: Sequence[str]) -> list[Tensor]:
+def _whole(kept: list[Kept]) -> list[Tensor]:
     """What is kept of all samples."""
-    if len(kept) == 1:
-        return [getattr(kept[0], name) for name in names]
-    return [torch.cat([getattr(part, name) for part in kept]) for name in names]
+    return list(kept[0]) if len(kept) == 1 else [torch.cat(parts) for parts in zip(*kept, strict=True)]
 
 
-def _parts(whole: dict[str, Tensor], plan: Plan, batch: int) -> list[Kept]:
-    return [
-        Kept(*[whole[name][samples] if name in whole else None for name in Kept._fields])  # type: ignore[arg-type]
-        for samples in plan.sample_chunks(batch)
-    ]
+def _parts(whole: Sequence[Tensor], plan: Plan, batch: int) -> list[Kept]:
+    return [Kept(*[t[samples] for t in whole]) for samples in plan.sample_chunks(batch)]
 
 
-def _couplings(operands: Operands, options: Options, plan: Plan) -> Callable[[slice, slice], Coupling]:
+def _couplings(operands: Operands, options: Options, plan: Plan) -> CouplingOf:
     """Couplings for an output without gradient: one made in an earlier call if the same is needed again."""
     num_modes, dtype = operands.mix_in.shape[0], operands.x.dtype
     large = coupling_bytes(num_modes, plan.band, dtype) > MOST_BYTES
@@ -92,18 +84,17 @@ def _spectral_conv(
     plan = find_plan(operands, options)
     with prepared(operands, options, training=not reuse, keep=keep):
         couplings = _couplings(operands, options, plan) if reuse else Couplings(operands, options, plan)
-        y, kept = kernels.forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan, keep=keep)
+        y, kept = order_of(plan).forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan, keep=keep)
     if not keep:
         return y, []
-    shapes = _kept_shapes(x, mix_in.shape[0], options)
-    if not kept:
-        return y, _empty_kept(x, shapes)
-    return y, _whole(kept, list(shapes))
+    return y, _whole(kept) if kept else _empty_kept(x, mix_in.shape[0], options)
 
 
-def _empty_kept(x: Tensor, shapes: dict[str, tuple]) -> list[Tensor]:
-    spectral = torch.complex128 if x.dtype == torch.float64 else torch.complex64
-    return [x.new_empty(shape, dtype=x.dtype if name == "signals" else spectral) for name, shape in shapes.items()]
+def _empty_kept(x: Tensor, num_modes: int, options: Options) -> list[Tensor]:
+    coefficients, other = _kept_shapes(x, num_modes, options)
+    spectral = x.dtype.to_complex()
+    kind = spectral if options.order == "channels" else x.dtype
+    return [x.new_empty(coefficients, dtype=spectral), x.new_empty(other, dtype=kind)]
 
 
 @_spectral_conv.register_fake
@@ -111,7 +102,7 @@ def _(*arguments):
     operands, options = Operands(*arguments[:NUM_TENSORS]), Options(*arguments[NUM_TENSORS:NUM_ARGUMENTS])
     x, keep = operands.x, arguments[NUM_ARGUMENTS]
     y = x.new_empty(x.shape[0], operands.mix_out.shape[0], *options.out_size)
-    return y, _empty_kept(x, _kept_shapes(x, operands.mix_in.shape[0], options)) if keep else []
+    return y, _empty_kept(x, operands.mix_in.shape[0], options) if keep else []
 
 
 @torch.library.custom_op("torchsonic::spectral_conv_backward", mutates_args=())
@@ -131,8 +122,7 @@ def _spectral_conv_backward(
         band_order, magnitude_limit, soft_limit,
     )  # fmt: skip
     plan = find_plan(operands, options)
-    whole = dict(zip(_kept_shapes(x, mix_in.shape[0], options), kept, strict=False))
-    parts = _parts(whole, plan, x.shape[0]) if kept else []
+    parts = _parts(kept, plan, x.shape[0]) if kept else []
     with prepared(operands, options, training=True, keep=bool(kept), kept=kept):
         grads = kernels.backward(grad_y, operands, options, plan, parts, needs)
     found = dict(zip(Operands._fields[:NUM_GRADIENTS], grads, strict=False))

@@ -19,7 +19,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from torchsonic.arguments import choice, per_axis, positive
 from torchsonic.engine.call import Operands, Options
-from torchsonic.engine.kernels import Couplings, backward, find_plan, forward
+from torchsonic.engine.couplings import Couplings
+from torchsonic.engine.kernels import backward, find_plan, order_of
 from torchsonic.engine.pages import keep_pages
 from torchsonic.engine.plan import make_plan
 from torchsonic.spectral.boundary import Boundary, PaddingMode
@@ -142,7 +143,7 @@ def estimated_bytes(
             plan = find_plan(operands, options)
             couplings = Couplings(operands, options, plan)
             x, mix_in, mix_out, bias = operands.x, operands.mix_in, operands.mix_out, operands.bias
-            y, kept = forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan, keep=keep)
+            y, kept = order_of(plan).forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan, keep=keep)
             del couplings
             if training:
                 backward(grad_y, operands, options, plan, kept, [True] * len(operands))

@@ -45,11 +45,11 @@ def _plain(raw: Sequence[Tensor], spacing: tuple[float, ...]) -> Six:
 
 
 class _PhysicalWithGain(torch.autograd.Function):
-    """With ``A = atan2(h, w) / h``, ``h = 2 r p``, ``w = p^2 + b^2 - r^2`` at each node of the quadrature, ``g^-2 = <A>``.
+    """``g^-2 = <A>`` over the quadrature, with ``A = atan2(h, w) / h``, ``h = 2 r p`` and ``w = p^2 + b^2 - r^2``.
 
-    Backward needs ``dA/dp = (Re R - A) / p + Im R / r`` and ``dA/db = b Im R / (r p)`` with ``R = 1 / (w + i h)`` alone:
-    the gain grows as scale, damping, oscillation and transverse do together, and lengths enter it only as ``s / step``
-    and ``tau / step^2`` (in the plane; in space, with its fixed cell, ``tau step``).
+    Backward needs only ``dA/dp = (Re R - A) / p + Im R / r`` and ``dA/db = b Im R / (r p)`` with ``R = 1 / (w + i h)``:
+    the gain doubles when scale, damping, oscillation and transverse do, and the step along the mode enters it with the
+    scale, as ``s / step``, and with the transverse, as ``tau step^2`` (in space ``tau step``).
     """
 
     @staticmethod
@@ -76,7 +76,8 @@ class _PhysicalWithGain(torch.autograd.Function):
         share = torch.atan2(height, width) / height
         gain = (share * weights).sum(-1).clamp_min(least_power()).rsqrt()
         ctx.save_for_backward(
-            *raw, raw_three, three, part, oscillation, direction, length, step, reach, radius, p, height, width, share, gain
+            *raw, raw_three, three, part, oscillation, direction, length, step, reach, radius, p, height, width, share,
+            gain,
         )  # fmt: skip
         ctx.spacing = spacing
         return direction, scale, damping, oscillation, transverse, gain
@@ -90,7 +91,9 @@ class _PhysicalWithGain(torch.autograd.Function):
             found = torch.autograd.grad(_plain(raw, ctx.spacing), raw, grads, create_graph=True, materialize_grads=True)
             return None, *found
         grad_direction, grad_scale, grad_damping, grad_oscillation, grad_transverse, grad_gain = grads
-        raw_three, three, part, oscillation, direction, length, step, reach, radius, p, height, width, share, gain = saved
+        raw_three, three, part, oscillation, direction, length, step, reach, radius, p, height, width, share, gain = (
+            saved
+        )
         spacing, device, dtype, transverse = ctx.spacing, step.device, step.dtype, three[2]
         nodes, weights = (constant(a, device, dtype) for a in transverse_quadrature(len(spacing)))
         # Of the mean power, where it is not at its least.
@@ -102,7 +105,9 @@ class _PhysicalWithGain(torch.autograd.Function):
         by_transverse = (by_p * nodes).sum(-1) * radius
         by_oscillation = (outer * tilt / p).sum(-1) * oscillation
         spread = by_transverse * transverse
-        stretch = grad_gain * gain - by_damping * three[1] - by_oscillation * oscillation - spread  # scale times its own
+        stretch = (
+            grad_gain * gain - by_damping * three[1] - by_oscillation * oscillation - spread
+        )  # scale times its own
         by_step = (spread * (4 - len(spacing)) - stretch) / step
         grads_three = torch.stack([grad_scale, grad_damping, grad_transverse])
         grads_three = grads_three + torch.stack([stretch / three[0], by_damping, by_transverse])

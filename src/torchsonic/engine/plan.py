@@ -1,19 +1,19 @@
 """How one call of the operator is carried out: order of evaluation and chunks.
 
-The mixing matrices commute with the Fourier transform, so each side may transform its channels or its modes, whichever
-is cheaper. Four orders, one operator:
+The mixing matrices commute with the Fourier transform, so either modes or channels may be transformed. Two orders, one
+operator:
 
-    modes-modes         mix, FFT of M complex signals  | IFFT of M complex signals, mix
-    modes-channels      mix, FFT of 2M real signals    | mix, IFFT of K
-    channels-modes      FFT of C, mix                  | IFFT of 2M real signals, mix
-    channels-channels   FFT of C, mix                  | mix, IFFT of K
+    modes       mix, FFT of M complex signals | couple | IFFT of M complex signals, mix
+    channels    FFT of C real signals, mix    | couple | mix, IFFT of K real signals
 
+Orders that transform modes on one side and channels on the other were never more than a few per cent faster.
 A model of the cost chooses, or what was measured on this machine: see :mod:`search`.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import get_args
@@ -25,9 +25,13 @@ from torchsonic.spectral.band import Band
 from torchsonic.spectral.boundary import Boundary, PaddingMode
 from torchsonic.spectral.response import Symmetry
 
-__all__ = ["ORDERS", "Plan", "make_plan", "order_by_channels", "order_costs", "split"]
+__all__ = ["ORDERS", "Plan", "known_order", "make_plan", "order_by_channels", "order_costs", "split"]
 
-ORDERS = ("modes-modes", "modes-channels", "channels-modes", "channels-channels")
+ORDERS = ("modes", "channels")
+OLD_ORDERS = {
+    "modes-modes": "modes",
+    **dict.fromkeys(("modes-channels", "channels-modes", "channels-channels"), "channels"),
+}
 
 # Measured on AVX2 cores: a flop of a multi-axis FFT takes as long as this many flops of a matrix product.
 FFT_FLOP_COST = 4.0
@@ -48,15 +52,9 @@ class Plan:
     size: tuple[int, ...]
     out_size: tuple[int, ...]
     band: Band
-    channels_in: bool
-    channels_out: bool
+    order: str
     mode_chunk: int
     sample_chunk: int
-
-    @property
-    def order(self) -> str:
-        side = {True: "channels", False: "modes"}
-        return f"{side[self.channels_in]}-{side[self.channels_out]}"
 
     def sample_chunks(self, batch: int) -> list[slice]:
         return split(batch, self.sample_chunk)
@@ -65,9 +63,11 @@ class Plan:
         return split(num_modes, self.mode_chunk)
 
 
-def uses_half_spectra(order: str, symmetry: Symmetry) -> bool:
-    """Whether modes are pairs of real signals; complex ones need modes on both sides, and the exact operator."""
-    return order != "modes-modes" or symmetry == "half"
+def known_order(order: str) -> str:
+    """``"auto"`` or one of :data:`ORDERS`; names of older versions are translated."""
+    if order in OLD_ORDERS:
+        warnings.warn(f"order={order!r} is now {OLD_ORDERS[order]!r}; pass that", DeprecationWarning, stacklevel=2)
+    return choice(OLD_ORDERS.get(order, order), ("auto", *ORDERS), "order")
 
 
 def order_costs(
@@ -88,33 +88,23 @@ def order_costs(
     """
     out_size = size if out_size is None else out_size
     band = _boundary(padding).band(size, out_size)
-    coefficients = 2 * math.prod(band.shape)
 
     def fft(transformed: tuple[int, ...]) -> float:
+        """Of one signal, real or complex: that takes about the same time, since real ones go through other layouts."""
         points = math.prod(transformed)
         return FFT_FLOP_COST * 2.5 * points * math.log2(max(points, 2))
 
-    def side(kind: str, channels: int, samples: tuple[int, ...], transformed: tuple[int, ...], each: float) -> float:
-        mixing = 2.0 * 2 * num_modes * channels
-        if kind == "modes":
-            return each * num_modes * fft(transformed) + mixing * math.prod(samples)
-        return channels * fft(transformed) + mixing * coefficients
-
-    costs = {}
-    for order in ORDERS:
-        entry, exit_ = order.split("-")
-        each = 1.0 if order == "modes-modes" else 2.0  # one complex transform takes about as long as one real one
-        costs[order] = side(entry, in_channels, size, band.size_in, each)
-        costs[order] += side(exit_, out_channels, out_size, band.size_out, each)
-    return costs
+    there, back = fft(band.size_in), fft(band.size_out)
+    mixing_in, mixing_out = (4.0 * num_modes * channels for channels in (in_channels, out_channels))
+    return {
+        "modes": num_modes * (there + back) + mixing_in * math.prod(size) + mixing_out * math.prod(out_size),
+        "channels": in_channels * there + out_channels * back + (mixing_in + mixing_out) * 2 * math.prod(band.shape),
+    }
 
 
 def order_by_channels(in_channels: int, out_channels: int, num_modes: int) -> str:
-    """The order that transforms fewer signals on each side; the choice where sizes are not known yet."""
-    if num_modes <= min(in_channels, out_channels):
-        return "modes-modes"
-    sides = ["modes" if 2 * num_modes <= channels else "channels" for channels in (in_channels, out_channels)]
-    return "-".join(sides)
+    """The order that transforms fewer signals; the choice where sizes are not known yet."""
+    return "modes" if 2 * num_modes <= in_channels + out_channels else "channels"
 
 
 def _boundary(padding: PaddingMode | Boundary) -> Boundary:
@@ -156,6 +146,7 @@ def make_plan(
     if sample_chunk is None and on_cpu and takes_samples_apart(work):
         sample_chunk = 1
     few = on_cpu and not keeps_all_pages()
+    order = known_order(order)
     sizes = (batch, in_channels, out_channels, num_modes, size, out_size)
     return _make_plan(*sizes, _boundary(padding), order, mode_chunk, sample_chunk, symmetry, few)
 
@@ -175,17 +166,16 @@ def _make_plan(
     symmetry: Symmetry,
     few: bool,
 ) -> Plan:
-    if order == "auto":
+    if symmetry == "half":  # the paper's use of the half spectrum has no complex signals
+        order = "channels"
+    elif order == "auto":
         costs = order_costs(in_channels, out_channels, num_modes, size, out_size, boundary)
         order = min(costs, key=costs.__getitem__)
-    elif order not in ORDERS:
-        raise ValueError(f"order must be 'auto' or one of {', '.join(ORDERS)}, got {order!r}")
-    channels_in, channels_out = (side == "channels" for side in order.split("-"))
-    band = boundary.band(size, out_size, half=uses_half_spectra(order, symmetry))
+    band = boundary.band(size, out_size, half=order == "channels")
     modes = min(mode_chunk or num_modes, num_modes)
     samples = batch if sample_chunk is None else sample_chunk
     if sample_chunk is None and few:
-        signals = max(2 * modes, in_channels if channels_in else 0, out_channels if channels_out else 0)
+        signals = max(2 * modes, in_channels, out_channels) if band.half else 2 * modes
         points = max(math.prod(band.size_in), math.prod(band.size_out))
         samples = min(batch, max(1, CPU_SIGNAL_BYTES // (4 * signals * points)))
-    return Plan(size, out_size, band, channels_in, channels_out, modes, max(samples, 1))
+    return Plan(size, out_size, band, order, modes, max(samples, 1))

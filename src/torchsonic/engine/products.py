@@ -38,9 +38,11 @@ def takes_samples_apart(work: int) -> bool:
 
 
 def _by_onednn(signals: Tensor, rows: int) -> bool:
-    """Whether a product of ``rows`` with signals ``(b, c, n)`` goes to oneDNN."""
+    """Whether a product of ``rows`` with signals ``(b, c, n)`` goes to oneDNN. Those who watch see usual ones."""
     ordinary = type(signals) is Tensor and signals.dtype == torch.float32 and signals.device.type == "cpu"
-    return ordinary and takes_samples_apart(rows * signals.shape[1] * signals.shape[2])
+    if not ordinary or torch._C._len_torch_dispatch_stack() > 0:
+        return False
+    return takes_samples_apart(rows * signals.shape[1] * signals.shape[2])
 
 
 def _onednn(a: Tensor, b: Tensor) -> Tensor:

@@ -60,8 +60,8 @@ def response_gradient(
     turning = (inertia.unflatten(-1, (num_axes, num_axes)) * v[..., None, :]).sum(-1)
     grad_direction = shape.scale[..., None] * first - 2 * shape.transverse[..., None] * turning
     numbers = torch.stack([shape.scale, shape.damping, shape.oscillation, shape.transverse], -1)
-    total, along, across = torch.stack([real[..., 0], imaginary[..., 0]], -1), (v * first).sum(-1), (v * turning).sum(-1)
-    grads = torch.cat([along[..., None], -total, -across[..., None]], -1)
+    along, across = (v * first).sum(-1), (v * turning).sum(-1)
+    grads = torch.stack([along, -real[..., 0], -imaginary[..., 0], -across], -1)
     grad_gain = -(numbers * grads).sum(-1) * inverse_gain
     found = torch.cat([grads, grad_gain[..., None], grad_direction], -1).clamp_(-LARGEST_GRADIENT, LARGEST_GRADIENT)
     scale, damping, oscillation, transverse, gain = found[..., :5].to(v.dtype).unbind(-1)
@@ -69,7 +69,7 @@ def response_gradient(
 
 
 def _moments(values: Tensor, band: Band, *, both_signs: bool) -> Tensor:
-    """``sum k_1^{n_1} .. k_D^{n_D} values`` over a band, ``(G, M, 3^D)`` for powers 0 to 2 of unit-spacing frequencies."""
+    """``sum w_1^{n_1} .. w_D^{n_D} values`` over a band at unit spacing, powers 0 to 2, ``(G, M, 3^D)``."""
     for axis in reversed(range(band.num_axes)):
         values = (values @ _powers(band, axis, values.device, values.dtype, both_signs)).movedim(-1, 2)
     return values.flatten(2)

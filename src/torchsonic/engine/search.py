@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from torchsonic.arguments import choice
-from torchsonic.engine.plan import ORDERS
+from torchsonic.engine.plan import ORDERS, known_order
 
 __all__ = [
     "PlanSearch",
@@ -93,7 +93,7 @@ def remembered_plans() -> dict[str, list]:
 
 def restore_plans(plans: Mapping[str, list]) -> None:
     """Use plans that were measured before, whatever the search is set to."""
-    found = {str(key): Choice(str(order), int(chunk)) for key, (order, chunk) in plans.items()}
+    found = {str(key): Choice(known_order(str(order)), int(chunk)) for key, (order, chunk) in plans.items()}
     for key, (order, chunk) in found.items():
         if order not in ORDERS or chunk < 1:
             raise ValueError(f"plan {key!r} has order {order!r} and chunks of {chunk} samples")

@@ -57,18 +57,14 @@ def synthesise_adjoint(g: Tensor, band: Band) -> Tensor:
 
 
 def analyse_modes(u: Tensor, band: Band, boundary: Boundary) -> Tensor:
-    """Coefficients of modes: ``(b, 2 m, *size)`` to ``(b, m, *band)``, or ``(b, m, 2, *band)`` on a half spectrum."""
-    if band.half:
-        return analyse(u, band, boundary).unflatten(1, (-1, 2))
+    """Coefficients of modes: ``(b, 2 m, *size)`` to ``(b, m, *band)``."""
     z = _join(extend(u, band, boundary), band.size_in)
     spectrum = complex_fftn(z, band.num_axes, scaled=True)
     return split_nyquist(gather_band(spectrum, band), band)
 
 
 def analyse_modes_adjoint(g: Tensor, band: Band, size: tuple[int, ...], boundary: Boundary) -> Tensor:
-    """Adjoint of :func:`analyse_modes`, as :func:`analyse_adjoint` or on conjugates; may overwrite ``g``."""
-    if band.half:
-        return analyse_adjoint(g.flatten(1, 2), band, size, boundary).contiguous()
+    """Adjoint of :func:`analyse_modes`, on conjugates; may overwrite ``g``."""
     spectrum = scatter_band(split_nyquist(g, band), band, band.size_in)
     z = complex_fftn(spectrum, band.num_axes, scaled=True)
     if boundary.mode == "reflect":
@@ -78,16 +74,12 @@ def analyse_modes_adjoint(g: Tensor, band: Band, size: tuple[int, ...], boundary
 
 def synthesise_modes(coefficients: Tensor, band: Band, out_size: tuple[int, ...]) -> Tensor:
     """Both signals of modes on the output grid, ``(b, 2 m, *out_size)``."""
-    if band.half:
-        return synthesise(coefficients.flatten(1, 2), band, out_size).contiguous()
     spectrum = scatter_band(coefficients, band, band.size_out)
     return _split(complex_fftn(spectrum, band.num_axes, inverse=True), out_size)
 
 
 def synthesise_modes_adjoint(g: Tensor, band: Band) -> Tensor:
-    """Adjoint of :func:`synthesise_modes`; on a full spectrum of conjugates."""
-    if band.half:
-        return synthesise_adjoint(g, band).unflatten(1, (-1, 2))
+    """Adjoint of :func:`synthesise_modes`, on conjugates."""
     z = _join(g, band.size_out)
     return gather_band(complex_fftn(z, band.num_axes, inverse=True), band)
 

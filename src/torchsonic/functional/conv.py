@@ -16,8 +16,9 @@ from torch import Tensor
 
 from torchsonic.arguments import check_samples, choice, per_axis, positive
 from torchsonic.engine import kernels
-from torchsonic.engine.call import Operands, Options, run_plain, without_autocast
-from torchsonic.engine.plan import order_by_channels
+from torchsonic.engine.call import Kept, Operands, Options, run_plain, without_autocast
+from torchsonic.engine.couplings import Couplings
+from torchsonic.engine.plan import known_order, order_by_channels
 from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.limits import UNLIMITED, ResponseLimits
 from torchsonic.spectral.response import Modes, ModeShape, Symmetry
@@ -183,12 +184,14 @@ def spectral_conv(
     choice(symmetry, get_args(Symmetry), "symmetry")
     limits.check(shape.cutoff)
     choice(padding_mode, get_args(PaddingMode), "padding_mode")
-    margin = check_padding(padding, padding_mode, num_axes) or ()
+    margin, order = check_padding(padding, padding_mode, num_axes) or (), known_order(order)
     options = Options(out_size, padding_mode, margin, order, mode_chunk or 0, symmetry, *limits)
     needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in operands)
     keep = needs_grad and not (mode_chunk is not None if recompute is None else recompute)
     if torch.compiler.is_compiling():
-        if order == "auto":  # sizes may be symbols here
+        if symmetry == "half":
+            options = options._replace(order="channels")
+        elif order == "auto":  # sizes may be symbols here
             options = options._replace(order=order_by_channels(x.shape[1], mix_out.shape[0], mix_in.shape[0]))
         # Margins round up to a fast size, which no symbol expresses; kept tensors would tie the graph to it.
         keep = keep and padding_mode != "zeros" and not margin
@@ -200,8 +203,8 @@ def spectral_conv(
         return _SpectralConv.apply(options, keep, *operands)
     with kernels.prepared(operands, options):
         plan = kernels.find_plan(operands, options)
-        couplings = kernels.Couplings(operands, options, plan)
-        return kernels.forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan)[0]
+        couplings = Couplings(operands, options, plan)
+        return kernels.order_of(plan).forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan)[0]
 
 
 def check_padding(padding: int | Sequence[int] | None, mode: PaddingMode, num_axes: int) -> tuple[int, ...] | None:
@@ -246,12 +249,12 @@ class _SpectralConv(torch.autograd.Function):
         operands = Operands(*tensors)
         with kernels.prepared(operands, options, training=True, keep=keep):
             plan = kernels.find_plan(operands, options, training=True)
-            y, kept = kernels.forward(
+            y, kept = kernels.order_of(plan).forward(
                 operands.x,
                 operands.mix_in,
                 operands.mix_out,
                 operands.bias,
-                kernels.Couplings(operands, options, plan),  # no variable: if memory runs out, it is to be freed
+                Couplings(operands, options, plan),  # no variable: if memory runs out, it is to be freed
                 options.boundary,
                 plan,
                 keep=keep,
@@ -267,8 +270,7 @@ class _SpectralConv(torch.autograd.Function):
         needs, options = ctx.needs_input_grad[2:], ctx.options
         if torch.is_grad_enabled():  # create_graph=True
             return None, None, *_differentiable_gradients(grad_y, operands, options, needs), None
-        each = len(kernels.Kept._fields)
-        kept = [kernels.Kept(*saved[i : i + each]) for i in range(0, len(saved), each)]
+        kept = [Kept(*pair) for pair in zip(saved[::2], saved[1::2], strict=True)]
         with kernels.prepared(operands, options, training=True, keep=bool(kept), kept=saved):
             grads = kernels.backward(grad_y, operands, options, ctx.plan, kept, needs)
         return None, None, *grads

@@ -215,7 +215,8 @@ class SonicConvNd(ReadableModes):
         coupling = self._cache.get(key, self.mode_parameters(), make)
         sizes = (x.shape[0], x.shape[1], self.out_channels, self.num_modes, tuple(x.shape[2:]))
         with advising(x, sizes, options):
-            return kernels.forward(x, mix_in, mix_out, bias, lambda samples, modes: coupling, boundary, plan)[0]
+            run = kernels.order_of(plan).forward
+            return run(x, mix_in, mix_out, bias, lambda samples, modes: coupling, boundary, plan)[0]
 
     def _dropped(self, shape: ModeShape, mix_out: Tensor) -> tuple[ModeShape, Tensor]:
         """Leave out modes at random, in training."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from torchsonic.arguments import choice, positive
-from torchsonic.engine.plan import ORDERS
+from torchsonic.arguments import positive
+from torchsonic.engine.plan import known_order
 from torchsonic.nn.warn_once import warn_once
 from torchsonic.spectral.limits import ResponseLimits
 
@@ -19,7 +19,8 @@ class Execution(NamedTuple):
     Attributes
     ----------
     order
-        ``"auto"``, or one of the four orders of :mod:`torchsonic.engine.plan`.
+        What is transformed: ``"modes"``, ``"channels"``, or ``"auto"``, whichever is cheaper. The paper's variant
+        always transforms channels.
     mode_chunk
         Number of modes to take through the operator at once, to save memory; ``None`` takes all.
     recompute
@@ -32,7 +33,7 @@ class Execution(NamedTuple):
 
     def check(self) -> None:
         """Refuse what has no meaning."""
-        choice(self.order, ("auto", *ORDERS), "execution.order")
+        known_order(self.order)
         if self.mode_chunk is not None:
             positive(self.mode_chunk, "execution.mode_chunk")
 

@@ -16,7 +16,7 @@ __all__ = ["average_signs", "average_signs_backward", "field_power"]
 
 
 def average_signs(response: Tensor, band: Band) -> Tensor:
-    """Replace an unsigned Nyquist bin of ``(G, M, ..)`` by the mean over both signs, in place, and leave out the last."""
+    """Replace unsigned Nyquist bins of ``(G, M, ..)`` by means over both signs, in place, and drop the last bins."""
     for axis in band.unsigned_axes:
         dim, last = 2 + axis, response.shape[2 + axis] - 1
         response.narrow(dim, band.reach[axis], 1).add_(response.narrow(dim, last, 1)).mul_(0.5)

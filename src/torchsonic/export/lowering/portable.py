@@ -170,7 +170,7 @@ def _choose_side(order: str, index: int, channels: int, num_modes: int) -> str:
     """Where to mix: a product with a matrix costs so much that fewer signals always win."""
     if order == "auto":
         return "modes" if 2 * num_modes <= channels else "channels"
-    return order.split("-")[index]
+    return order
 
 
 def portable_conv(

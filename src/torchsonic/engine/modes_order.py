@@ -1,0 +1,113 @@
+"""The order that transforms modes: mix, transform, couple, transform back, mix; and backward the five adjoints.
+
+A mode's two real signals ``P, Q`` travel as one complex signal with a full spectrum. Samples are taken in chunks that
+suit the memory, and within them modes in chunks that bound it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from torchsonic.engine.call import Kept, Operands
+from torchsonic.engine.coupling import Coupling
+from torchsonic.engine.couplings import CouplingOf
+from torchsonic.engine.plan import Plan
+from torchsonic.engine.products import add_product, correlate, mix
+from torchsonic.engine.transform import (
+    analyse_modes,
+    analyse_modes_adjoint,
+    synthesise_modes,
+    synthesise_modes_adjoint,
+)
+from torchsonic.spectral.boundary import Boundary
+from torchsonic.spectral.constants import constant
+
+__all__ = ["backward", "forward"]
+
+
+def forward(
+    x: Tensor,
+    mix_in: Tensor,
+    mix_out: Tensor,
+    bias: Tensor | None,
+    coupling_of: CouplingOf,
+    boundary: Boundary,
+    plan: Plan,
+    *,
+    keep: bool = False,
+) -> tuple[Tensor, list[Kept]]:
+    """Apply the operator.
+
+    Parameters
+    ----------
+    coupling_of
+        Gives the coupling of some samples and modes.
+    keep
+        Also return the intermediate results that the backward pass would otherwise compute again.
+
+    Returns
+    -------
+    tuple
+        ``y (B, K, *out_size)`` and what is kept of each chunk of samples.
+    """
+    x, band = x.contiguous(), plan.band
+    y = x.new_empty(x.shape[0], mix_out.shape[0], *plan.out_size)
+    kept: list[Kept] = []
+    for samples in plan.sample_chunks(x.shape[0]):
+        parts = []
+        for modes in plan.mode_chunks(mix_in.shape[0]):
+            z = analyse_modes(mix(mix_in[modes].flatten(0, 1), x[samples]), band, boundary)
+            signals = synthesise_modes(coupling_of(samples, modes).forward(z), band, plan.out_size)
+            add_product(y[samples], mix_out[:, modes].flatten(1), signals, first=modes.start == 0, bias=bias)
+            if keep:
+                parts.append(Kept(z, signals))
+        kept += [Kept.of_all_modes(parts)] if keep else []
+    return y, kept
+
+
+def backward(
+    operands: Operands,
+    grad_y: Tensor,
+    coupling_of: CouplingOf,
+    boundary: Boundary,
+    plan: Plan,
+    kept: Sequence[Kept],
+    *,
+    need_x: bool,
+) -> tuple[Tensor | None, Tensor, Tensor]:
+    """Gradients of ``x`` (if needed), ``mix_in`` and ``mix_out``; those of the responses are left in the couplings.
+
+    Computed from ``grad_y`` and either what was ``kept`` or ``x`` alone.
+    """
+    x, mix_in, mix_out, band = operands.x.contiguous(), operands.mix_in, operands.mix_out, plan.band
+    # Complex signals come back as conjugates: the sign of every Q changes.
+    signs = constant((1.0, -1.0), x.device, x.dtype)
+    back_in, back_out = mix_in * signs[:, None], mix_out * signs
+    # In one layout whatever that of the operands: compilers are told it before.
+    grad_in, grad_out = mix_in.new_zeros(mix_in.shape), mix_out.new_zeros(mix_out.shape)
+    grad_x = x.new_empty(x.shape) if need_x else None
+    for index, samples in enumerate(plan.sample_chunks(x.shape[0])):
+        xs, gs, there = x[samples], grad_y[samples], kept[index] if kept else None
+        for modes in plan.mode_chunks(mix_in.shape[0]):
+            coupling = coupling_of(samples, modes)
+            if there:
+                z = there.coefficients[:, modes]
+            else:
+                z = analyse_modes(mix(mix_in[modes].flatten(0, 1), xs), band, boundary)
+            found = correlate(gs, _signals(there, modes, z, coupling, plan))
+            grad_out[:, modes] += found.unflatten(1, (-1, 2))
+            g = synthesise_modes_adjoint(mix(back_out[:, modes].flatten(1).mT, gs), band)
+            u = analyse_modes_adjoint(coupling.backward(g, z), band, plan.size, boundary)
+            grad_in[modes] += correlate(u, xs).unflatten(0, (-1, 2))
+            if grad_x is not None:
+                add_product(grad_x[samples], back_in[modes].flatten(0, 1).mT, u, first=modes.start == 0)
+    return grad_x, grad_in.mul_(signs[:, None]), grad_out
+
+
+def _signals(there: Kept | None, modes: slice, z: Tensor, coupling: Coupling, plan: Plan) -> Tensor:
+    """The modes' signals behind their responses, kept or computed again."""
+    if there is not None:
+        return there.other[:, 2 * modes.start : 2 * modes.stop]
+    return synthesise_modes(coupling.forward(z), plan.band, plan.out_size)
