@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from torchsonic.spectral.band import Band
-from torchsonic.spectral.constants import made_once
 
 __all__ = ["average_signs", "average_signs_backward", "field_power"]
 
@@ -26,19 +25,11 @@ def average_signs(response: Tensor, band: Band) -> Tensor:
 
 def average_signs_backward(grad: Tensor, band: Band) -> Tensor:
     """Adjoint of :func:`average_signs`; may overwrite ``grad``."""
-    if not band.unsigned_axes:
-        return grad
     for axis in band.unsigned_axes:
-        grad.narrow(2 + axis, band.reach[axis], 1).mul_(0.5)
-    axes = [_bins(band, axis, grad.device) for axis in range(band.num_axes)]
-    return grad[(slice(None), slice(None), *torch.meshgrid(*axes, indexing="ij"))]
-
-
-@made_once
-def _bins(band: Band, axis: int, device: torch.device) -> Tensor:
-    """The bin that each frequency of :meth:`Band.omega` with both signs belongs to."""
-    bins = torch.arange(band.shape[axis], device=device)
-    return torch.cat([bins, bins[band.reach[axis], None]]) if axis in band.unsigned_axes else bins
+        dim = 2 + axis
+        half = grad.narrow(dim, band.reach[axis], 1).mul_(0.5)
+        grad = torch.cat([grad, half], dim)
+    return grad
 
 
 def field_power(x: Tensor, num_axes: int) -> Tensor:
