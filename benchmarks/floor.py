@@ -2,8 +2,8 @@
 
 Forward there are two products, which mix channels into modes and modes into channels, with a transform there and one
 back between them. Backward there are the adjoints of all four, and two products for the gradients of the mixing
-matrices. Products write to memory that is there; transforms, which PyTorch does not let do so without a copy, to what
-the allocator has at hand. No part passes anything on to the next, so this computes no useful function.
+matrices. Products write to memory that is there; transforms and oneDNN's products, which PyTorch does not let do so, to
+what the allocator has at hand. No part passes anything on to the next, so this computes no useful function.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from benchmarks.entries import Entry
 
-__all__ = ["FLOORS", "ComplexFloor", "Floor", "RealFloor"]
+__all__ = ["FLOORS", "ComplexFloor", "Floor", "OneDNNFloor", "RealFloor"]
 
 
 class Floor:
@@ -38,19 +38,22 @@ class Floor:
     def transform_back(self) -> None:
         raise NotImplementedError
 
+    def multiply(self, a: Tensor, b: Tensor, product: Tensor) -> None:
+        torch.bmm(a, b, out=product)
+
     def forward(self) -> None:
-        torch.bmm(self.mix_in, self.x, out=self.signals)
+        self.multiply(self.mix_in, self.x, self.signals)
         self.transform()
         self.transform_back()
-        torch.bmm(self.mix_out, self.signals, out=self.y)
+        self.multiply(self.mix_out, self.signals, self.y)
 
     def backward(self) -> None:
-        torch.bmm(self.grad_y, self.signals.mT, out=self.grad_out)
-        torch.bmm(self.mix_out.mT, self.grad_y, out=self.grad_signals)
+        self.multiply(self.grad_y, self.signals.mT, self.grad_out)
+        self.multiply(self.mix_out.mT, self.grad_y, self.grad_signals)
         self.transform()
         self.transform_back()
-        torch.bmm(self.grad_signals, self.x.mT, out=self.grad_in)
-        torch.bmm(self.mix_in.mT, self.grad_signals, out=self.grad_x)
+        self.multiply(self.grad_signals, self.x.mT, self.grad_in)
+        self.multiply(self.mix_in.mT, self.grad_signals, self.grad_x)
 
     def step(self) -> None:
         self.forward()
@@ -72,6 +75,14 @@ class ComplexFloor(Floor):
         torch.fft.ifftn(self.spectra, dim=self.axes)
 
 
+class OneDNNFloor(ComplexFloor):
+    """The same with the products of oneDNN, sample by sample."""
+
+    def multiply(self, a: Tensor, b: Tensor, product: Tensor) -> None:
+        for left, right in zip(a, b, strict=True):
+            torch.ops.mkldnn._linear_pointwise.default(left, right.mT, None, "none", [], "")
+
+
 class RealFloor(Floor):
     """C real channels are transformed; products are with the real and imaginary parts of their half spectra."""
 
@@ -88,5 +99,7 @@ class RealFloor(Floor):
         torch.fft.irfftn(self.spectra, s=self.size, dim=self.axes)
 
 
-# The faster one counts.
-FLOORS: dict[str, type[ComplexFloor] | type[RealFloor]] = {"floor_complex": ComplexFloor, "floor_real": RealFloor}
+# The fastest one counts.
+FLOORS: dict[str, type[ComplexFloor | RealFloor]] = {"floor_complex": ComplexFloor, "floor_real": RealFloor}
+if hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+    FLOORS["floor_onednn"] = OneDNNFloor
