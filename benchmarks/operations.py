@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -24,7 +25,8 @@ OVERWRITING = frozenset(("copy_", "fill_", "zero_"))  # they do not read what th
 class OperationCounter(TorchDispatchMode):
     """Counts while it is on: ``operations`` by name, and ``bytes`` of their tensors, read and written.
 
-    Custom operators are looked into; one that dispatches nothing itself, such as a compiled kernel, counts as one.
+    Custom operators are looked into; one that dispatches nothing itself, such as a compiled kernel, counts as one, and
+    so do all on tensors without numbers.
     """
 
     def __init__(self) -> None:
@@ -34,10 +36,11 @@ class OperationCounter(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func.namespace != "aten":
+        leaves = tree_leaves((args, kwargs))
+        if func.namespace not in ("aten", "prim") and not any(isinstance(leaf, FakeTensor) for leaf in leaves):
             before = self.operations.total()
             with self:
-                result = func.redispatch(_backend(tree_leaves((args, kwargs))), *args, **kwargs)
+                result = func.redispatch(_backend(leaves), *args, **kwargs)
             if self.operations.total() > before:
                 return result
         else:

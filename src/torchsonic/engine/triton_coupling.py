@@ -17,6 +17,7 @@ every time.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 import triton
@@ -30,6 +31,8 @@ from torchsonic.spectral.response import ModeShape, Symmetry
 
 __all__ = ["TritonCoupling"]
 
+INTERPRETED = triton.knobs.runtime.interpret
+"""Whether kernels run on the CPU, step by step, as ``TRITON_INTERPRET=1`` asks for."""
 BLOCK = 256
 NUM_SUMS = 8  # scale, damping, oscillation, transverse, cutoff, three of the direction
 LARGEST_GRADIENT = 1e24
@@ -239,6 +242,23 @@ def _couple(
         tl.store(row + 7, tl.sum(tl.where(inside, s7, 0.0)))
 
 
+@torch.library.triton_op("torchsonic::couple", mutates_args={"out", "sums"})
+def _couple_op(
+    z: Tensor, grad: Tensor, out: Tensor, sums: Tensor, omega: Tensor, modes: Tensor, sizes: Sequence[int],
+    reach: Sequence[int], num_unsigned: int, pair: bool, paper: bool, order: int, limit: float, soft: bool, back: bool,
+) -> None:  # fmt: skip
+    """The kernel as an operator, so that tensors without numbers, counters and compilers know it."""
+    batch, num_modes = z.shape[:2]
+    steps = [t.stride(0) if t.shape[0] > 1 else 0 for t in (omega, modes)]
+    grid = (triton.cdiv(math.prod(sizes[:3]), BLOCK), num_modes, batch)
+    kernel = _couple if INTERPRETED else torch.library.wrap_triton(_couple)
+    kernel[grid](
+        z, grad, out, sums, omega, modes, *steps, num_modes, *sizes,
+        R0=reach[0], R1=reach[1], R2=reach[2], SIGNED=2**num_unsigned, PAIR=pair, PAPER=paper,
+        ORDER=order, LIMIT=limit, SOFT=soft, BACK=back, BLOCK=BLOCK,
+    )  # fmt: skip
+
+
 @made_once
 def _unit_frequencies(band: Band, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Of three axes at unit spacing, one after the other; axes that are not there have the frequency zero."""
@@ -285,22 +305,11 @@ class TritonCoupling:
         if self._paper and num_axes - 1 in band.unsigned_axes:
             reach[-1] = band.reach[-1]  # the bin without imaginary part
         reach = [-1] * (3 - num_axes) + reach
-        self._constants = {
-            "R0": reach[0],
-            "R1": reach[1],
-            "R2": reach[2],
-            "SIGNED": 2 ** len(unsigned),
-            "PAIR": band.half,
-            "PAPER": self._paper,
-            "ORDER": limits.band_order,
-            "LIMIT": limits.magnitude,
-            "SOFT": limits.soft,
-            "BLOCK": BLOCK,
-        }
+        self._settings = (reach, len(unsigned), band.half, self._paper, *limits)
         self._sums: Tensor | None = None
 
     def forward(self, z: Tensor) -> Tensor:
-        out = torch.empty_like(z)
+        out = torch.empty_like(z, memory_format=torch.contiguous_format)
         self._launch(z, z, out, self._omega, back=False)
         return out
 
@@ -309,21 +318,16 @@ class TritonCoupling:
         sums = self._omega.new_empty(z.shape[0], z.shape[1], blocks, NUM_SUMS)
         self._launch(z, grad, grad, sums, back=True)
         if self._differentiable:
-            sums = sums.sum(2)
-            if self._modes.shape[0] == self._omega.shape[0] == 1:
-                sums = sums.sum(0, keepdim=True)
+            shared = self._modes.shape[0] == self._omega.shape[0] == 1
+            sums = sums.sum((0, 2))[None] if shared else sums.sum(2)
             self._sums = sums if self._sums is None else self._sums + sums
         return grad
 
     def _launch(self, z: Tensor, grad: Tensor, out: Tensor, sums: Tensor, *, back: bool) -> None:
-        lengths = [1] * (3 - self._band.num_axes) + list(self._band.shape)
-        grid = (triton.cdiv(math.prod(lengths), BLOCK), z.shape[1], z.shape[0])
-        views = [torch.view_as_real(t) for t in (z.contiguous(), grad, out)]
         samples = math.prod(self._band.size_in) if self._band.half else 1
-        steps = [t.stride(0) if t.shape[0] > 1 else 0 for t in (self._omega, self._modes)]
-        _couple[grid](
-            *views, sums, self._omega, self._modes, *steps, z.shape[1], *lengths, samples, **self._constants, BACK=back
-        )
+        lengths = [1] * (3 - self._band.num_axes) + list(self._band.shape)
+        views = [torch.view_as_real(t) for t in (z.contiguous(), grad, out)]
+        _couple_op(*views, sums, self._omega, self._modes, [*lengths, samples], *self._settings, back)
 
     def gradients(self) -> ModeShape:
         assert self._sums is not None
