@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from torchsonic.cli.surroundings import UserError, check_device, make_folder, require, warnings_in_one_line
+from torchsonic.cli.command import UserError, check_device, make_folder, require, warnings_in_one_line
 
 if TYPE_CHECKING:
-    from torchsonic.experiments.volume_report import Evaluation
+    from torchsonic.lab.report.volumes import Evaluation
 
 __all__ = ["EvaluateVolumes", "kind_of_run", "name_kind"]
 
@@ -69,7 +69,7 @@ class EvaluateVolumes:
             require(package, "medical")
         require("matplotlib", "viz")
         require("rich", "cli")
-        from torchsonic.experiments.volume_report import write_report
+        from torchsonic.lab.report.volumes import write_report
 
         try:
             with warnings_in_one_line():
@@ -117,11 +117,11 @@ class EvaluateVolumes:
             "keep_going": self.keep_going,
         }
         if self.predictions and self.labels is not None:
-            from torchsonic.experiments.volume_report import score_folders
+            from torchsonic.lab.report.volumes import score_folders
 
             shared |= {"images": self.images, "probabilities": self.probabilities}
             return score_folders(self.predictions, self.labels, **shared)
-        from torchsonic.experiments.volume_report.runs import score_runs
+        from torchsonic.lab.report.volumes.runs import score_runs
 
         shared |= {"external": self.external, "data": self.data, "device": self.device}
         return score_runs(self.runs, make_folder(self.out), **shared)
@@ -131,10 +131,10 @@ def _print(evaluation: Evaluation) -> None:
     from rich.console import Console
     from rich.table import Column, Table
 
-    from torchsonic.experiments.volume_report.results import compare
-    from torchsonic.experiments.volume_report.words import cost_headers, difference_rows, lesion_headers, lesion_rows
-    from torchsonic.experiments.volume_report.words import score_groups as groups
-    from torchsonic.experiments.volume_report.words import score_rows as rows
+    from torchsonic.lab.report.volumes.results import compare
+    from torchsonic.lab.report.volumes.words import cost_headers, difference_rows, lesion_headers, lesion_rows
+    from torchsonic.lab.report.volumes.words import score_groups as groups
+    from torchsonic.lab.report.volumes.words import score_rows as rows
 
     console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
     headers = [f"{group}\n{measure}" for group in groups(evaluation) for measure in ("Dice", "NSD")]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from torchsonic.cli.surroundings import UserError, make_folder
+from torchsonic.cli.command import UserError, make_folder
 
 if TYPE_CHECKING:
     from torch import nn
@@ -152,7 +152,7 @@ def _name(folder: Path) -> str:
 
 def _preparation(settings: dict[str, Any]) -> dict[str, Any]:
     """How a run on images made its input from the bytes of a photograph."""
-    from torchsonic.evaluation.classification import MEAN, STD
+    from torchsonic.lab.metrics.classification import MEAN, STD
 
     if "test_crop" not in settings:
         return {}
@@ -178,7 +178,7 @@ def _usual_size(settings: dict[str, Any]) -> tuple[int, ...] | None:
 
 def _usual_spacing(model: nn.Module, settings: dict[str, Any]) -> tuple[float, ...]:
     """What a model was told in training of pixels that are not those it was made for; empty if it was told nothing."""
-    from torchsonic.experiments.images.network import told_spacing
+    from torchsonic.lab.runs.images.network import told_spacing
     from torchsonic.models import Classifier
 
     if not isinstance(model, Classifier):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from torchsonic.cli.surroundings import (
+from torchsonic.cli.command import (
     UserError,
     check_device,
     make_folder,
@@ -18,10 +18,10 @@ from torchsonic.cli.surroundings import (
     training_errors_in_words,
     warnings_in_one_line,
 )
-from torchsonic.experiments.images import PRESETS, ImagesConfig, apply_init, apply_preset
+from torchsonic.lab.runs.images import PRESETS, ImagesConfig, apply_init, apply_preset
 
 if TYPE_CHECKING:
-    from torchsonic.experiments.image_report import SizeReport
+    from torchsonic.lab.report.image_sizes import SizeReport
 
 __all__ = ["EvaluateImages", "PredictImages", "TrainImages"]
 
@@ -54,7 +54,7 @@ class TrainImages(ImagesConfig):
         require("PIL", "images")
         require("lightning_fabric", "train")
         require("rich", "train")
-        from torchsonic.experiments.images import run_experiment
+        from torchsonic.lab.runs.images import run_experiment
 
         shared = {f.name: getattr(self, f.name) for f in fields(ImagesConfig)}
         if any(seed < 0 for seed in self.seeds):
@@ -115,7 +115,7 @@ class EvaluateImages:
         sizes = self._sizes()
         check_device(self.device)
         out = make_folder(self.out)
-        from torchsonic.experiments.image_report import score_runs, write_report
+        from torchsonic.lab.report.image_sizes import score_runs, write_report
         from torchsonic.models import PretrainedError
 
         try:
@@ -149,7 +149,7 @@ def _print_report(report: SizeReport) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from torchsonic.experiments.image_report import accuracy_rows, loss_rows, verdict_lines
+    from torchsonic.lab.report.image_sizes import accuracy_rows, loss_rows, verdict_lines
 
     console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
     for title, (headers, rows) in (
@@ -187,7 +187,7 @@ class PredictImages:
 
     def run(self) -> None:
         require("PIL", "images")
-        from torchsonic.experiments.images import list_files, load_run, predict_files
+        from torchsonic.lab.runs.images import list_files, load_run, predict_files
         from torchsonic.models import PretrainedError
 
         if not self.files:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from torchsonic.cli.surroundings import UserError, option_value, require, training_errors_in_words
-from torchsonic.experiments.synthetic import PRESETS, SyntheticConfig, TaskName, apply_preset, protocol
+from torchsonic.cli.command import UserError, option_value, require, training_errors_in_words
+from torchsonic.lab.runs.synthetic import PRESETS, SyntheticConfig, TaskName, apply_preset, protocol
 
 __all__ = ["EvaluateSynthetic", "TrainHalliGalli", "TrainSynthShape"]
 
@@ -46,7 +46,7 @@ class _TrainSynthetic(SyntheticConfig):
     def run(self) -> None:
         require("lightning_fabric", "train")
         require("rich", "train")
-        from torchsonic.experiments.synthetic import run_experiment
+        from torchsonic.lab.runs.synthetic import run_experiment
 
         for config in self._runs():
             folder = self.out / config.name
@@ -92,9 +92,9 @@ class EvaluateSynthetic:
 
     def run(self) -> None:
         require("rich", "train")
-        from torchsonic.evaluation.provenance import describe_run
-        from torchsonic.experiments.synthetic import evaluate_run, load_run
-        from torchsonic.files import write_json
+        from torchsonic.io import write_json
+        from torchsonic.lab.runs.provenance import describe_run
+        from torchsonic.lab.runs.synthetic import evaluate_run, load_run
         from torchsonic.models import PretrainedError
 
         path = self.folder / "results.json"

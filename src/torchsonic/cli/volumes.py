@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from torchsonic.cli.surroundings import (
+from torchsonic.cli.command import (
     UserError,
     check_device,
     make_folder,
@@ -16,7 +16,7 @@ from torchsonic.cli.surroundings import (
     training_errors_in_words,
     warnings_in_one_line,
 )
-from torchsonic.experiments.volumes import PRESETS, VolumesConfig, apply_preset
+from torchsonic.lab.runs.volumes import PRESETS, VolumesConfig, apply_preset
 
 __all__ = ["PredictVolumes", "TrainVolumes"]
 
@@ -56,7 +56,7 @@ class TrainVolumes(VolumesConfig):
         _require_packages(training=True)
         if self.model == "unet":
             require("monai", "medical")
-        from torchsonic.experiments.volumes import run_experiment
+        from torchsonic.lab.runs.volumes import run_experiment
 
         found: list[float] = []
         make_folder(self.out)
@@ -102,10 +102,10 @@ class PredictVolumes:
 
     def run(self) -> None:
         _require_packages(training=False)
-        from torchsonic.data.volumes import find_cases, write_labels
-        from torchsonic.experiments.volumes import load_run, predict_case, read_good_cases
+        from torchsonic.lab.data.volumes import find_cases, write_labels
+        from torchsonic.lab.runs.volumes import load_run, predict_case, read_good_cases
+        from torchsonic.lab.training.progress import counting_progress
         from torchsonic.models import PretrainedError
-        from torchsonic.training.progress import counting_progress
 
         check_device(self.device)
         try:
