@@ -46,6 +46,7 @@ OPTIONAL_IN = {
     DATA: {"nibabel", "scipy", "PIL"},
     "demo": {"matplotlib", "rich"},
     METRICS: {"monai", "picai_eval", "report_guided_annotation"},
+    "lab.runs": {"lightning_fabric"},
     "lab.report": {"matplotlib"},
     "engine": {"pyvkfft", "pyopencl", "cupy"},  # the FFT backend, where it is used
     "models": {"huggingface_hub"},

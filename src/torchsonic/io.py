@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import torch
 
-__all__ = ["RefusedFileError", "load_plain", "read_json", "replacing", "write_json", "write_whole"]
+__all__ = ["RefusedFileError", "follow_umask", "load_plain", "read_json", "replacing", "write_json", "write_whole"]
 
 LONGEST_JSON = 1 << 28
 """Bytes of a JSON file beyond which nobody meant to read it into memory."""
@@ -57,6 +57,16 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             scratch.unlink(missing_ok=True)
+
+
+def follow_umask(path: Path) -> None:
+    """Give a file the permissions of any other new file; some libraries write files that only their owner can read."""
+    probe = path.with_name(f".{os.getpid()}.umask")  # asking for the umask would change it for other threads
+    try:
+        probe.touch()
+        os.chmod(path, probe.stat().st_mode)
+    finally:
+        probe.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

@@ -8,9 +8,11 @@ import pytest
 from tests.lab.data.nifti import make_affine, make_arrays, write
 from tests.lab.made_runs import make_run
 from torchsonic.cli import main
-from torchsonic.cli.evaluate import kind_of_run, name_kind
+from torchsonic.cli.command import UserError
+from torchsonic.cli.run_kind import name_kind
+from torchsonic.lab.runs.folder import RunError, kind_of
 
-KINDS = ["synthetic", "volumes"]
+KINDS = {"evaluate": ["synthetic", "volumes"], "predict": ["volumes", "images"]}
 
 
 def write_predictions(root):
@@ -26,9 +28,10 @@ def test_the_kind_of_a_run_is_found(tmp_path):
     volumes = tmp_path / "volumes"
     volumes.mkdir()
     (volumes / "config.json").write_text(json.dumps({"data": "data", "patch": [4, 8, 8]}))
-    assert kind_of_run(synthetic) == "synthetic"
-    assert kind_of_run(volumes) == "volumes"
-    assert kind_of_run(tmp_path / "nowhere") == "synthetic"
+    assert kind_of(synthetic) == "synthetic"
+    assert kind_of(volumes) == "volumes"
+    with pytest.raises(RunError, match="there is no folder"):
+        kind_of(tmp_path / "nowhere")
     assert name_kind(["evaluate", str(volumes), "--out", "x"], KINDS) == [
         "evaluate",
         "volumes",
@@ -36,6 +39,9 @@ def test_the_kind_of_a_run_is_found(tmp_path):
         "--out",
         "x",
     ]
+    assert name_kind(["predict", str(volumes)], KINDS) == ["predict", "volumes", str(volumes)]
+    with pytest.raises(UserError, match="is a run on synthetic data; this command knows volumes, images"):
+        name_kind(["predict", str(synthetic)], KINDS)
     for words in (["evaluate"], ["evaluate", "--help"], ["evaluate", "volumes", "--external", "x"], ["report", "x"]):
         assert name_kind(words, KINDS) == words
 

@@ -87,7 +87,7 @@ def test_fine_tuning_says_what_was_loaded(trained, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["train", "images", "--data", "no/such/folder"], "there is no folder no/such/folder/train"),
+        (["train", "images", "--data", "no/such/folder"], "no/such/folder/train"),
         (["evaluate", "images", "no/run"], "no/run holds no finished run on images"),
         (["evaluate", "images", "no/run", "--resolutions", "96;128"], "--resolutions must be sizes"),
         (["predict", "images", "no/run", "a.png"], "no/run holds no finished run on images"),
@@ -133,7 +133,7 @@ def test_no_run_is_tested_before_all_are_found_good(trained, tmp_path, capsys, m
     (tmp_path / "file").touch()
     capsys.readouterr()
     for arguments, words in (
-        ([good, stopped], "its training has not ended; give the command of the training again"),
+        ([good, stopped], "has not ended; give its command again"),
         ([good, good.parent], f"did you mean {good}?"),
         ([good, good], f"{good} is named twice"),
         ([good, "--out", tmp_path / "file"], "--out: cannot create"),

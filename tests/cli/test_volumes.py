@@ -113,7 +113,7 @@ def test_all_folds_are_trained_and_averaged(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["train", "volumes", "--data", "no/such/folder"], "there is no folder no/such/folder"),
+        (["train", "volumes", "--data", "no/such/folder"], "no/such/folder/images; a data folder holds"),
         (["train", "volumes", "--split", "no.json", "--all-folds"], "--all-folds and --split exclude each other"),
         (["predict", "volumes", "no/run", "--data", "a", "--out", "b"], "no/run holds no finished run on volumes"),
     ],

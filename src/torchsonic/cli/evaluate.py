@@ -1,10 +1,8 @@
-"""``torchsonic evaluate volumes``, and which of the ``evaluate`` commands a run is for."""
+"""``torchsonic evaluate volumes``: scores and a report."""
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,12 +12,10 @@ from torchsonic.cli.command import UserError, check_device, make_folder, require
 if TYPE_CHECKING:
     from torchsonic.lab.report.volumes import Evaluation
 
-__all__ = ["EvaluateVolumes", "kind_of_run", "name_kind"]
+__all__ = ["EvaluateVolumes"]
 
 THRESHOLD = 0.5
 LOG_WIDTH = 200
-MARKS = {"volumes": "patch", "images": "image_size"}
-"""A setting that runs of a kind have and others have not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,22 +146,3 @@ def _print(evaluation: Evaluation) -> None:
         console.print(f"{name}, lesions: {listed}", highlight=False)
     for name, reason in evaluation.skipped:
         print(f"warning: left out: {name}: {reason}", file=sys.stderr)
-
-
-def kind_of_run(folder: Path) -> str:
-    """``volumes`` or ``images`` for a run on folders of these, else ``synthetic``, which then says what is wrong."""
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return "synthetic"
-    if not isinstance(config, dict):
-        return "synthetic"
-    return next((kind for kind, mark in MARKS.items() if mark in config), "synthetic")
-
-
-def name_kind(arguments: Sequence[str], kinds: Sequence[str]) -> list[str]:
-    """Arguments in which ``evaluate RUN`` says of what kind the run is, so that users need not."""
-    words = list(arguments)
-    if words[:1] == ["evaluate"] and len(words) > 1 and not words[1].startswith("-") and words[1] not in kinds:
-        words.insert(1, kind_of_run(Path(words[1])))
-    return words

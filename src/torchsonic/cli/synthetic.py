@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -92,21 +91,21 @@ class EvaluateSynthetic:
 
     def run(self) -> None:
         require("rich", "train")
-        from torchsonic.io import write_json
+        from torchsonic.io import read_json, write_json
+        from torchsonic.lab.runs.lock import locked
         from torchsonic.lab.runs.provenance import describe_run
         from torchsonic.lab.runs.synthetic import evaluate_run, load_run
-        from torchsonic.models import PretrainedError
 
         path = self.folder / "results.json"
         try:
             model, config = load_run(self.folder)
-            results = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, PretrainedError, ValueError, TypeError) as error:
+            results = read_json(path)
+        except (OSError, ValueError) as error:
             raise UserError(f"{self.folder} holds no finished run: {error}") from error
-        device = next(model.parameters()).device
-        tested = describe_run(seed=config.training.seed, device=device)
-        results.update(evaluate_run(model, config), tested=tested)
-        write_json(path, results)
+        tested = describe_run(seed=config.training.seed, device=next(model.parameters()).device)
+        with training_errors_in_words(""), locked(self.folder):
+            results.update(evaluate_run(model, config), tested=tested)
+            write_json(path, results)
         _print_results(results)
 
 

@@ -26,6 +26,7 @@ from torchsonic.lab.metrics.classification import (
     top_hits,
 )
 from torchsonic.lab.report.image_sizes import score_runs
+from torchsonic.lab.runs.folder import RunError
 from torchsonic.lab.runs.images import (
     MODELS,
     ImagesConfig,
@@ -437,7 +438,7 @@ def test_predictions_are_sorted_and_sum_to_one(finished, pictures, tmp_path):
     alone = shutil.copytree(finished[0] / "model", tmp_path / "alone")
     assert predict_files(*load_run(alone), files[::2]) == rows
     (alone / "images.json").unlink()
-    with pytest.raises(OSError, match=r"images\.json"):
+    with pytest.raises(RunError, match=r"has no images\.json"):
         load_run(alone)
 
 

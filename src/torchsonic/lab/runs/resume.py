@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from torchsonic.io import read_json
 from torchsonic.lab.training import CheckpointError
 from torchsonic.lab.training.loop import MAY_CHANGE
 
@@ -26,15 +26,14 @@ def refuse_changes(folder: Path, settings: Mapping[str, Any], *, may_change: Col
     """
     if not (folder / "checkpoints").exists() or not (folder / "config.json").exists():
         return
-    saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     # Those of the loop, too, although it looks for itself: that would be after the configuration is written.
-    _compare(saved, settings, {*may_change, *MAY_CHANGE})
+    _compare(read_json(folder / "config.json"), settings, {*may_change, *MAY_CHANGE})
 
 
 def _compare(saved: Mapping[str, Any], settings: Mapping[str, Any], may_change: Collection[str]) -> None:
     for name, value in settings.items():
         before = saved.get(name, value)
-        if name in may_change or before == value:
+        if name in may_change or before == value or _is_same_path(before, value):
             continue
         if isinstance(value, Mapping) and isinstance(before, Mapping):
             _compare(before, value, may_change)
@@ -44,10 +43,18 @@ def _compare(saved: Mapping[str, Any], settings: Mapping[str, Any], may_change: 
         )
 
 
+def _is_same_path(before: Any, value: Any) -> bool:
+    """Whether a path may be the one that an earlier version stored as it was typed, from wherever that was."""
+    if not isinstance(before, str) or not isinstance(value, str) or Path(before).is_absolute():
+        return False
+    parts = [part for part in Path(before).parts if part != ".."]
+    return Path(value).is_absolute() and bool(parts) and list(Path(value).parts[-len(parts) :]) == parts
+
+
 def origins(folder: Path, run: Mapping[str, Any]) -> dict[str, Any]:
     """Where results come from: ``run`` trained, and ``tested`` tested again if training was finished before it."""
     try:
-        before = json.loads((folder / "results.json").read_text(encoding="utf-8"))["run"]
-    except (OSError, ValueError, KeyError, TypeError):
+        before = read_json(folder / "results.json")["run"]
+    except (OSError, ValueError, KeyError):
         return {"run": dict(run)}
     return {"run": before, "tested": dict(run)}

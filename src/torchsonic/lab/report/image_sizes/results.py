@@ -17,7 +17,7 @@ from torchsonic.lab.data.images.store import ImageStore
 from torchsonic.lab.metrics.classification import accuracy_interval, degradation, degradation_interval
 from torchsonic.lab.runs.images import ImagesConfig, find_test_images, load_run, score_sizes
 from torchsonic.lab.runs.provenance import describe_run
-from torchsonic.lab.runs.saved_config import plain_config
+from torchsonic.lab.runs.settings import plain_settings
 from torchsonic.lab.training.loop import MAY_CHANGE
 from torchsonic.lab.training.progress import counting_progress
 from torchsonic.models import Classifier
@@ -206,7 +206,7 @@ def make_curves(runs: Sequence[RunFacts]) -> list[Curve]:
 
 def _settings(run: RunFacts) -> dict[str, str]:
     """What may change the results of a run, as words by name."""
-    saved = plain_config(run.config)
+    saved = plain_settings(run.config)
     flat = {**saved, **saved["training"], **saved["changes"], "pixel_width": saved["pixel_width"] or 1.0}
     return {name: str(value) for name, value in flat.items() if name not in {"training", "changes", *NO_EFFECT}}
 

@@ -14,7 +14,9 @@ from torch import Tensor
 from torchsonic.lab.data import PERTURBATIONS, HalliGalli, SynthShape, perturb
 from torchsonic.lab.metrics.overlap import confusion, mean_dice
 from torchsonic.lab.report.table1.collect import Column, Run
-from torchsonic.lab.runs.synthetic import FOLDS, HALLIGALLI_TRAIN, TEST_NOISE
+from torchsonic.lab.runs.synthetic import TEST_NOISE
+from torchsonic.lab.runs.synthetic.config import FOLDS
+from torchsonic.lab.runs.synthetic.samples import HALLIGALLI_TRAIN
 from torchsonic.models import PretrainedError, PretrainedModel, from_pretrained
 
 __all__ = ["Answers", "Segmentation", "answer_halligalli", "load_models", "segment_synthshape"]

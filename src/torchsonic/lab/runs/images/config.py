@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from torchsonic.lab.data.images.changes import ImageChanges
 from torchsonic.lab.data.images.folder import Check
-from torchsonic.lab.runs.saved_config import with_tuples
+from torchsonic.lab.runs import folder as run_folder
+from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.training import TrainingConfig
 
 __all__ = [
@@ -57,7 +57,7 @@ class ImagesConfig:
     model_options: tuple[str, ...] = ()
     """Arguments of the network as name=value, for example width=16 depths=1,1,2,1 operator_options.num_modes=8."""
     init: str | None = None
-    """Run, folder of a saved model, or owner/name on the Hugging Face Hub whose network and weights to begin with."""
+    """Run, folder of a saved model, or hub:owner/name (Hugging Face Hub) whose network and weights to begin with."""
     image_size: int = 224
     """Pixels on a side of training images; those of --init if that is a run and nothing is said."""
     pixel_width: float | None = None
@@ -167,18 +167,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 def apply_preset(config: ImagesConfig, preset: str) -> ImagesConfig:
     """A configuration with a preset's settings."""
-    if preset not in PRESETS:
-        raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
-    settings = dict(PRESETS[preset])
-    training = replace(config.training, **settings.pop("training"))
-    changes = replace(config.changes, **settings.pop("changes", {}))
-    return replace(config, **settings, changes=changes, training=training)
+    return choose_preset(config, PRESETS, preset)
 
 
 def read_config(folder: Path) -> ImagesConfig:
     """The configuration of a run."""
-    saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    inner = {name: with_tuples(saved.pop(name)) for name in ("training", "changes")}
-    saved = with_tuples(saved)
-    saved["data"] = Path(saved["data"])
-    return ImagesConfig(**saved, training=TrainingConfig(**inner["training"]), changes=ImageChanges(**inner["changes"]))
+    return run_folder.read_config(folder, ImagesConfig)

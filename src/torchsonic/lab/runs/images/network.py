@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +11,14 @@ import torch
 from torch import nn
 
 from torchsonic.engine.exhaustion import is_exhaustion
-from torchsonic.lab.runs.images.config import DEFAULT_MODEL, ImagesConfig, ModelName
+from torchsonic.lab.runs.folder import is_run
+from torchsonic.lab.runs.images.config import DEFAULT_MODEL, ImagesConfig, ModelName, read_config
 from torchsonic.lab.runs.images.options import read_options
 from torchsonic.lab.runs.images.saved_model import IMAGES_NAME, config_of, read_classes
 from torchsonic.models import Classifier, PretrainedModel, create_model, from_pretrained, model_entry
 from torchsonic.nn.definition import is_definition
 
-__all__ = ["apply_init", "make_model", "model_of_run", "told_spacing", "width_of_pixels"]
+__all__ = ["apply_init", "find_source", "make_model", "model_of_run", "told_spacing", "width_of_pixels"]
 
 
 def make_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier, str]:
@@ -38,11 +39,25 @@ def make_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier
     return model, f"new weights for all {_count(model)} tensors"
 
 
+def find_source(init: str) -> str:
+    """What to load, from a folder that is there or a hub that was named; never a mistyped folder from a hub."""
+    if init.startswith("hub:"):
+        return init.removeprefix("hub:")
+    if not Path(init).is_dir():
+        hint = f"; for a repository on the Hugging Face Hub write hub:{init}" if _is_repository(init) else ""
+        raise ValueError(f"init: there is no folder {init}{hint}")
+    return init
+
+
+def _is_repository(name: str) -> bool:
+    return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", name) is not None
+
+
 def _saved_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier, str]:
     assert config.init is not None
     folder = Path(config.init)
-    is_run = (folder / "model").is_dir()
-    model: PretrainedModel = from_pretrained(folder / "model" if is_run else config.init)
+    source = find_source(config.init)
+    model: PretrainedModel = from_pretrained(folder / "model" if is_run(folder) else source)
     if not isinstance(model, Classifier) or model.in_channels != 3:
         channels = f" of {model.in_channels} channels" if isinstance(model, Classifier) else ""
         raise ValueError(
@@ -54,7 +69,7 @@ def _saved_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifi
         if not isinstance(model, model_entry(config.model)[0].build) or saved not in (None, config.model):
             held = saved or type(model).__name__
             raise ValueError(f"init {config.init} holds a {held}, not {config.model}; leave --model out")
-    before = read_classes(folder) if is_run or (folder / IMAGES_NAME).is_file() else None
+    before = read_classes(folder) if is_run(folder) or (folder / IMAGES_NAME).is_file() else None
     tensors = _count(model)
     if before == tuple(classes):
         return model.train(), f"all {tensors} tensors from {config.init}, whose classes are the same"
@@ -87,9 +102,7 @@ def _count(model: nn.Module) -> int:
 
 def model_of_run(folder: Path) -> ModelName | None:
     """Name of the network of a run; ``None`` if the folder is none of a run, or its network has no name."""
-    if not (folder / "model").is_dir() or not (folder / "config.json").is_file():
-        return None
-    return json.loads((folder / "config.json").read_text(encoding="utf-8")).get("model")
+    return read_config(folder).model if is_run(folder) else None
 
 
 def apply_init(config: ImagesConfig, init: Path) -> ImagesConfig:

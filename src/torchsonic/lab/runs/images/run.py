@@ -1,126 +1,152 @@
-"""Train on folders of images, test, save; and take up a run again."""
+"""Training on folders of images, and a test at the training size."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 from collections import Counter
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from torchsonic.io import write_json
-from torchsonic.lab.data.images.files import ImageError
-from torchsonic.lab.data.images.folder import Check, ImageFolder, find_images, leave_out_bad
+from torchsonic.lab.data.images import ImageError, ImageFolder, find_images, leave_out_bad
+from torchsonic.lab.data.images.folder import Check
 from torchsonic.lab.data.images.store import ImageStore
-from torchsonic.lab.metrics import count_flops, count_parameters
+from torchsonic.lab.metrics import count_flops
+from torchsonic.lab.runs.folder import read_facts
 from torchsonic.lab.runs.images.config import DEFAULT_MODEL, STORED, ImagesConfig
-from torchsonic.lab.runs.images.network import make_model, model_of_run, told_spacing, width_of_pixels
+from torchsonic.lab.runs.images.network import find_source, make_model, model_of_run, told_spacing, width_of_pixels
 from torchsonic.lab.runs.images.saved_model import CLASSES_NAME, save_model
 from torchsonic.lab.runs.images.sizes import score_size
-from torchsonic.lab.runs.provenance import describe_run
-from torchsonic.lab.runs.resume import origins, refuse_changes
-from torchsonic.lab.runs.saved_config import plain_config
-from torchsonic.lab.training import CheckpointError, Fit, fit, make_fabric, wait_for_first
+from torchsonic.lab.runs.run import Experiment, run
+from torchsonic.lab.training import CheckpointError, Fit
 from torchsonic.lab.training.batch_statistics import share_batch_statistics
 from torchsonic.lab.training.classification import ClassificationTask
 from torchsonic.lab.training.fabric import on_first
 from torchsonic.lab.training.progress import counting_progress
 from torchsonic.models import Classifier
 
-__all__ = ["find_test_images", "run_experiment"]
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+__all__ = ["ImageExperiment", "find_test_images", "run_experiment"]
 
 DECODED = 50_000
 """Most images to learn from that are decoded before training begins; those to test on always are."""
-# What may differ when a run resumes, beside settings of the loop: none of it changes the weights.
-MAY_CHANGE = {"data", "strict", "cache_gb", "test_images"}
+
+
+class ImageExperiment(Experiment[ImagesConfig, Classifier]):
+    """Classification of photographs; ``classes.json`` holds the classes, how many images each has, and bad ones."""
+
+    kind = "images"
+    may_change = ("data", "strict", "cache_gb", "test_images")
+    train: ImageFolder
+    test_images: ImageFolder
+    store: ImageStore
+    told: float | tuple[float, ...] | None
+    weights: str
+    left_out: dict[str, str]
+    loop_task: ClassificationTask
+    replaced: list[str]
+
+    def prepare(self, folder: Path, fabric: Fabric, *, show: bool) -> Classifier:
+        asked, self.config = self.config, _complete(self.config)
+        found = on_first(fabric, lambda: _find_data(self.config))
+        check = self.config.check or ("decode" if len(found[0]) <= DECODED else "header")
+        self.config = config = replace(self.config, check=check)
+        self.store = ImageStore(side=config.stored_side, limit=config.cache_gb * 1e9, strict=config.strict)
+        # What can be refused without reading images is: these may take minutes.
+        super().refuse_changes(folder)
+        model, self.weights = make_model(config, found[0].classes)
+        if asked.pixel_width not in (None, 1.0) and not model.takes_spacing:
+            width = f"pixel_width={asked.pixel_width}"
+            raise ValueError(f"{width} given, but {config.label} takes no spacing; leave it out")
+        self.told = told_spacing(model, width_of_pixels(config))
+        share_batch_statistics(model)
+        looked = on_first(fabric, lambda: _look_at_data(*found, config, self.store, show=show))
+        self.train, self.test_images, self.left_out = looked
+        if check == "decode" and not fabric.is_global_zero:
+            _fill(self.store, self.train)
+        self.facts = {CLASSES_NAME: _facts(config.data, self.train, self.test_images, self.left_out)}
+        if show:
+            print(f"begins with: {self.weights}")
+        return model
+
+    def refuse_changes(self, folder: Path) -> None:
+        super().refuse_changes(folder)
+        _refuse_other_images(folder, self.config, self.facts[CLASSES_NAME])
+
+    def task(self, *, show: bool) -> ClassificationTask:
+        config = self.config
+        self.loop_task = ClassificationTask(
+            self.store,
+            self.train,
+            self.test_images,
+            size=config.image_size,
+            batch=config.training.batch,
+            seed=config.training.seed,
+            changes=config.changes,
+            smoothing=config.label_smoothing,
+            test_crop=config.test_crop,
+            spacing=self.told,
+        )
+        return self.loop_task
+
+    def finish(self, fabric: Fabric) -> None:
+        replaced = fabric.all_reduce(self.loop_task.replaced.int().to(fabric.device), reduce_op="sum")
+        assert isinstance(replaced, torch.Tensor)
+        self.replaced = [str(self.train.files[place]) for place in replaced.nonzero().flatten().tolist()]
+
+    def save(self, model: Classifier, folder: Path) -> None:
+        save_model(model, self.config, self.train.classes, folder)
+
+    def test(self, model: Classifier, *, show: bool) -> dict[str, Any]:
+        images, config = self.test_images, self.config
+        with counting_progress("testing", len(images), show=show) as advance:
+            options = {"crop": config.test_crop, "spacing": self.told}
+            hits = score_size(model, images, config.image_size, advance=advance, **options)
+        return {
+            "top1": float(np.mean(hits[1])),
+            "top5": float(np.mean(hits[5])),
+            "images": {"train": len(self.train), "test": len(images)},
+            "left_out": self.left_out,
+            "replaced": self.replaced,
+        }
+
+    def describe(self, model: Classifier, result: Fit) -> dict[str, Any]:
+        # Operations are those of an image as the run shows it.
+        size, device = self.config.image_size, next(model.parameters()).device
+        told = {} if self.told is None else {"spacing": self.told}
+        return {
+            "task": "images",
+            "model": self.config.label,
+            "weights": self.weights,
+            "data_wait": result.waiting / max(result.seconds, 1e-9),
+            "flops": count_flops(model, torch.zeros(1, 3, size, size, device=device), **told),
+            "validation": result.metrics,
+        }
 
 
 def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> dict[str, Any]:
-    """Train, test and save; goes on where an earlier run in the folder stopped.
-
-    The folder gets ``config.json`` (completed), ``classes.json``, ``log.jsonl``, ``checkpoints/``, ``model/`` and
-    ``results.json``.
-
-    Returns
-    -------
-    dict
-        What ``results.json`` holds.
-    """
-    fabric = make_fabric(config.training)
-    fabric.launch()
-    show = show and fabric.is_global_zero
-    run = describe_run(seed=config.training.seed, device=fabric.device)
-    asked, config = config, _complete(config)
-    store = ImageStore(side=config.stored_side, limit=config.cache_gb * 1e9, strict=config.strict)
-    train, test = on_first(fabric, lambda: _find_data(config))
-    config = replace(config, check=config.check or ("decode" if len(train) <= DECODED else "header"))
-    # What can be refused without reading images is: these may take minutes.
-    refuse_changes(folder, plain_config(config), may_change=MAY_CHANGE)
-    model, loaded = make_model(config, train.classes)
-    if asked.pixel_width not in (None, 1.0) and not model.takes_spacing:
-        raise ValueError(f"pixel_width={asked.pixel_width} given, but {config.label} takes no spacing; leave it out")
-    told = told_spacing(model, width_of_pixels(config))
-    share_batch_statistics(model)
-    found = train, test
-    train, test, left_out = on_first(fabric, lambda: _look_at_data(*found, config, store, show=show))
-    if config.check == "decode" and not fabric.is_global_zero:
-        _fill(store, train)
-    facts = _facts(config.data, train, test, left_out)
-    _refuse_other_images(folder, config, facts)
-    folder.mkdir(parents=True, exist_ok=True)
-    fabric.barrier()  # no process may find what the first one is about to write
-    if fabric.is_global_zero:
-        write_json(folder / "config.json", plain_config(config))
-        write_json(folder / CLASSES_NAME, facts)
-        if show:
-            print(f"begins with: {loaded}")
-    task = ClassificationTask(
-        store,
-        train,
-        test,
-        size=config.image_size,
-        batch=config.training.batch,
-        seed=config.training.seed,
-        changes=config.changes,
-        smoothing=config.label_smoothing,
-        test_crop=config.test_crop,
-        spacing=told,
-    )
-    result = fit(model, task, config.training, folder, fabric=fabric, show=show)
-    replaced = fabric.all_reduce(task.replaced.int().to(fabric.device), reduce_op="sum")
-    assert isinstance(replaced, torch.Tensor)
-    results: dict[str, Any] = {}
-    if fabric.is_global_zero:
-        save_model(model, config, train.classes, folder / "model")
-        with counting_progress("testing", len(test), show=show) as advance:
-            hits = score_size(model, test, config.image_size, crop=config.test_crop, spacing=told, advance=advance)
-        results = {
-            **_describe(config, model, result, told),
-            "weights": loaded,
-            "top1": float(np.mean(hits[1])),
-            "top5": float(np.mean(hits[5])),
-            "images": {"train": len(train), "test": len(test)},
-            "left_out": left_out,
-            "replaced": [str(train.files[place]) for place in replaced.nonzero().flatten().tolist()],
-            **origins(folder, run),
-        }
-        write_json(folder / "results.json", results)
-    wait_for_first(fabric)
-    return results
+    """Train, test and save; see :func:`torchsonic.lab.runs.run.run`."""
+    return run(ImageExperiment(config), folder, show=show)
 
 
 def _complete(config: ImagesConfig) -> ImagesConfig:
     """The configuration with what it leaves open and the images do not decide."""
+    if config.init is not None:
+        find_source(config.init)
     side = config.stored_side or round(STORED * config.image_size)
     model = config.model or (DEFAULT_MODEL if config.init is None else model_of_run(Path(config.init)))
-    init = None if config.init is None else Path(config.init).as_posix()  # "run/" is "run" when it resumes
+    init = config.init
+    if init is not None and not init.startswith("hub:"):
+        init = Path(os.path.abspath(init)).as_posix()  # "run/" is "run" when it resumes, from wherever that is
     return replace(config, stored_side=side, model=model, init=init, pixel_width=width_of_pixels(config))
 
 
@@ -185,11 +211,11 @@ def _facts(root: Path, train: ImageFolder, test: ImageFolder, left_out: dict[str
     }
 
 
-def _refuse_other_images(folder: Path, config: ImagesConfig, facts: dict[str, Any]) -> None:
+def _refuse_other_images(folder: Path, config: ImagesConfig, facts: Mapping[str, Any]) -> None:
     """Refuse to go on with a run of other images."""
     if not (folder / CLASSES_NAME).exists():
         return
-    saved = json.loads((folder / CLASSES_NAME).read_text(encoding="utf-8"))
+    saved = read_facts(folder / CLASSES_NAME, "train")
     before = saved["train"]
     if before != facts["train"]:
         raise CheckpointError(
@@ -201,25 +227,6 @@ def _refuse_other_images(folder: Path, config: ImagesConfig, facts: dict[str, An
             f"the run to be resumed had training images of other names than those in {config.data}; give the old ones "
             "or another folder"
         )
-
-
-def _describe(
-    config: ImagesConfig, model: Classifier, result: Fit, told: float | tuple[float, ...] | None
-) -> dict[str, Any]:
-    """Settings, costs and last validation of a run; operations are those of an image as the run shows it."""
-    device = next(model.parameters()).device
-    example = torch.zeros(1, 3, config.image_size, config.image_size, device=device)
-    return {
-        "task": "images",
-        "model": config.label,
-        "config": plain_config(config),
-        "seconds": result.seconds,
-        "data_wait": result.waiting / max(result.seconds, 1e-9),
-        "samples_per_second": result.step * config.training.batch / max(result.seconds, 1e-9),
-        "parameters": count_parameters(model),
-        "flops": count_flops(model, example, **({} if told is None else {"spacing": told})),
-        "validation": result.metrics,
-    }
 
 
 def find_test_images(config: ImagesConfig, classes: tuple[str, ...], data: Path | None = None) -> ImageFolder:

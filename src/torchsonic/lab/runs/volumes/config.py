@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from torchsonic.lab.data.volumes.augmentation import Augmentation
 from torchsonic.lab.data.volumes.preparation import Normalisation
-from torchsonic.lab.runs.saved_config import with_tuples
+from torchsonic.lab.runs import folder as run_folder
+from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.training import TrainingConfig
 from torchsonic.lab.training.volumes import ScaleBy
 
@@ -155,20 +155,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 
 def apply_preset(config: VolumesConfig, preset: str) -> VolumesConfig:
     """A configuration with a preset's settings."""
-    if preset not in PRESETS:
-        raise ValueError(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
-    changes = dict(PRESETS[preset])
-    training = replace(config.training, **changes.pop("training"))
-    return replace(config, **changes, training=training)
+    return choose_preset(config, PRESETS, preset)
 
 
 def read_config(folder: Path) -> VolumesConfig:
     """The configuration of a run."""
-    saved = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    inner = {name: with_tuples(saved.pop(name)) for name in ("training", "augmentation")}
-    saved = with_tuples(saved)
-    for name in ("data", "split"):
-        saved[name] = None if saved[name] is None else Path(saved[name])
-    return VolumesConfig(
-        **saved, training=TrainingConfig(**inner["training"]), augmentation=Augmentation(**inner["augmentation"])
-    )
+    return run_folder.read_config(folder, VolumesConfig)

@@ -1,80 +1,94 @@
-"""Train on a folder of volumes, test on whole cases, save; and take up a run again."""
+"""Training on a folder of volumes, and a test on whole cases."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torchsonic.io import write_json
-from torchsonic.lab.data.volumes.cases import Case, find_cases
+from torchsonic.lab.data.volumes import Case, find_cases
 from torchsonic.lab.data.volumes.collection import Collection
 from torchsonic.lab.data.volumes.preparation import prepare
 from torchsonic.lab.data.volumes.survey import Facts, survey
-from torchsonic.lab.metrics import count_parameters
-from torchsonic.lab.runs.provenance import describe_run
-from torchsonic.lab.runs.resume import origins, refuse_changes
-from torchsonic.lab.runs.saved_config import plain_config
+from torchsonic.lab.runs.folder import load_model, read_facts
+from torchsonic.lab.runs.run import Experiment, run
 from torchsonic.lab.runs.volumes.config import VolumesConfig, read_config
 from torchsonic.lab.runs.volumes.plan import complete_config, make_model
 from torchsonic.lab.runs.volumes.predict import score_cases
 from torchsonic.lab.runs.volumes.split import Split, choose_split
-from torchsonic.lab.training import CheckpointError, Fit, fit, make_fabric, wait_for_first
+from torchsonic.lab.training import CheckpointError, Fit
 from torchsonic.lab.training.progress import counting_progress
 from torchsonic.lab.training.volumes import VolumeTask
-from torchsonic.models import PretrainedModel, from_pretrained
+from torchsonic.models import PretrainedModel
 
-__all__ = ["load_run", "run_experiment"]
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
-# What may differ when a run resumes, beside settings of the loop: none of it changes the weights. The names of the
-# cases are compared instead of the files that gave them.
-MAY_CHANGE = {"data", "split", "folds", "fold", "split_seed", "patient", "keep_going"}
-MAY_CHANGE |= {"test_cases", "overlap", "cache_gb", "patch_voxels"}
+__all__ = ["SPLIT_NAME", "VolumeExperiment", "load_run", "run_experiment"]
+
+SPLIT_NAME = "split.json"
+
+
+class VolumeExperiment(Experiment[VolumesConfig, PretrainedModel]):
+    """Segmentation of NIfTI volumes; ``split.json`` holds which cases were learnt from, and what was left out."""
+
+    kind = "volumes"
+    # The names of the cases are compared instead of the settings that gave them.
+    may_change = (
+        *("data", "split", "folds", "fold", "split_seed", "patient", "keep_going"),
+        *("test_cases", "overlap", "cache_gb", "patch_voxels"),
+    )
+    cases: dict[str, Case]
+    split: Split
+    left_out: dict[str, str]
+
+    def prepare(self, folder: Path, fabric: Fabric, *, show: bool) -> PretrainedModel:
+        self.cases, self.split, facts, self.config, self.left_out = _look_at_data(self.config, show=show)
+        found = {"train": self.split.train, "test": self.split.test, "left_out": self.left_out}
+        self.facts = {SPLIT_NAME: {**found, "digests": {fact.name: fact.digest for fact in facts}}}
+        return make_model(self.config, facts)
+
+    def refuse_changes(self, folder: Path) -> None:
+        super().refuse_changes(folder)
+        if (folder / SPLIT_NAME).exists():
+            _refuse_other_cases(read_facts(folder / SPLIT_NAME, "train"), self.split, self.facts[SPLIT_NAME]["digests"])
+
+    def task(self, *, show: bool) -> VolumeTask:
+        config = self.config
+        assert config.num_classes is not None
+        assert config.patch is not None
+        return VolumeTask(
+            _load_volumes(config, [self.cases[name] for name in (*self.split.train, *self.split.test)], show=show),
+            self.split.train,
+            self.split.test,
+            num_classes=config.num_classes,
+            patch=config.patch,
+            batch=config.training.batch,
+            seed=config.training.seed,
+            foreground=config.foreground,
+            augmentation=config.augmentation,
+            tell_spacing=config.is_told,
+            scale_by=config.scale_by,
+            test_patches=config.test_patches,
+        )
+
+    def test(self, model: PretrainedModel, *, show: bool) -> dict[str, Any]:
+        tested = [self.cases[name] for name in self.split.test[: self.config.test_cases]]
+        with counting_progress("testing", len(tested), show=show) as advance:
+            rows = score_cases(model, tested, self.config, advance=advance)
+        return {**_summarise(rows), "left_out": self.left_out}
+
+    def describe(self, model: PretrainedModel, result: Fit) -> dict[str, Any]:
+        return {"task": "volumes", "model": self.config.model, "patches": result.metrics}
 
 
 def run_experiment(config: VolumesConfig, folder: Path, *, show: bool = True) -> dict[str, Any]:
-    """Train, test and save; goes on where an earlier run in the folder stopped.
-
-    The folder gets ``config.json`` (completed by what the data decide), ``split.json``, ``log.jsonl``,
-    ``checkpoints/``, ``model/`` and ``results.json``.
-
-    Returns
-    -------
-    dict
-        What ``results.json`` holds.
-    """
-    fabric = make_fabric(config.training)
-    fabric.launch()
-    show = show and fabric.is_global_zero
-    run = describe_run(seed=config.training.seed, device=fabric.device)
-    cases, split, facts, config, left_out = _look_at_data(config, show=show)
-    digests = {fact.name: fact.digest for fact in facts}
-    _refuse_changes(folder, config, split, digests)
-    folder.mkdir(parents=True, exist_ok=True)
-    fabric.barrier()  # no process may find what the first one is about to write
-    if fabric.is_global_zero:
-        write_json(folder / "config.json", plain_config(config))
-        write_json(
-            folder / "split.json", {"train": split.train, "test": split.test, "left_out": left_out, "digests": digests}
-        )
-    volumes = _load_volumes(config, [cases[name] for name in (*split.train, *split.test)], show=show)
-    model = make_model(config, facts)
-    result = fit(model, _make_task(config, volumes, split), config.training, folder, fabric=fabric, show=show)
-    results: dict[str, Any] = {}
-    if fabric.is_global_zero:
-        model.save_pretrained(folder / "model")
-        tested = [cases[name] for name in split.test[: config.test_cases]]
-        with counting_progress("testing", len(tested), show=show) as advance:
-            rows = score_cases(model, tested, config, advance=advance)
-        results = {**_describe(config, model, result), **_summarise(rows), "left_out": left_out, **origins(folder, run)}
-        write_json(folder / "results.json", results)
-    wait_for_first(fabric)
-    return results
+    """Train, test and save; see :func:`torchsonic.lab.runs.run.run`."""
+    return run(VolumeExperiment(config), folder, show=show)
 
 
 def _look_at_data(
@@ -104,12 +118,8 @@ def _look_at_data(
     return cases, split, facts, complete_config(config, facts, num_classes), left_out
 
 
-def _refuse_changes(folder: Path, config: VolumesConfig, split: Split, digests: Mapping[str, str]) -> None:
-    """Refuse to go on with a run of other settings or cases."""
-    refuse_changes(folder, plain_config(config), may_change=MAY_CHANGE)
-    if not (folder / "split.json").exists():
-        return
-    saved = json.loads((folder / "split.json").read_text(encoding="utf-8"))
+def _refuse_other_cases(saved: Mapping[str, Any], split: Split, digests: Mapping[str, str]) -> None:
+    """Refuse to go on with a run that learnt from other cases, or from other files of the same names."""
     before, known = saved["train"], saved.get("digests", {})
     if before != list(split.train):
         changed = sorted(set(before) ^ set(split.train))
@@ -143,37 +153,6 @@ def _load_volumes(config: VolumesConfig, cases: Sequence[Case], *, show: bool) -
     return volumes
 
 
-def _make_task(config: VolumesConfig, volumes: Collection, split: Split) -> VolumeTask:
-    assert config.num_classes is not None
-    assert config.patch is not None
-    return VolumeTask(
-        volumes,
-        split.train,
-        split.test,
-        num_classes=config.num_classes,
-        patch=config.patch,
-        batch=config.training.batch,
-        seed=config.training.seed,
-        foreground=config.foreground,
-        augmentation=config.augmentation,
-        tell_spacing=config.is_told,
-        scale_by=config.scale_by,
-        test_patches=config.test_patches,
-    )
-
-
-def _describe(config: VolumesConfig, model: PretrainedModel, result: Fit) -> dict[str, Any]:
-    return {
-        "task": "volumes",
-        "model": config.model,
-        "config": plain_config(config),
-        "seconds": result.seconds,
-        "samples_per_second": result.step * config.training.batch / max(result.seconds, 1e-9),
-        "parameters": count_parameters(model),
-        "patches": result.metrics,
-    }
-
-
 def _summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Mean Dice: over cases, each the mean of its classes, as everywhere; and of each class over its cases."""
     columns = zip(*[row["dice"] for row in rows], strict=True)
@@ -184,4 +163,4 @@ def _summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def load_run(folder: Path) -> tuple[PretrainedModel, VolumesConfig]:
     """The trained model of a run and its completed configuration."""
-    return from_pretrained(folder / "model"), read_config(folder)
+    return load_model(folder), read_config(folder)
