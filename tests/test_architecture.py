@@ -129,6 +129,19 @@ def test_files_stay_small():
     assert set(long) <= {"conv.py", "laws.py"}, long
 
 
+def test_functions_of_the_laboratory_stay_short():
+    """Docstrings counted; constructors may have more parameters."""
+    wrong = []
+    for path in [*(SOURCE / "lab").rglob("*.py"), *(SOURCE / "cli").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.name != "__init__":
+                inputs = [a.arg for a in (*node.args.args, *node.args.kwonlyargs) if a.arg not in ("self", "cls")]
+                if (node.end_lineno or 0) - node.lineno >= 60 or len(inputs) > 8:
+                    wrong.append(node.name)
+    # The loop is read from top to bottom; the others are scorers of reports, and one of their parts.
+    assert set(wrong) <= {"fit", "score_folders", "score_runs", "score_sizes"}, wrong
+
+
 def frames_to(name):
     """Functions between a layer's forward pass and a named function that it calls."""
     import traceback

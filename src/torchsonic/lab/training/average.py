@@ -1,4 +1,7 @@
-"""A moving average of the weights."""
+"""A moving average of the weights.
+
+By hand: ``torch.optim.swa_utils`` makes a deep copy of the module, which FSDP refuses.
+"""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -167,10 +167,16 @@ def leave_out_bad(
                     raise error
                 else:
                     bad[str(images.files[place])] = str(error)
+    _tell_bad(images, good, bad)
+    return images.take(good), bad
+
+
+def _tell_bad(images: ImageFolder, good: Sequence[int], bad: Mapping[str, str]) -> None:
+    """Warn of bad images; a class of which no image is left raises."""
     for problem in list(bad.values())[:NAMED]:
-        warnings.warn(f"left out: {problem}", stacklevel=2)
+        warnings.warn(f"left out: {problem}", stacklevel=3)
     if len(bad) > NAMED:
-        warnings.warn(f"left out: {len(bad) - NAMED} images more, {len(bad)} of {len(images)} in all", stacklevel=2)
+        warnings.warn(f"left out: {len(bad) - NAMED} images more, {len(bad)} of {len(images)} in all", stacklevel=3)
     empty = set(images.labels) - {images.labels[place] for place in good}
     if empty:
         first = images.labels.index(min(empty))
@@ -178,7 +184,6 @@ def leave_out_bad(
             f"every image of class {images.classes[min(empty)]} is unreadable; the first: "
             f"{bad[str(images.files[first])]}; mend some or remove the folder"
         )
-    return images.take(good), bad
 
 
 def _some(names: Sequence[str]) -> str:

@@ -8,6 +8,8 @@ stretched by a factor ``s`` and its spacing stays, the only way for a network th
 voxels stay and the network is told a spacing ``s`` times as large. To a network whose kernels live in millimetres, both
 are the same anatomy, sampled differently. The second way interpolates nothing, costs nothing and scales all three axes,
 also across thick slices. It is the one for networks that are told the spacing.
+
+By hand: MONAI's transforms do not scale by spacing, and their random numbers would change stored scores.
 """
 
 from __future__ import annotations

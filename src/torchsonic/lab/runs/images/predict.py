@@ -76,32 +76,38 @@ def predict_files(
     device = next(model.parameters()).device
     model.eval()
     rows: list[dict[str, Any]] = []
+    for start in range(0, len(files), BATCH):
+        read = _read_views(files[start : start + BATCH], size, config.test_crop, strict=strict, advance=advance)
+        if read:
+            with torch.no_grad():
+                batch = torch.from_numpy(np.stack([view for _, view in read])).to(device)
+                values, places = model(normalise(batch), **told).float().softmax(1).topk(min(top, len(classes)))
+            for (path, _), shares, numbers in zip(read, values.tolist(), places.tolist(), strict=True):
+                answers = [{"class": classes[k], "probability": p} for k, p in zip(numbers, shares, strict=True)]
+                rows.append({"file": str(path), "top": answers})
+    return rows
+
+
+def _read_views(
+    files: Sequence[Path], size: int, crop: float, *, strict: bool, advance: Callable[[], None]
+) -> list[tuple[Path, NDArray[np.uint8]]]:
+    """The middles of images ``(3, size, size)``, read on all cores, each with its file."""
 
     def look(path: Path) -> NDArray[np.uint8] | ImageError:
         try:
             image = read_image(path)
         except ImageError as error:
             return error
-        return view_image(image, size, View(centre_box(image.shape[1], image.shape[0], config.test_crop)))
+        return view_image(image, size, View(centre_box(image.shape[1], image.shape[0], crop)))
 
-    for start in range(0, len(files), BATCH):
-        views, read = [], []
-        part = files[start : start + BATCH]
-        with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-            for path, found in zip(part, threads.map(look, part), strict=True):
-                advance()
-                if not isinstance(found, ImageError):
-                    views.append(found)
-                    read.append(path)
-                elif strict:
-                    raise found
-                else:
-                    warnings.warn(f"left out: {found}", stacklevel=2)
-        if views:
-            with torch.no_grad():
-                batch = torch.from_numpy(np.stack(views)).to(device)
-                values, places = model(normalise(batch), **told).float().softmax(1).topk(min(top, len(classes)))
-            for path, shares, numbers in zip(read, values.tolist(), places.tolist(), strict=True):
-                answers = [{"class": classes[k], "probability": p} for k, p in zip(numbers, shares, strict=True)]
-                rows.append({"file": str(path), "top": answers})
-    return rows
+    views = []
+    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+        for path, found in zip(files, threads.map(look, files), strict=True):
+            advance()
+            if not isinstance(found, ImageError):
+                views.append((path, found))
+            elif strict:
+                raise found
+            else:
+                warnings.warn(f"left out: {found}", stacklevel=3)
+    return views

@@ -1,4 +1,7 @@
-"""Whole volumes through a network that works on patches: overlapping windows, weighted by a Gaussian, averaged."""
+"""Whole volumes through a network that works on patches: overlapping windows, weighted by a Gaussian, averaged.
+
+By hand: MONAI's windows lie elsewhere (stored scores would change), and to predict needs no MONAI otherwise.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,16 @@ def gaussian_weights(window: Sequence[int]) -> Tensor:
     return weights.clamp_min(LEAST_WEIGHT)
 
 
+def _pad(image: Tensor, window: Sequence[int]) -> tuple[Tensor, tuple[slice, ...]]:
+    """An image at least as large as the window, its outermost voxels going on, and where in it the given one is."""
+    size = tuple(image.shape[1:])
+    before = [max(0, -start) for start in centred_start(size, window)]
+    for axis, (n, w, first) in enumerate(zip(size, window, before, strict=True), start=1):
+        if n < w:
+            image = image.index_select(axis, (torch.arange(w, device=image.device) - first).clamp(0, n - 1))
+    return image, (slice(None), *[slice(first, first + n) for first, n in zip(before, size, strict=True)])
+
+
 def sliding_window(
     predict: Callable[[Tensor], Tensor],
     image: Tensor,
@@ -81,16 +94,8 @@ def sliding_window(
         raise ValueError(f"overlap must be in [0, 1), got {overlap}")
     if image.dim() != len(window) + 1:
         raise ValueError(f"image must be (C, {len(window)} axes) for window {tuple(window)}, got {tuple(image.shape)}")
-    size = tuple(image.shape[1:])
-    margin = [
-        -min(0, start) if n < w else 0 for start, n, w in zip(centred_start(size, window), size, window, strict=True)
-    ]
-    for axis, (n, w, before) in enumerate(zip(size, window, margin, strict=True), start=1):
-        if n < w:
-            index = (torch.arange(w, device=image.device) - before).clamp(0, n - 1)
-            image = image.index_select(axis, index)
+    image, inside = _pad(image, window)
     starts = list(product(*[window_starts(n, w, overlap) for n, w in zip(image.shape[1:], window, strict=True)]))
-    inside = (slice(None), *[slice(before, before + n) for before, n in zip(margin, size, strict=True)])
     if len(starts) == 1:
         return predict(image[None].to(device))[0].to(image.device)[inside]
     weights = gaussian_weights(window).to(image)
