@@ -52,7 +52,9 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
         if durable:
             with contextlib.suppress(OSError):  # not every system can open a folder
                 _sync(path.parent)
-    except OSError as error:  # a full disk names no file
+    except OSError as error:
+        if error.filename not in (None, os.fspath(scratch)):  # a full disk names no file, and nobody knows the scratch
+            raise
         raise OSError(error.errno, error.strerror or str(error), os.fspath(path)) from error
     finally:
         with contextlib.suppress(OSError):

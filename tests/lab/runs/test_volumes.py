@@ -69,7 +69,7 @@ def test_folds_share_out_the_cases_and_keep_patients_together():
     ("content", "words"),
     [
         (None, "cannot be read"),
-        ("{", "is no JSON"),
+        ("{", "is not valid JSON"),
         ('["a"]', "must hold"),
         ('{"train": ["a"]}', "must hold"),
         ('{"train": [1], "test": []}', "must hold"),

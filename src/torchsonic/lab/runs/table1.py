@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -10,6 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from torchsonic.io import read_json
 from torchsonic.lab.runs.synthetic import (
     SyntheticConfig,
     TaskName,
@@ -72,9 +72,9 @@ def plan_runs(
 def is_finished(config: SyntheticConfig, folder: Path) -> bool:
     """Whether a folder holds the results of just this configuration."""
     try:
-        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-        return _with_effect(parse_config(results["config"])) == _with_effect(config)
-    except (OSError, ValueError, KeyError, TypeError):
+        saved = parse_config(read_json(folder / "results.json")["config"])
+        return _with_effect(saved) == _with_effect(config)
+    except (OSError, ValueError, KeyError):
         return False
 
 

@@ -67,7 +67,7 @@ def read_split(path: Path) -> Split:
     except OSError as error:
         raise ValueError(f"split file {path} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise ValueError(f"split file {path} is no JSON: {error}") from error
+        raise ValueError(f"split file {path} is not valid JSON: {error}") from error
     parts = [saved.get(name) if isinstance(saved, dict) else None for name in ("train", "test")]
     if not all(isinstance(part, list) and all(isinstance(name, str) for name in part) for part in parts):
         raise ValueError(f'split file {path} must hold {{"train": [names], "test": [names]}}')
