@@ -12,8 +12,8 @@ import torch
 from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure
 from benchmarks.progress import progress_bar
 from benchmarks.tables import Table, verdict
-from torchsonic.data import HalliGalli, SynthShape
-from torchsonic.evaluation.provenance import describe_run
+from torchsonic.lab.data import HalliGalli, SynthShape
+from torchsonic.lab.runs.provenance import describe_run
 
 __all__ = ["data_tables", "draw_data", "run_data_bench"]
 

@@ -17,9 +17,9 @@ import torch
 from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure
 from benchmarks.progress import progress_bar
 from benchmarks.tables import Table, verdict
-from torchsonic.evaluation.provenance import describe_run
 from torchsonic.explorer import Session, make_server, open_checkpoint
 from torchsonic.explorer.checkpoint import Checkpoint
+from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.models import SonicLayers
 
 __all__ = ["draw_explorer", "explorer_tables", "run_explorer_bench"]

@@ -11,7 +11,7 @@ from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure
 from benchmarks.init_probe import BANKS, MLP_STEPS, probe
 from benchmarks.progress import progress_bar
 from benchmarks.tables import Table
-from torchsonic.evaluation.provenance import describe_run
+from torchsonic.lab.runs.provenance import describe_run
 
 __all__ = ["draw_init", "init_tables", "run_init_bench"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure, use_log_scale
 from benchmarks.models_bench import FORWARD, TRAIN, time_ratio
 from benchmarks.tables import Table, milliseconds, verdict, written
-from torchsonic.evaluation import paper_results
+from torchsonic.lab.metrics import paper_results
 from torchsonic.models import model_entry
 
 __all__ = ["draw_models", "models_tables"]

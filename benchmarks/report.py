@@ -19,7 +19,7 @@ from benchmarks.precision_report import draw_precision, precision_tables
 from benchmarks.scaling_report import draw_scaling, scaling_tables
 from benchmarks.tables import Table, print_tables, to_markdown
 from benchmarks.volumes_report import draw_volumes, volumes_tables
-from torchsonic.evaluation.provenance import summary_line
+from torchsonic.lab.runs.provenance import summary_line
 
 __all__ = ["KINDS", "print_result", "read_result", "write_result"]
 

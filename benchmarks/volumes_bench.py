@@ -15,10 +15,10 @@ from benchmarks.progress import progress_bar
 from benchmarks.timing import Task, measure
 from torchsonic import create_model
 from torchsonic.baselines import MonaiUNet
-from torchsonic.evaluation import count_flops, count_parameters
-from torchsonic.evaluation.provenance import describe_run
-from torchsonic.experiments.volumes.plan import fine_axes, unet_strides
 from torchsonic.functional import keep_all_pages
+from torchsonic.lab.metrics import count_flops, count_parameters
+from torchsonic.lab.runs.provenance import describe_run
+from torchsonic.lab.runs.volumes.plan import fine_axes, unet_strides
 
 __all__ = [
     "CONTENDERS",

@@ -13,8 +13,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from tests.layers import make_layer
 from torchsonic.engine import channels_order, couplings, exhaustion, modes_order
 from torchsonic.engine.footprint import largest_fit
-from torchsonic.evaluation.memory import peak_bytes
 from torchsonic.functional import ORDERS, estimated_bytes
+from torchsonic.lab.metrics.memory import peak_bytes
 from torchsonic.nn.options import group_old
 
 CPU = torch.device("cpu")

@@ -21,13 +21,13 @@ from torch.distributed.tensor.parallel import parallelize_module
 
 import torchsonic
 from tests.parallel.training import CONFIG, make_model, make_task
-from torchsonic.evaluation.memory import peak_bytes
 from torchsonic.export import ExportConfig, export_model
+from torchsonic.lab.metrics.memory import peak_bytes
+from torchsonic.lab.training import CheckpointError, TrainingConfig, fit, make_fabric
 from torchsonic.models import SonicNet
 from torchsonic.nn import SonicBlock
 from torchsonic.nn.parameters import is_sharded
 from torchsonic.parallel import ModeParallel, clip_gradients, parallelize_modes, shard_parameters
-from torchsonic.training import CheckpointError, TrainingConfig, fit, make_fabric
 
 LAYERS = {
     "two axes": lambda: torchsonic.SonicConv2d(3, 5, num_modes=8),

@@ -1,25 +1,21 @@
-"""``torchsonic evaluate volumes``, and which of the ``evaluate`` commands a run is for."""
+"""``torchsonic evaluate volumes``: scores and a report."""
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from torchsonic.cli.surroundings import UserError, check_device, make_folder, require, warnings_in_one_line
+from torchsonic.cli.command import UserError, check_device, make_folder, require, warnings_in_one_line
 
 if TYPE_CHECKING:
-    from torchsonic.experiments.volume_report import Evaluation
+    from torchsonic.lab.report.volumes import Evaluation
 
-__all__ = ["EvaluateVolumes", "kind_of_run", "name_kind"]
+__all__ = ["EvaluateVolumes"]
 
 THRESHOLD = 0.5
 LOG_WIDTH = 200
-MARKS = {"volumes": "patch", "images": "image_size"}
-"""A setting that runs of a kind have and others have not."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +65,7 @@ class EvaluateVolumes:
             require(package, "medical")
         require("matplotlib", "viz")
         require("rich", "cli")
-        from torchsonic.experiments.volume_report import write_report
+        from torchsonic.lab.report.volumes import write_report
 
         try:
             with warnings_in_one_line():
@@ -117,11 +113,11 @@ class EvaluateVolumes:
             "keep_going": self.keep_going,
         }
         if self.predictions and self.labels is not None:
-            from torchsonic.experiments.volume_report import score_folders
+            from torchsonic.lab.report.volumes import score_folders
 
             shared |= {"images": self.images, "probabilities": self.probabilities}
             return score_folders(self.predictions, self.labels, **shared)
-        from torchsonic.experiments.volume_report.runs import score_runs
+        from torchsonic.lab.report.volumes.runs import score_runs
 
         shared |= {"external": self.external, "data": self.data, "device": self.device}
         return score_runs(self.runs, make_folder(self.out), **shared)
@@ -131,10 +127,10 @@ def _print(evaluation: Evaluation) -> None:
     from rich.console import Console
     from rich.table import Column, Table
 
-    from torchsonic.experiments.volume_report.results import compare
-    from torchsonic.experiments.volume_report.words import cost_headers, difference_rows, lesion_headers, lesion_rows
-    from torchsonic.experiments.volume_report.words import score_groups as groups
-    from torchsonic.experiments.volume_report.words import score_rows as rows
+    from torchsonic.lab.report.volumes.results import compare
+    from torchsonic.lab.report.volumes.words import cost_headers, difference_rows, lesion_headers, lesion_rows
+    from torchsonic.lab.report.volumes.words import score_groups as groups
+    from torchsonic.lab.report.volumes.words import score_rows as rows
 
     console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
     headers = [f"{group}\n{measure}" for group in groups(evaluation) for measure in ("Dice", "NSD")]
@@ -150,22 +146,3 @@ def _print(evaluation: Evaluation) -> None:
         console.print(f"{name}, lesions: {listed}", highlight=False)
     for name, reason in evaluation.skipped:
         print(f"warning: left out: {name}: {reason}", file=sys.stderr)
-
-
-def kind_of_run(folder: Path) -> str:
-    """``volumes`` or ``images`` for a run on folders of these, else ``synthetic``, which then says what is wrong."""
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return "synthetic"
-    if not isinstance(config, dict):
-        return "synthetic"
-    return next((kind for kind, mark in MARKS.items() if mark in config), "synthetic")
-
-
-def name_kind(arguments: Sequence[str], kinds: Sequence[str]) -> list[str]:
-    """Arguments in which ``evaluate RUN`` says of what kind the run is, so that users need not."""
-    words = list(arguments)
-    if words[:1] == ["evaluate"] and len(words) > 1 and not words[1].startswith("-") and words[1] not in kinds:
-        words.insert(1, kind_of_run(Path(words[1])))
-    return words

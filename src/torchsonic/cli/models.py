@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from torchsonic.cli.surroundings import UserError, make_folder, require
-from torchsonic.evaluation.catalogue import HEADERS, NOTES, CatalogueRow, put_table, table_cells, to_markdown
+from torchsonic.cli.command import UserError, make_folder, require
+from torchsonic.lab.report.catalogue import HEADERS, NOTES, CatalogueRow, put_table, table_cells, to_markdown
 
 __all__ = ["Models"]
 
@@ -73,7 +73,7 @@ def _count(names: Sequence[str], *, flops: bool) -> list[CatalogueRow]:
 def _row(name: str, *, flops: bool) -> CatalogueRow:
     import torch
 
-    from torchsonic.evaluation import count_flops, count_parameters, paper_cost
+    from torchsonic.lab.metrics import count_flops, count_parameters, paper_cost
     from torchsonic.models import create_model, model_entry
 
     entry, _ = model_entry(name)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
-from torchsonic.cli.surroundings import UserError, make_folder, require
-from torchsonic.experiments.synthetic import ModelName, TaskName
+from torchsonic.cli.command import UserError, make_folder, require
+from torchsonic.lab.runs.synthetic import ModelName, TaskName
 
 __all__ = ["DataPreview", "Report", "Table1"]
 
@@ -29,7 +29,7 @@ class Report:
 
     def run(self) -> None:
         require("matplotlib", "viz")
-        from torchsonic.experiments.report import make_report, write_report
+        from torchsonic.lab.report.table1 import make_report, write_report
 
         try:
             report = make_report(self.runs)
@@ -75,7 +75,7 @@ class Table1:
     def run(self) -> None:
         for package, extra in (("lightning_fabric", "train"), ("rich", "train"), ("matplotlib", "viz")):
             require(package, extra)
-        from torchsonic.experiments.table1 import plan_runs, train_all
+        from torchsonic.lab.runs.table1 import plan_runs, train_all
 
         try:
             configs = plan_runs(
@@ -116,7 +116,7 @@ class DataPreview:
 
     def run(self) -> None:
         require("matplotlib", "viz")
-        from torchsonic.experiments.preview import SHEETS, draw_sheet
+        from torchsonic.lab.report.preview import SHEETS, draw_sheet
 
         if self.seed < 0:
             raise UserError(f"--seed must not be negative, got {self.seed}")

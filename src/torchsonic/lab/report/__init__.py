@@ -1,0 +1,1 @@
+"""Pages about runs, models and data: HTML, Markdown, JSON and pictures."""
