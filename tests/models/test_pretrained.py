@@ -250,7 +250,18 @@ def test_a_mistyped_path_does_not_ask_the_hub(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
-    refuses("runs/nothing", "there is no folder 'runs/nothing', and it is no Hub repository")
+    refuses("runs/nothing", "there is no folder 'runs/nothing'; for a repository .* write hub:runs/nothing")
+
+
+def test_a_run_is_loaded_by_its_folder(model, tmp_path):
+    model.save_pretrained(tmp_path / "run" / "model")
+    assert type(torchsonic.from_pretrained(tmp_path / "run")) is type(model)
+    (tmp_path / "stopped" / "checkpoints").mkdir(parents=True)
+    refuses(tmp_path / "stopped", "has not ended; give its command again")
+
+
+def test_weights_have_the_permissions_of_the_umask(folder):
+    assert (folder / WEIGHTS_NAME).stat().st_mode == (folder / CONFIG_NAME).stat().st_mode
 
 
 def test_users_own_models_are_saved_too(tmp_path):
@@ -305,8 +316,8 @@ class FakeHub(types.ModuleType):
 def test_the_hub_gives_and_takes_models(model, folder, monkeypatch):
     hub = FakeHub(folder)
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    assert isinstance(torchsonic.from_pretrained("someone/model"), SonicNet)
-    refuses("someone/else", "none came from the Hub: 404")
+    assert isinstance(torchsonic.from_pretrained("hub:someone/model"), SonicNet)
+    refuses("hub:someone/else", "cannot be fetched from the Hub: 404")
     assert model.push_to_hub("someone/model", private=True) == "commit"
     assert hub.uploads[0] == ("someone/model", True)
     assert isinstance(hub.uploads[1], SonicNet)
@@ -314,6 +325,6 @@ def test_the_hub_gives_and_takes_models(model, folder, monkeypatch):
 
 def test_without_the_hub_package_the_error_names_the_extra(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    refuses("someone/model", r"torchsonic\[hub\]")
+    refuses("hub:someone/model", r"torchsonic\[hub\]")
     with pytest.raises(ImportError, match=r"torchsonic\[hub\]"):
         model.push_to_hub("someone/model")

@@ -21,7 +21,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from torchsonic.models.hub import download, import_hub, is_repository
+from torchsonic.models.hub import HUB, download, import_hub, is_repository
 from torchsonic.models.model_folder import CONFIG_NAME, WEIGHTS_NAME, file_digest, write_model
 from torchsonic.models.shared_out import first_process_writes, own_class, whole_state
 from torchsonic.nn.definition import definition_problem, is_definition
@@ -111,12 +111,12 @@ class PretrainedModel(nn.Module):
         device: torch.device | str = "cpu",
         verify: bool = True,
     ) -> M:
-        """Build a saved model from a folder, or from ``owner/name`` on the Hugging Face Hub; it is in evaluation mode.
+        """Build a saved model from a folder, a run, or ``hub:owner/name`` (Hugging Face Hub); it is in evaluation mode.
 
         Parameters
         ----------
         source
-            Folder or repository.
+            Folder of a saved model or of a finished run; or ``hub:owner/name``, which alone asks the network.
         revision, token
             Of the repository.
         device
@@ -201,21 +201,23 @@ def _check_rebuilds(model: PretrainedModel, fresh: Mapping[str, Tensor], state: 
 
 
 def _locate(source: str | os.PathLike, revision: str | None, token: str | None) -> Path:
-    """The folder with both files, downloaded if ``source`` is no folder but looks like a repository."""
-    folder = Path(source)
+    """The folder with both files: the given one, that of a run's network, or a download if the Hub is named."""
+    name, folder = os.fspath(source), Path(source)
+    if name.startswith(HUB):
+        try:
+            return download(name.removeprefix(HUB), (CONFIG_NAME, WEIGHTS_NAME), revision=revision, token=token)
+        except (ImportError, OSError, ValueError) as error:  # the Hub's own errors and the network's are of these
+            raise PretrainedError(f"{name} cannot be fetched from the Hub: {error}") from error
     if folder.is_dir():
-        return folder
+        is_run = not (folder / WEIGHTS_NAME).is_file() and (folder / "model" / CONFIG_NAME).is_file()
+        if not is_run and (folder / "checkpoints").is_dir():
+            raise PretrainedError(f"the training in {folder} has not ended; give its command again, which goes on")
+        return folder / "model" if is_run else folder
     if folder.exists():
         raise PretrainedError(f"{folder} is a file; give the folder with {CONFIG_NAME} and {WEIGHTS_NAME}")
-    # A mistyped path beside a folder that is there is no repository: asking the Hub would only cost time.
-    if not is_repository(os.fspath(source)) or folder.parent.is_dir():
-        raise PretrainedError(f"there is no folder {os.fspath(source)!r}, and it is no Hub repository owner/name")
-    try:
-        return download(os.fspath(source), (CONFIG_NAME, WEIGHTS_NAME), revision=revision, token=token)
-    except (ImportError, OSError, ValueError) as error:  # the Hub's own errors and those of the network are of these
-        raise PretrainedError(
-            f"there is no folder {os.fspath(source)!r}, and none came from the Hub: {error}"
-        ) from error
+    # Nothing is asked for over the network by mistake: the name of a folder may be confidential.
+    hint = f"; for a repository on the Hugging Face Hub write {HUB}{name}" if is_repository(name) else ""
+    raise PretrainedError(f"there is no folder {name!r}{hint}")
 
 
 def _missing(path: Path) -> PretrainedError:

@@ -42,7 +42,7 @@ def make_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier
 def find_source(init: str) -> str:
     """What to load, from a folder that is there or a hub that was named; never a mistyped folder from a hub."""
     if init.startswith("hub:"):
-        return init.removeprefix("hub:")
+        return init
     if not Path(init).is_dir():
         hint = f"; for a repository on the Hugging Face Hub write hub:{init}" if _is_repository(init) else ""
         raise ValueError(f"init: there is no folder {init}{hint}")
