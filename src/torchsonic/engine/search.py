@@ -17,6 +17,7 @@ import torch
 
 from torchsonic.arguments import choice
 from torchsonic.engine.plan import ORDERS, known_order
+from torchsonic.io import write_json
 
 __all__ = [
     "PlanSearch",
@@ -122,7 +123,7 @@ def measured_choice(key: str, batch: int, forced: str, run: Callable[[str, int],
         times[Choice(best.order, chunk)] = _time(run, Choice(best.order, chunk))
     _remembered[key] = min(times, key=times.__getitem__)
     if _file is not None:
-        _write(_file)
+        write_json(_file, remembered_plans())
     return _remembered[key]
 
 
@@ -141,9 +142,3 @@ def _time(run: Callable[[str, int], None], candidate: Choice) -> float:
             torch.cuda.synchronize()
         best = min(best, time.perf_counter() - start)
     return best
-
-
-def _write(path: Path) -> None:
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_text(json.dumps(remembered_plans(), indent=1) + "\n")
-    scratch.replace(path)
