@@ -120,6 +120,8 @@ def traced(name: str):
     """The registered model with one block of each kind."""
     if name == "sonic_tiny":
         return small(name, widths=(8, 16), depths=(1, 1))
+    if name == "sonicunet3d":
+        return small(name, widths=(8, 16), num_modes=(4, 8))
     return small(name, **({"width": 8} if name.startswith("resnet50") else {"depth": 1}))
 
 
@@ -149,6 +151,7 @@ def test_compiled_model_gives_the_same_output(name):
         ("sonicnet2d.light", {"width": 8, "depth": 2, "num_modes": 4}, True),
         ("sonicnet3d", {"width": 8, "depth": 2, "num_modes": 4}, False),
         ("synthshape_sonicnet", {"width": 8, "depth": 1}, True),
+        ("sonicunet3d", {"widths": (8, 16), "num_modes": (4, 8)}, True),
     ],
 )
 def test_five_sizes_need_at_most_two_graphs(name, options, train):
