@@ -363,6 +363,32 @@ def test_sonicnet_refuses_what_it_cannot_build():
             SonicNet(1, 2, **bad)
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "margins"),
+    [
+        ("sonicnet2d", {"depth": 2}, [(8, 8), (8, 8)]),
+        ("sonicnet2d.light", {"depth": 2, "spacing": (3.0, 1.0)}, [(3, 8), (2, 4)]),
+        ("sonicnet3d", {"depth": 1, "padding": (1, 2, 3)}, [(1, 2, 3)]),
+        ("sonicnet3d", {"depth": 1, "padding": None}, [None]),
+        ("synthshape_sonicnet", {"depth": 1}, [(8, 8)]),
+    ],
+)
+def test_networks_for_images_see_a_margin_of_zeros(name, options, margins):
+    layers = [layer for _, layer in torchsonic.nn.sonic_layers(torchsonic.create_model(name, **options))]
+    assert {layer.padding_mode for layer in layers} == {"zeros"}
+    assert [layer.padding for layer in layers] == margins
+
+
+def test_wrapping_networks_and_classifiers_have_no_margin():
+    for name, options in (("sonicnet2d", {"padding_mode": "circular"}), ("sonicnet3d.paper", {}), ("sonic_tiny", {})):
+        with torch.device("meta"):
+            model = torchsonic.create_model(name, **options)
+        for _, layer in torchsonic.nn.sonic_layers(model):
+            assert (layer.padding_mode, layer.padding) == ("circular", None)
+    with pytest.raises(ValueError, match="'circular' has no margin"):
+        SonicNet(1, 2, padding=4, padding_mode="circular")
+
+
 def test_checkpointing_changes_neither_gradients_nor_statistics():
     """Batch norms meet the batch a second time in the backward pass, and must not learn from it again."""
     for name in ("sonic_tiny", "resnet50_sonic", "sonicnet2d"):

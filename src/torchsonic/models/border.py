@@ -43,6 +43,6 @@ def border_options(
         padding = None
     if padding is not None:
         finest = min(spacing)
-        widths = [padding * finest / step for step in spacing] if isinstance(padding, int) else padding
+        widths = padding if isinstance(padding, Sequence) else [padding * finest / step for step in spacing]
         padding = tuple(math.ceil(w / s) for w, s in zip(widths, stride or [1.0] * len(spacing), strict=True))
     return {"padding": padding, "padding_mode": padding_mode}
