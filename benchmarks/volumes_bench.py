@@ -33,7 +33,8 @@ __all__ = [
 ]
 
 CLASSES = 4
-DEFAULT, REFERENCE, UNET = "sonicnet3d.light", "nnU-Net ResEnc L", "MONAI UNet"
+DEFAULT, LIGHT = "sonicunet3d", "sonicnet3d.light"
+REFERENCE, UNET = "nnU-Net ResEnc L", "MONAI UNet"
 STEP = "train_step"
 BLOCKS = (1, 3, 4, 6, 6, 6)  # of ResEnc L's stages; deeper ones have as many as the last
 MOST_FEATURES = 320
@@ -74,10 +75,10 @@ FULL = (
 QUICK = (Patch((16, 32, 32), (3.0, 0.5, 0.5), budget=30.0, without=(PAPER,)),)
 
 
-def _sonic(preset: str, **options: int) -> Callable[[Patch], nn.Module]:
+def _sonic(preset: str, **options: Any) -> Callable[[Patch], nn.Module]:
     def build(patch: Patch) -> nn.Module:
         arguments: dict = {"in_channels": 1, "num_classes": CLASSES, "spacing": patch.spacing, **options}
-        if preset == DEFAULT:
+        if preset == LIGHT:
             arguments["stride"] = tuple(2 if fine else 1 for fine in fine_axes(patch.spacing))
         return create_model(preset, **arguments)
 
@@ -133,7 +134,8 @@ def _unet(patch: Patch) -> nn.Module:
 
 CONTENDERS: dict[str, Callable[[Patch], nn.Module]] = {
     DEFAULT: _sonic(DEFAULT),
-    "sonicnet3d.light, 12 modes": _sonic(DEFAULT, num_modes=12),
+    f"{DEFAULT}, wrapping": _sonic(DEFAULT, padding_mode="circular"),
+    LIGHT: _sonic(LIGHT),
     "sonicnet3d": _sonic("sonicnet3d"),
     PAPER: _sonic(PAPER),
     UNET: _unet,

@@ -216,7 +216,7 @@ def test_volumes_benchmark_writes_its_results(tmp_path):
     assert main(["bench", "volumes", "--quick", "--repeats", "1", "--out", str(tmp_path)]) == 0
     (patch,) = json.loads((tmp_path / "volumes.json").read_text())["patches"]
     found = {network["name"]: network for network in patch["networks"]}
-    assert found["nnU-Net ResEnc L"]["parameters"] > 100 * found["sonicnet3d.light"]["parameters"]
+    assert found["nnU-Net ResEnc L"]["parameters"] > 100 * found["sonicunet3d"]["parameters"]
     assert min(network["peak_bytes"] for network in found.values()) > 1e6
     assert (tmp_path / "volumes.png").stat().st_size > 10_000
 

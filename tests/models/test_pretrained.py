@@ -1,11 +1,13 @@
 """A saved model comes back whole, or not at all."""
 
 import copy
+import inspect
 import json
 import pickle
 import shutil
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 import torchsonic
 from torchsonic.models import PretrainedModel, SonicNet, SynthShapeNet
+from torchsonic.models.border import MARGIN
 from torchsonic.models.pretrained import CONFIG_NAME, WEIGHTS_NAME
 
 
@@ -202,7 +205,7 @@ def test_a_model_whose_layers_were_moved_elsewhere_is_not_saved_as_what_it_was(m
     layer = model.blocks[0].operator
     layer.set_spacing(3.0)
     model.save_pretrained(tmp_path)  # what a layer is told is no part of it
-    layer.padding_mode = "zeros"
+    layer.padding_mode = "reflect"
     with pytest.raises(ValueError, match=r"not what its arguments build.*blocks\.0\.operator\._extra_state"):
         model.save_pretrained(tmp_path)
 
@@ -221,6 +224,28 @@ def test_folders_of_older_versions_load_without_a_word(folder, model):
     save_file(state, path)
     loaded = torchsonic.from_pretrained(folder, verify=False)
     assert all(torch.equal(value, model.state_dict()[name]) for name, value in loaded.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["sonicnet", "synthshape"])
+def test_files_of_format_1_hold_what_was_passed_and_wrap_as_they_did(name, tmp_path):
+    stored = Path(__file__).parent / "format_1" / name
+    model = torchsonic.from_pretrained(stored)
+    x = torch.linspace(-1, 1, 12).reshape(1, 1, 3, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            model(x).flatten(), torch.tensor(json.loads((stored / "logits.json").read_text())), rtol=0, atol=1e-5
+        )
+    assert {layer.padding_mode for _, layer in torchsonic.nn.sonic_layers(model)} == {"circular"}
+    assert torchsonic.from_pretrained(model.save_pretrained(tmp_path)).arguments == model.arguments
+
+
+def test_files_hold_all_arguments_so_that_defaults_may_change(folder, model):
+    config = json.loads((folder / CONFIG_NAME).read_text())
+    assert config["format"] == 2
+    assert set(config["arguments"]) == set(inspect.signature(SonicNet).parameters)
+    assert (config["arguments"]["padding"], config["arguments"]["padding_mode"]) == (MARGIN, "zeros")
+    shapes = torchsonic.create_model("synthshape_sonicnet").arguments["backbone_options"]
+    assert (shapes["padding"], shapes["padding_mode"]) == (MARGIN, "zeros")
 
 
 def test_weights_of_another_kind_of_number_are_refused(folder):
