@@ -163,6 +163,8 @@ _spectral_conv.register_autograd(_backward, setup_context=_setup_context)
 # graph for each combination. The operator is linear, so its gradient is its adjoint.
 @torch.library.custom_op("torchsonic::resample", mutates_args=())
 def _resample(x: Tensor, size: Sequence[int]) -> Tensor:
+    if x.numel() == 0:  # no library transforms nothing
+        return x.new_empty(*x.shape[:2], *size)
     band = Band(tuple(x.shape[2:]), tuple(size))
     return synthesise(analyse(x, band), band, tuple(size))
 
@@ -174,6 +176,8 @@ def _(x, size):
 
 @torch.library.custom_op("torchsonic::resample_adjoint", mutates_args=())
 def _resample_adjoint(grad: Tensor, size: Sequence[int]) -> Tensor:
+    if grad.numel() == 0:
+        return grad.new_empty(*grad.shape[:2], *size)
     band = Band(tuple(size), tuple(grad.shape[2:]))
     return analyse_adjoint(synthesise_adjoint(grad, band), band, tuple(size)) / math.prod(size)
 
