@@ -248,7 +248,7 @@ class _SpectralConv(torch.autograd.Function):
     def forward(ctx, options: Options, keep: bool, *tensors):  # type: ignore[override]
         operands = Operands(*tensors)
         with kernels.prepared(operands, options, training=True, keep=keep):
-            plan = kernels.find_plan(operands, options, training=True)
+            plan = kernels.find_plan(operands, options, training=True, keep=keep)
             y, kept = kernels.order_of(plan).forward(
                 operands.x,
                 operands.mix_in,
