@@ -22,6 +22,7 @@ from torchsonic.engine.plan import Plan
 from torchsonic.engine.transform import analyse, analyse_adjoint, synthesise, synthesise_adjoint
 from torchsonic.spectral.band import Band
 from torchsonic.spectral.response import ModeShape
+from torchsonic.spectral.spacing import refuse_impossible
 
 __all__: list[str] = []
 
@@ -81,6 +82,8 @@ def _spectral_conv(
         tuple(out_size), padding_mode, tuple(padding), order, mode_chunk, symmetry,  # type: ignore[arg-type]
         band_order, magnitude_limit, soft_limit,
     )  # fmt: skip
+    if spacing.device.type == "cpu":  # elsewhere the host would have to wait
+        refuse_impossible(spacing)
     plan = find_plan(operands, options)
     with prepared(operands, options, training=not reuse, keep=keep):
         couplings = _couplings(operands, options, plan) if reuse else Couplings(operands, options, plan)
