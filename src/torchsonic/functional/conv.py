@@ -64,7 +64,7 @@ def sonic_conv(
         ``"circular"``, ``"zeros"`` or ``"reflect"``.
     padding
         Samples of zeros, or of the mirror image, that lie between the end of each axis and its beginning: a number or
-        one per axis. By default as many as the axis has, so that nothing wraps round.
+        one per axis. By default as many as the axis has; only tails of modes longer than the image wrap round then.
     order, mode_chunk
         See :mod:`torchsonic.engine.plan`.
     recompute

@@ -332,7 +332,8 @@ class SonicConv2d(SonicConvNd):
         Width of that surrounding in pixels of the reference spacing, a number or one per axis: where the spacing is
         told, the margin keeps its physical width. It lies once between the end of an axis and its beginning, not on
         either side: half of a mirrored margin belongs to each end. Modes longer than the margin still wrap round it.
-        By default the margin is as wide as the image, which costs several times as much and leaves nothing to wrap.
+        By default the margin is as wide as the image, which costs several times as much; only tails of modes longer
+        than the image wrap then.
     variant
         ``"exact"`` keeps shifts, axes and resolution exactly; ``"paper"`` follows the paper's implementation notes.
     field
