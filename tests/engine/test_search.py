@@ -87,10 +87,37 @@ def test_plans_are_kept_on_disk_and_bad_files_are_refused(tmp_path, monkeypatch)
     monkeypatch.setattr(search, "_remembered", {})
     set_plan_search("model", file=file)
     assert remembered_plans() == plans
-    for text in ("nothing", '{"key": ["fastest", 1]}', '{"key": 3}', '{"key": ["modes", 0]}'):
+    for text in ("nothing", '{"key": ["fastest", 1]}', '{"key": 3}', '{"key": ["modes", 0]}', "[1]"):
         file.write_text(text)
         with pytest.raises(ValueError, match=r"holds no plans .*; delete it, or name another"):
             set_plan_search("model", file=file)
+
+
+def test_a_file_keeps_the_plans_of_other_processes_and_needs_a_folder(tmp_path):
+    file = tmp_path / "plans.json"
+    set_plan_search("measure", file=file)
+    file.write_text('{"of another": ["modes", 2]}')
+    step(make_layer(1), torch.randn(2, 3, 8, dtype=torch.float64))
+    assert json.loads(file.read_text()) == {"of another": ["modes", 2], **remembered_plans()}
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        set_plan_search("model", file=tmp_path / "nowhere" / "plans.json")
+    assert torchsonic.plan_search() == "measure"
+
+
+def test_what_is_measured_keeps_no_more_than_the_call(monkeypatch):
+    seen = []
+    forward = kernels.modes_order.forward
+    monkeypatch.setattr(
+        kernels.modes_order, "forward", lambda *a, keep=False: seen.append(keep) or forward(*a, keep=keep)
+    )
+    set_plan_search("measure")
+    x = torch.randn(2, 3, 8, dtype=torch.float64)
+    for recompute in (True, False):
+        seen.clear()
+        step(make_layer(1, execution={"order": "modes", "recompute": recompute}), x)
+        assert len(seen) > 1
+        assert set(seen) == {not recompute}
+    assert len(remembered_plans()) == 2
 
 
 def test_tracers_and_transforms_take_the_model(monkeypatch):

@@ -65,6 +65,15 @@ def test_bad_input_is_refused_by_name(x, size, error, words):
         resample(x, size)
 
 
+@pytest.mark.parametrize("shape", [(0, 3, 4, 5), (2, 0, 4, 5)])
+def test_nothing_is_resampled_to_nothing(shape):
+    x = torch.zeros(shape, requires_grad=True)
+    for run in (resample, torch.compile(resample, fullgraph=True, backend="aot_eager")):
+        y = run(x, (8, 3))
+        assert y.shape == (*shape[:2], 8, 3)
+        assert torch.autograd.grad(y.sum(), x)[0].shape == shape
+
+
 def test_compiled_resampling_needs_one_graph_for_odd_and_even_sizes():
     torch._dynamo.reset()
     counter = CompileCounterWithBackend("aot_eager")

@@ -22,6 +22,7 @@ from torchsonic.engine.plan import Plan
 from torchsonic.engine.transform import analyse, analyse_adjoint, synthesise, synthesise_adjoint
 from torchsonic.spectral.band import Band
 from torchsonic.spectral.response import ModeShape
+from torchsonic.spectral.spacing import refuse_impossible
 
 __all__: list[str] = []
 
@@ -81,6 +82,8 @@ def _spectral_conv(
         tuple(out_size), padding_mode, tuple(padding), order, mode_chunk, symmetry,  # type: ignore[arg-type]
         band_order, magnitude_limit, soft_limit,
     )  # fmt: skip
+    if spacing.device.type == "cpu":  # elsewhere the host would have to wait
+        refuse_impossible(spacing)
     plan = find_plan(operands, options)
     with prepared(operands, options, training=not reuse, keep=keep):
         couplings = _couplings(operands, options, plan) if reuse else Couplings(operands, options, plan)
@@ -163,6 +166,8 @@ _spectral_conv.register_autograd(_backward, setup_context=_setup_context)
 # graph for each combination. The operator is linear, so its gradient is its adjoint.
 @torch.library.custom_op("torchsonic::resample", mutates_args=())
 def _resample(x: Tensor, size: Sequence[int]) -> Tensor:
+    if x.numel() == 0:  # no library transforms nothing
+        return x.new_empty(*x.shape[:2], *size)
     band = Band(tuple(x.shape[2:]), tuple(size))
     return synthesise(analyse(x, band), band, tuple(size))
 
@@ -174,6 +179,8 @@ def _(x, size):
 
 @torch.library.custom_op("torchsonic::resample_adjoint", mutates_args=())
 def _resample_adjoint(grad: Tensor, size: Sequence[int]) -> Tensor:
+    if grad.numel() == 0:
+        return grad.new_empty(*grad.shape[:2], *size)
     band = Band(tuple(size), tuple(grad.shape[2:]))
     return analyse_adjoint(synthesise_adjoint(grad, band), band, tuple(size)) / math.prod(size)
 

@@ -27,8 +27,11 @@ def order_of(plan: Plan) -> ModuleType:
     return channels_order if plan.band.half else modes_order
 
 
-def find_plan(operands: Operands, options: Options, *, training: bool = False) -> Plan:
-    """The plan of a call: a measured one, if plans are measured, or what the model of the cost says."""
+def find_plan(operands: Operands, options: Options, *, training: bool = False, keep: bool = False) -> Plan:
+    """The plan of a call: a measured one, if plans are measured, or what the model of the cost says.
+
+    What is measured keeps for the backward pass no more than the call itself: memory may be short.
+    """
     x, sizes = operands.x, (operands.mix_out.shape[0], operands.mix_in.shape[0])
     if not searching() or not just_numbers() or x.shape[0] == 0:
         return plan_for(x, *sizes, options)
@@ -36,11 +39,12 @@ def find_plan(operands: Operands, options: Options, *, training: bool = False) -
     def run(order: str, sample_chunk: int) -> None:
         plan = plan_for(x, *sizes, options._replace(order=order), sample_chunk)
         given = (x, operands.mix_in, operands.mix_out, operands.bias, Couplings(operands, options, plan))
-        y, kept = order_of(plan).forward(*given, options.boundary, plan, keep=training)
+        y, kept = order_of(plan).forward(*given, options.boundary, plan, keep=keep)
         if training:
             backward(y, operands, options, plan, kept, [True] * len(operands))
 
     where = (x.device.type, x.dtype, torch.get_num_threads(), torch.__version__, operands.shared, training)
+    where += ("recompute",) if training and not keep else ()
     key = " ".join(map(str, (tuple(x.shape), *sizes, *options, *where)))
     found = measured_choice(key, x.shape[0], options.order, run)
     if found is None:

@@ -66,7 +66,7 @@ class Plan:
 def known_order(order: str) -> str:
     """``"auto"`` or one of :data:`ORDERS`; names of older versions are translated."""
     if order in OLD_ORDERS:
-        warnings.warn(f"order={order!r} is now {OLD_ORDERS[order]!r}; pass that", DeprecationWarning, stacklevel=2)
+        warnings.warn(f"order={order!r} is now {OLD_ORDERS[order]!r}; pass that", FutureWarning, stacklevel=2)
     return choice(OLD_ORDERS.get(order, order), ("auto", *ORDERS), "order")
 
 
@@ -84,7 +84,7 @@ def order_costs(
     --------
     >>> costs = order_costs(64, 64, 16, (128, 128))
     >>> min(costs, key=costs.get)
-    'modes-modes'
+    'modes'
     """
     out_size = size if out_size is None else out_size
     band = _boundary(padding).band(size, out_size)

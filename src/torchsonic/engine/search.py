@@ -57,7 +57,8 @@ def set_plan_search(name: PlanSearch, *, file: str | os.PathLike | None = None) 
         first use of a shape, which takes as long as some twenty calls, and then uses the fastest. The environment
         variable ``TORCHSONIC_PLAN_SEARCH`` sets it for a whole process.
     file
-        Where measured plans are kept for other processes; those in it are used at once.
+        Where measured plans are kept for other processes, beside those that they keep there; those in it are used at
+        once. Its folder must exist.
 
     Examples
     --------
@@ -66,13 +67,13 @@ def set_plan_search(name: PlanSearch, *, file: str | os.PathLike | None = None) 
     'model'
     """
     global _chosen, _file
-    _chosen = choice(name, ("model", "measure"), "name")
-    _file = None if file is None else Path(file)
-    if _file is not None and _file.exists():
-        try:
-            restore_plans(json.loads(_file.read_text()))
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"file {_file} holds no plans ({error}); delete it, or name another") from error
+    choice(name, ("model", "measure"), "name")
+    path = None if file is None else Path(file)
+    if path is not None:
+        if not path.parent.is_dir():
+            raise FileNotFoundError(f"file {path} cannot be written: there is no folder {path.parent}")
+        _remembered.update(_read(path))
+    _chosen, _file = name, path
 
 
 def plan_search() -> PlanSearch:
@@ -94,11 +95,15 @@ def remembered_plans() -> dict[str, list]:
 
 def restore_plans(plans: Mapping[str, list]) -> None:
     """Use plans that were measured before, whatever the search is set to."""
+    _remembered.update(_checked(plans))
+
+
+def _checked(plans: Mapping[str, list]) -> dict[str, Choice]:
     found = {str(key): Choice(known_order(str(order)), int(chunk)) for key, (order, chunk) in plans.items()}
     for key, (order, chunk) in found.items():
         if order not in ORDERS or chunk < 1:
             raise ValueError(f"plan {key!r} has order {order!r} and chunks of {chunk} samples")
-    _remembered.update(found)
+    return found
 
 
 def measured_choice(key: str, batch: int, forced: str, run: Callable[[str, int], None]) -> Choice | None:
@@ -123,7 +128,7 @@ def measured_choice(key: str, batch: int, forced: str, run: Callable[[str, int],
         times[Choice(best.order, chunk)] = _time(run, Choice(best.order, chunk))
     _remembered[key] = min(times, key=times.__getitem__)
     if _file is not None:
-        write_json(_file, remembered_plans())
+        write_json(_file, {**_read(_file), **remembered_plans()})  # others may have written meanwhile
     return _remembered[key]
 
 
@@ -142,3 +147,12 @@ def _time(run: Callable[[str, int], None], candidate: Choice) -> float:
             torch.cuda.synchronize()
         best = min(best, time.perf_counter() - start)
     return best
+
+
+def _read(path: Path) -> dict[str, Choice]:
+    if not path.exists():
+        return {}
+    try:
+        return _checked(json.loads(path.read_text()))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"file {path} holds no plans ({error}); delete it, or name another") from error

@@ -64,7 +64,7 @@ def sonic_conv(
         ``"circular"``, ``"zeros"`` or ``"reflect"``.
     padding
         Samples of zeros, or of the mirror image, that lie between the end of each axis and its beginning: a number or
-        one per axis. By default as many as the axis has, so that nothing wraps round.
+        one per axis. By default as many as the axis has; only tails of modes longer than the image wrap round then.
     order, mode_chunk
         See :mod:`torchsonic.engine.plan`.
     recompute
@@ -248,7 +248,7 @@ class _SpectralConv(torch.autograd.Function):
     def forward(ctx, options: Options, keep: bool, *tensors):  # type: ignore[override]
         operands = Operands(*tensors)
         with kernels.prepared(operands, options, training=True, keep=keep):
-            plan = kernels.find_plan(operands, options, training=True)
+            plan = kernels.find_plan(operands, options, training=True, keep=keep)
             y, kept = kernels.order_of(plan).forward(
                 operands.x,
                 operands.mix_in,

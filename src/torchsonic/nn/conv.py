@@ -139,6 +139,9 @@ class SonicConvNd(ReadableModes):
         )
         given = self._spacing if spacing is None else batch_spacing(spacing)
         steps = as_spacing(given, self.num_axes, batch=x.shape[0], device=x.device)
+        if self._margins_differ(given):
+            parts = zip(x.split(1), steps.split(1), strict=True)
+            return torch.cat([self.forward(sample, own, out_size) for sample, own in parts])
         dtype = torch.promote_types(torch.promote_types(x.dtype, self.mix_in.dtype), torch.float32)
         active = lowering()
         if active is not None:
@@ -172,17 +175,32 @@ class SonicConvNd(ReadableModes):
         return y.to(x.dtype)
 
     def boundary(self, spacing: Spacing) -> Boundary:
-        """How images of a spacing continue across their edge: the margin keeps its physical width on finer grids."""
-        if self.padding is None or (not isinstance(spacing, Tensor) and spacing == self.reference_spacing):
+        """How images of a spacing continue across their edge: the margin keeps its physical width on finer grids.
+
+        Of several spacings, the finest counts; ``forward`` takes samples with margins of their own one by one.
+        """
+        untold = not spacing.numel() if isinstance(spacing, Tensor) else spacing == self.reference_spacing
+        if self.padding is None or untold:
             return Boundary(self.padding_mode, self.padding or ())
         if isinstance(spacing, Tensor):
-            if tracing():  # whose numbers nobody knows yet
-                return Boundary(self.padding_mode, self.padding)
             finest = as_spacing(spacing, self.num_axes, batch=ANY_BATCH).amin(0).tolist()
         else:
             finest = spacing_values(spacing, self.num_axes)
         widths = zip(self.padding, self.reference_spacing, finest, strict=True)
-        return Boundary(self.padding_mode, tuple(math.ceil(n * d / step - 1e-6) for n, d, step in widths))
+        return Boundary(self.padding_mode, tuple(max(1, math.ceil(n * d / step - 1e-6)) for n, d, step in widths))
+
+    def _margins_differ(self, given: Spacing) -> bool:
+        """Whether samples need margins of different widths, and so grids of different sizes."""
+        if self.padding is None or not isinstance(given, Tensor):
+            return False
+        if lowering() is not None or torch.compiler.is_exporting():
+            raise ValueError(
+                f"the margin of padding={self.padding} follows the spacing, which therefore cannot be an input of an "
+                "exported model, nor change with dynamic sizes behind a stride; export with a fixed spacing and "
+                "fixed sizes"
+            )
+        rows = as_spacing(given, self.num_axes, batch=ANY_BATCH).tolist()
+        return len({self.boundary(tuple(row)) for row in rows}) > 1
 
     def _standardised(self, x: Tensor) -> Tensor:
         if not self.standardise:
@@ -312,8 +330,10 @@ class SonicConv2d(SonicConvNd):
         not repeated.
     padding
         Width of that surrounding in pixels of the reference spacing, a number or one per axis: where the spacing is
-        told, the margin keeps its physical width. Modes longer than the margin still wrap round it. By default the
-        margin is as wide as the image, which costs several times as much and leaves nothing to wrap.
+        told, the margin keeps its physical width. It lies once between the end of an axis and its beginning, not on
+        either side: half of a mirrored margin belongs to each end. Modes longer than the margin still wrap round it.
+        By default the margin is as wide as the image, which costs several times as much; only tails of modes longer
+        than the image wrap then.
     variant
         ``"exact"`` keeps shifts, axes and resolution exactly; ``"paper"`` follows the paper's implementation notes.
     field

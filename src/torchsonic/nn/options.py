@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from torchsonic.arguments import positive
+from torchsonic.arguments import choice, positive
 from torchsonic.engine.plan import known_order
 from torchsonic.nn.warn_once import warn_once
 from torchsonic.spectral.limits import ResponseLimits
@@ -31,11 +31,12 @@ class Execution(NamedTuple):
     mode_chunk: int | None = None
     recompute: bool | None = None
 
-    def check(self) -> None:
-        """Refuse what has no meaning."""
-        known_order(self.order)
+    def checked(self) -> Execution:
+        """The same with today's name of the order; what has no meaning is refused."""
         if self.mode_chunk is not None:
             positive(self.mode_chunk, "execution.mode_chunk")
+        choice(self.recompute, (None, False, True), "execution.recompute")
+        return self._replace(order=known_order(self.order))
 
 
 _REPLACED = {
@@ -43,6 +44,12 @@ _REPLACED = {
     "magnitude_limit": ("limits", "magnitude"),
     "soft_limit": ("limits", "soft"),
     **{name: ("execution", name) for name in Execution._fields},
+}
+
+_OF_CONVOLUTIONS = {
+    "kernel_size": ", since its kernel spans the whole image; leave it out",
+    "dilation": ", since its kernel spans the whole image; leave it out",
+    "groups": ", since each mode mixes all channels; leave it out",
 }
 
 
@@ -56,7 +63,7 @@ def _as_group(kind: Any, given: Any, name: str) -> Any:
     for field in given:
         if field not in kind._fields:
             raise ValueError(f"{name} must have only {fields}, got {field!r}")
-    return kind(**given)
+    return kind(**{field: value for field, value in given.items() if value is not None})
 
 
 def group_fields(group: Any) -> dict[str, Any]:
@@ -77,7 +84,8 @@ def group_old(arguments: Mapping[str, Any], *, warn: bool) -> dict[str, Any]:
             continue
         value = kept.pop(old)
         if warn:
-            warn_once(old, f"{old}= is deprecated; pass {group}={{{field!r}: {value!r}}} instead", stacklevel=5)
+            remedy = "leave it out" if value is None else f"pass {group}={{{field!r}: {value!r}}} instead"
+            warn_once(old, f"{old}= is deprecated; {remedy}", stacklevel=5)
         if kept.get(group) is not None:
             raise TypeError(
                 f"{old}={value!r} is part of {group} now; pass it there, as {group}={{{field!r}: {value!r}}}"
@@ -92,9 +100,9 @@ def take_groups(owner: object, limits: Any, execution: Any, old: Mapping[str, An
     limits = _as_group(ResponseLimits, groups.pop("limits"), "limits")
     execution = _as_group(Execution, groups.pop("execution"), "execution")
     if groups:
-        raise TypeError(f"{type(owner).__name__} has no option {next(iter(groups))!r}")
-    execution.check()
-    return limits, execution
+        name = next(iter(groups))
+        raise TypeError(f"{type(owner).__name__} has no option {name!r}{_OF_CONVOLUTIONS.get(name, '')}")
+    return limits, execution.checked()
 
 
 def refuse_third(owner: object, surplus: tuple) -> None:

@@ -1,8 +1,9 @@
 """What lies beyond the edge of an image: its other side, zeros, or its mirror image.
 
 On a periodic grid that is larger than the image, what wraps round must first cross a margin. By default the margin is
-as wide as the image, so that zeros make a linear convolution. A narrow one costs much less: it is enough for every
-layer of a network to see zeros at the edge, though tails of modes longer than the margin still wrap.
+as wide as the image, so that zeros make a linear convolution but for tails of modes longer than the image. A narrow one
+costs much less: it is enough for every layer of a network to see zeros at the edge, though tails of modes longer than
+the margin still wrap.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchsonic.spectral.constants import constant
 
-__all__ = ["ANY_BATCH", "Spacing", "as_spacing", "spacing_values", "widest_float"]
+__all__ = ["ANY_BATCH", "Spacing", "as_spacing", "refuse_impossible", "spacing_values", "widest_float"]
 
 Spacing = float | Sequence[float] | Tensor
 ANY_BATCH = -1
@@ -70,9 +70,15 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
         raise ValueError(f"spacing must be the same for all samples here, got shape {tuple(steps.shape)}")
     elif batch is not None and batch != ANY_BATCH and steps.shape[0] != 1 and steps.shape[0] != batch:
         raise ValueError(f"spacing has {steps.shape[0]} rows for a batch of {batch} samples; give one row per sample")
-    if not torch.compiler.is_compiling() and not bool((torch.isfinite(steps) & (steps > 0)).all()):
-        raise ValueError(f"spacing must be positive and finite, got {steps.tolist()}")
+    if not torch.compiler.is_compiling():
+        refuse_impossible(steps)
     return steps
+
+
+def refuse_impossible(steps: Tensor) -> None:
+    """Refuse steps that are not positive and finite; a compiler, which does not know them, has to leave it to later."""
+    if not bool((torch.isfinite(steps) & (steps > 0)).all()):
+        raise ValueError(f"spacing must be positive and finite, got {steps.tolist()}")
 
 
 def _wrong_count(num_axes: int, given: str) -> str:
@@ -89,7 +95,9 @@ def spacing_values(spacing: Spacing, num_axes: int) -> tuple[float, ...]:
         single = isinstance(spacing, numbers.Real) and not isinstance(spacing, bool)
         steps = (float(spacing),) * num_axes if single else tuple(float(s) for s in spacing)  # type: ignore
     except (TypeError, ValueError) as error:
-        raise TypeError(f"spacing must be a number, {num_axes} numbers or a tensor, got {spacing!r}") from error
+        raise TypeError(
+            f"spacing must be a number, {num_axes} numbers or a tensor (batch, {num_axes}), got {spacing!r}"
+        ) from error
     if len(steps) == 1:
         steps = steps * num_axes
     if len(steps) != num_axes:
