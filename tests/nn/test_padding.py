@@ -1,5 +1,6 @@
 """A margin of padding: what is exact about it, and what follows it."""
 
+import numpy as np
 import pytest
 import torch
 from torch.func import functional_call, vmap
@@ -56,6 +57,9 @@ def test_the_margin_keeps_its_physical_width_where_the_spacing_is_told():
     assert layer.boundary((1.0, 4.0)).margin == (8, 2)
     assert layer.boundary(torch.tensor([[1.0, 4.0], [0.5, 8.0]])).margin == (16, 2)
     x = torch.randn(1, 3, 8, 9, dtype=torch.float64)
+    torch.testing.assert_close(layer(x, np.array([1.0, 4.0])), layer(x, (1.0, 4.0)))
+    assert layer.boundary((2.0, 1e9)).margin == (4, 1)  # a margin is never less than a sample
+    assert layer(x, spacing=(2.0, 1e9)).isfinite().all()
     together, alone = layer(torch.cat([x, x]), torch.tensor([[1.0, 4.0]] * 2)), layer(x, (1.0, 4.0))
     torch.testing.assert_close(together[:1], alone)
 

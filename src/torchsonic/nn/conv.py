@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Never, get_args
 
@@ -24,7 +23,7 @@ from torchsonic.nn.options import Execution, group_fields, refuse_third, show_op
 from torchsonic.nn.physical_layer import batch_spacing
 from torchsonic.nn.readable_modes import ReadableModes
 from torchsonic.nn.standardise import Standardise, standardise
-from torchsonic.spectral.boundary import Boundary, PaddingMode
+from torchsonic.spectral.boundary import Boundary, PaddingMode, scaled_margin
 from torchsonic.spectral.limits import ResponseLimits
 from torchsonic.spectral.response import ModeShape
 from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, spacing_values
@@ -172,17 +171,19 @@ class SonicConvNd(ReadableModes):
         return y.to(x.dtype)
 
     def boundary(self, spacing: Spacing) -> Boundary:
-        """How images of a spacing continue across their edge: the margin keeps its physical width on finer grids."""
-        if self.padding is None or (not isinstance(spacing, Tensor) and spacing == self.reference_spacing):
-            return Boundary(self.padding_mode, self.padding or ())
-        if isinstance(spacing, Tensor):
-            if tracing():  # whose numbers nobody knows yet
-                return Boundary(self.padding_mode, self.padding)
-            finest = as_spacing(spacing, self.num_axes, batch=ANY_BATCH).amin(0).tolist()
-        else:
+        """How images of a spacing continue across their edge: the margin keeps its physical width on finer grids.
+
+        A batch of several spacings has one margin, that of the finest.
+        """
+        if self.padding is None:
+            return Boundary(self.padding_mode)
+        if not isinstance(spacing, Tensor):
             finest = spacing_values(spacing, self.num_axes)
-        widths = zip(self.padding, self.reference_spacing, finest, strict=True)
-        return Boundary(self.padding_mode, tuple(math.ceil(n * d / step - 1e-6) for n, d, step in widths))
+        elif tracing():  # its values are not known yet
+            finest = self.reference_spacing
+        else:
+            finest = as_spacing(spacing, self.num_axes, batch=ANY_BATCH).amin(0).tolist()
+        return Boundary(self.padding_mode, scaled_margin(self.padding, self.reference_spacing, finest))
 
     def _standardised(self, x: Tensor) -> Tensor:
         if not self.standardise:

@@ -8,6 +8,7 @@ layer of a network to see zeros at the edge, though tails of modes longer than t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from torchsonic.spectral.band import Band
 
-__all__ = ["CIRCULAR", "Boundary", "PaddingMode", "extend", "extend_adjoint", "fast_size"]
+__all__ = ["CIRCULAR", "Boundary", "PaddingMode", "extend", "extend_adjoint", "fast_size", "scaled_margin"]
 
 PaddingMode = Literal["circular", "zeros", "reflect"]
 # How many more steps than needed to look ahead for a size that transforms fast.
@@ -78,6 +79,12 @@ class Boundary(NamedTuple):
 
 
 CIRCULAR = Boundary()
+
+
+def scaled_margin(margin: Sequence[int], spacing: Sequence[float], finest: Sequence[float]) -> tuple[int, ...]:
+    """Samples of another spacing that are at least as wide as a margin, one at least; rounding adds none."""
+    widths = zip(margin, spacing, finest, strict=True)
+    return tuple(max(1, math.ceil(n * step / fine - 1e-6)) for n, step, fine in widths)
 
 
 def _reflected_indices(size: int, total: int, device) -> Tensor:
