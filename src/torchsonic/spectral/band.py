@@ -93,7 +93,10 @@ class Band:
         ]
 
     def multiplicity(self, *, device=None, dtype=torch.float32) -> Tensor:
-        """How many frequencies of the full spectrum each last-axis bin of a half one stands for: 1 or 2."""
+        """How many frequencies of the full spectrum each last-axis bin of a half one stands for: 1 or 2.
+
+        The tensor is shared between calls; do not modify it.
+        """
         return _multiplicity(self, device, dtype)
 
 

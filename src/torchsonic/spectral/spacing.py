@@ -54,7 +54,8 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
     device = torch.device(device or (spacing.device if isinstance(spacing, Tensor) else "cpu"))
     dtype = widest_float(device)
     if not isinstance(spacing, Tensor):
-        return constant((spacing_values(spacing, num_axes),), device, dtype)
+        # A copy: the constant is shared, and callers may modify what they get.
+        return constant((spacing_values(spacing, num_axes),), device, dtype).clone()
     if spacing.is_complex() or spacing.dtype == torch.bool:
         raise TypeError(f"spacing must be real numbers, got a tensor of {spacing.dtype}")
     if spacing.requires_grad:
