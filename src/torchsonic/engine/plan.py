@@ -84,7 +84,7 @@ def order_costs(
     --------
     >>> costs = order_costs(64, 64, 16, (128, 128))
     >>> min(costs, key=costs.get)
-    'modes-modes'
+    'modes'
     """
     out_size = size if out_size is None else out_size
     band = _boundary(padding).band(size, out_size)
