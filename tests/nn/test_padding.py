@@ -60,6 +60,7 @@ def test_the_margin_keeps_its_physical_width_where_the_spacing_is_told():
     torch.testing.assert_close(layer(x, np.array([1.0, 4.0])), layer(x, (1.0, 4.0)))
     assert layer.boundary((2.0, 1e9)).margin == (4, 1)  # a margin is never less than a sample
     assert layer(x, spacing=(2.0, 1e9)).isfinite().all()
+    assert layer(x[:0], spacing=torch.ones(0, 2)).shape == (0, 4, 8, 9)
     together, alone = layer(torch.cat([x, x]), torch.tensor([[1.0, 4.0]] * 2)), layer(x, (1.0, 4.0))
     torch.testing.assert_close(together[:1], alone)
 
@@ -92,7 +93,7 @@ def test_compiled_layers_have_the_same_margin():
     layer = SonicConv2d(3, 4, num_modes=2, padding=3, padding_mode="zeros")
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     x = torch.randn(2, 3, 9, 7, requires_grad=True)
-    for spacing in (1.0, 0.5):
+    for spacing in (1.0, 0.5, torch.tensor([[0.5, 2.0], [1.0, 0.25]])):
         actual, expected = compiled(x, spacing), layer(x, spacing)
         assert relative_error(actual, expected) < 1e-6
         both = (torch.autograd.grad(y.square().sum(), x)[0] for y in (actual, expected))

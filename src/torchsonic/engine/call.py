@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torchsonic.spectral.boundary import Boundary, PaddingMode
+from torchsonic.spectral.boundary import Boundary, PaddingMode, scaled_margin
 from torchsonic.spectral.limits import ResponseLimits
 from torchsonic.spectral.plain import plain_conv
 from torchsonic.spectral.response import ModeShape, Symmetry
@@ -38,6 +38,21 @@ class Operands(NamedTuple):
         return ModeShape(**{name: getattr(self, name) for name in ModeShape._fields})
 
     @property
+    def mixing(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """All but the responses."""
+        return self.x, self.mix_in, self.mix_out, self.bias
+
+    @property
+    def sizes(self) -> tuple[Tensor, int, int]:
+        """The input, and the numbers of output channels and modes: all that plans and memory depend on."""
+        return self.x, self.mix_out.shape[0], self.mix_in.shape[0]
+
+    @property
+    def per_sample(self) -> bool:
+        """Whether each sample has a spacing of its own."""
+        return self.spacing.shape[0] > 1
+
+    @property
     def shared(self) -> bool:
         """Whether all samples have the same responses."""
         return all(t is None or t.shape[0] == 1 for t in (*self.shape, self.spacing))
@@ -50,7 +65,8 @@ class Operands(NamedTuple):
 class Options(NamedTuple):
     """What is computed (size, boundary, symmetry, limits) and how (order, modes at once or 0 for all).
 
-    Plain values, as the schema of the compiled operator needs them.
+    Plain values, as the schema of the compiled operator needs them. ``padding`` counts samples of the input, or those
+    of ``padding_spacing`` until :meth:`at` converts it.
     """
 
     out_size: tuple[int, ...]
@@ -62,10 +78,18 @@ class Options(NamedTuple):
     band_order: int = 0
     magnitude_limit: float = 0.0
     soft_limit: bool = False
+    padding_spacing: tuple[float, ...] = ()
 
     @property
     def boundary(self) -> Boundary:
-        return Boundary(self.padding_mode, tuple(n for n in self.padding if n))
+        return Boundary(self.padding_mode, self.padding)
+
+    def at(self, spacing: Tensor) -> Options:
+        """With the padding in samples of the finest of the spacings ``(G, D)``."""
+        if not self.padding_spacing:
+            return self
+        finest = spacing.amin(0).tolist() if len(spacing) else self.padding_spacing
+        return self._replace(padding=scaled_margin(self.padding, self.padding_spacing, finest), padding_spacing=())
 
     @property
     def limits(self) -> ResponseLimits:

@@ -16,7 +16,6 @@ from torchsonic.engine.couplings import CouplingOf
 from torchsonic.engine.plan import Plan, split
 from torchsonic.engine.products import add_spectrum, correlate_spectra, mix_modes
 from torchsonic.engine.transform import analyse, analyse_adjoint, synthesise, synthesise_adjoint
-from torchsonic.spectral.boundary import Boundary
 
 __all__ = ["backward", "forward"]
 
@@ -30,7 +29,6 @@ def forward(
     mix_out: Tensor,
     bias: Tensor | None,
     coupling_of: CouplingOf,
-    boundary: Boundary,
     plan: Plan,
     *,
     keep: bool = False,
@@ -40,7 +38,7 @@ def forward(
     y = x.new_empty(x.shape[0], mix_out.shape[0], *plan.out_size)
     kept: list[Kept] = []
     for samples in plan.sample_chunks(x.shape[0]):
-        spectrum, parts, total = analyse(x[samples], band, boundary), [], None
+        spectrum, parts, total = analyse(x[samples], band, plan.boundary), [], None
         for modes in plan.mode_chunks(mix_in.shape[0]):
             z = mix_modes(mix_in[modes].flatten(0, 1), spectrum)
             w = coupling_of(samples, modes).forward(z)
@@ -59,7 +57,6 @@ def backward(
     operands: Operands,
     grad_y: Tensor,
     coupling_of: CouplingOf,
-    boundary: Boundary,
     plan: Plan,
     kept: Sequence[Kept],
     *,
@@ -71,7 +68,7 @@ def backward(
     grad_x = x.new_empty(x.shape) if need_x else None
     for index, samples in enumerate(plan.sample_chunks(x.shape[0])):
         there, total = kept[index] if kept else None, None
-        spectrum = there.other if there else analyse(x[samples], band, boundary)
+        spectrum = there.other if there else analyse(x[samples], band, plan.boundary)
         grad_spectrum = synthesise_adjoint(grad_y[samples], band)
         for modes in plan.mode_chunks(mix_in.shape[0]):
             coupling, w_in = coupling_of(samples, modes), mix_in[modes].flatten(0, 1)
@@ -83,7 +80,7 @@ def backward(
             if grad_x is not None:
                 total = add_spectrum(total, w_in.mT, g)
         if grad_x is not None and total is not None:
-            _put(grad_x[samples], total, lambda part: analyse_adjoint(part, band, plan.size, boundary))
+            _put(grad_x[samples], total, lambda part: analyse_adjoint(part, band, plan.size, plan.boundary))
     return grad_x, grad_in.mul_(math.prod(band.size_in)), grad_out
 
 

@@ -23,7 +23,7 @@ from torchsonic.engine.couplings import Couplings
 from torchsonic.engine.kernels import backward, find_plan, order_of
 from torchsonic.engine.pages import keep_pages
 from torchsonic.engine.plan import make_plan
-from torchsonic.spectral.boundary import Boundary, PaddingMode
+from torchsonic.spectral.boundary import Boundary, PaddingMode, check_padding
 from torchsonic.spectral.limits import UNLIMITED, ResponseLimits
 from torchsonic.spectral.response import Symmetry
 
@@ -123,8 +123,9 @@ def estimated_bytes(
     choice(dtype, (torch.float32, torch.float64), "dtype")
     grid = per_axis(size, len(size), "size")
     out_grid = grid if output_size is None else per_axis(output_size, len(grid), "output_size")
-    margin = () if padding is None else per_axis(padding, len(grid), "padding")
-    boundary = Boundary(choice(padding_mode, get_args(PaddingMode), "padding_mode"), margin)
+    choice(padding_mode, get_args(PaddingMode), "padding_mode")
+    margin = check_padding(padding, padding_mode, len(grid)) or ()
+    boundary = Boundary(padding_mode, margin)
     order = make_plan(batch, in_channels, out_channels, num_modes, grid, out_grid, padding=boundary, order=order).order
     options = Options(out_grid, padding_mode, margin, order, mode_chunk or 0, symmetry, *limits)
     keep = training and not (mode_chunk is not None if recompute is None else recompute)
@@ -136,15 +137,13 @@ def estimated_bytes(
     if device == "cpu":
         keep_pages()  # here, not on tensors without numbers
     with FakeTensorMode():
-        operands = _empty_operands(batch, in_channels, out_channels, modes, grid, limits, per_sample, dtype, device)
+        sizes = (batch, in_channels, out_channels, modes, grid)
+        operands = _empty_operands(sizes, limits, per_sample, dtype=dtype, device=device)
         grad_y = operands.x.new_empty(batch, out_channels, *out_grid)
         with _Tally() as tally:
             tally.exclude(*operands, grad_y)
             plan = find_plan(operands, options)
-            couplings = Couplings(operands, options, plan)
-            x, mix_in, mix_out, bias = operands.x, operands.mix_in, operands.mix_out, operands.bias
-            y, kept = order_of(plan).forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan, keep=keep)
-            del couplings
+            y, kept = order_of(plan).forward(*operands.mixing, Couplings(operands, options, plan), plan, keep=keep)
             if training:
                 backward(grad_y, operands, options, plan, kept, [True] * len(operands))
             del y, kept
@@ -153,18 +152,12 @@ def estimated_bytes(
 
 
 def _empty_operands(
-    batch: int,
-    in_channels: int,
-    out_channels: int,
-    num_modes: int,
-    size: tuple[int, ...],
-    limits: ResponseLimits,
-    per_sample: bool,
-    dtype: torch.dtype,
-    device: str,
+    sizes: tuple[int, int, int, int, tuple[int, ...]], limits: ResponseLimits, per_sample: bool, **kind: Any
 ) -> Operands:
+    batch, in_channels, out_channels, num_modes, size = sizes
+
     def empty(*shape: int) -> Tensor:
-        return torch.empty(shape, dtype=dtype, device=device)
+        return torch.empty(shape, **kind)
 
     number = empty(1, num_modes)
     return Operands(

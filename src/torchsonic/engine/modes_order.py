@@ -21,7 +21,6 @@ from torchsonic.engine.transform import (
     synthesise_modes,
     synthesise_modes_adjoint,
 )
-from torchsonic.spectral.boundary import Boundary
 from torchsonic.spectral.constants import constant
 
 __all__ = ["backward", "forward"]
@@ -33,7 +32,6 @@ def forward(
     mix_out: Tensor,
     bias: Tensor | None,
     coupling_of: CouplingOf,
-    boundary: Boundary,
     plan: Plan,
     *,
     keep: bool = False,
@@ -58,7 +56,7 @@ def forward(
     for samples in plan.sample_chunks(x.shape[0]):
         parts = []
         for modes in plan.mode_chunks(mix_in.shape[0]):
-            z = analyse_modes(mix(mix_in[modes].flatten(0, 1), x[samples]), band, boundary)
+            z = analyse_modes(mix(mix_in[modes].flatten(0, 1), x[samples]), band, plan.boundary)
             signals = synthesise_modes(coupling_of(samples, modes).forward(z), band, plan.out_size)
             add_product(y[samples], mix_out[:, modes].flatten(1), signals, first=modes.start == 0, bias=bias)
             if keep:
@@ -71,7 +69,6 @@ def backward(
     operands: Operands,
     grad_y: Tensor,
     coupling_of: CouplingOf,
-    boundary: Boundary,
     plan: Plan,
     kept: Sequence[Kept],
     *,
@@ -95,11 +92,11 @@ def backward(
             if there:
                 z = there.coefficients[:, modes]
             else:
-                z = analyse_modes(mix(mix_in[modes].flatten(0, 1), xs), band, boundary)
+                z = analyse_modes(mix(mix_in[modes].flatten(0, 1), xs), band, plan.boundary)
             found = correlate(gs, _signals(there, modes, z, coupling, plan))
             grad_out[:, modes] += found.unflatten(1, (-1, 2))
             g = synthesise_modes_adjoint(mix(back_out[:, modes].flatten(1).mT, gs), band)
-            u = analyse_modes_adjoint(coupling.backward(g, z), band, plan.size, boundary)
+            u = analyse_modes_adjoint(coupling.backward(g, z), band, plan.size, plan.boundary)
             grad_in[modes] += correlate(u, xs).unflatten(0, (-1, 2))
             if grad_x is not None:
                 add_product(grad_x[samples], back_in[modes].flatten(0, 1).mT, u, first=modes.start == 0)

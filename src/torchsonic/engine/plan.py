@@ -22,7 +22,7 @@ from torchsonic.arguments import choice, positive
 from torchsonic.engine.pages import keeps_all_pages
 from torchsonic.engine.products import takes_samples_apart
 from torchsonic.spectral.band import Band
-from torchsonic.spectral.boundary import Boundary, PaddingMode
+from torchsonic.spectral.boundary import CIRCULAR, Boundary, PaddingMode
 from torchsonic.spectral.response import Symmetry
 
 __all__ = ["ORDERS", "Plan", "known_order", "make_plan", "order_by_channels", "order_costs", "split"]
@@ -55,6 +55,7 @@ class Plan:
     order: str
     mode_chunk: int
     sample_chunk: int
+    boundary: Boundary = CIRCULAR
 
     def sample_chunks(self, batch: int) -> list[slice]:
         return split(batch, self.sample_chunk)
@@ -145,37 +146,30 @@ def make_plan(
     work = 2 * num_modes * min(in_channels, out_channels) * math.prod(size)
     if sample_chunk is None and on_cpu and takes_samples_apart(work):
         sample_chunk = 1
-    few = on_cpu and not keeps_all_pages()
-    order = known_order(order)
+    order = "channels" if symmetry == "half" else known_order(order)  # a half spectrum has no complex signals
+    few = sample_chunk is None and on_cpu and not keeps_all_pages()
     sizes = (batch, in_channels, out_channels, num_modes, size, out_size)
-    return _make_plan(*sizes, _boundary(padding), order, mode_chunk, sample_chunk, symmetry, few)
+    return _make_plan(sizes, _boundary(padding), order, mode_chunk or num_modes, sample_chunk or batch, few)
 
 
 @lru_cache(maxsize=512)
 def _make_plan(
-    batch: int,
-    in_channels: int,
-    out_channels: int,
-    num_modes: int,
-    size: tuple[int, ...],
-    out_size: tuple[int, ...],
+    sizes: tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]],
     boundary: Boundary,
     order: str,
-    mode_chunk: int | None,
-    sample_chunk: int | None,
-    symmetry: Symmetry,
+    modes: int,
+    samples: int,
     few: bool,
 ) -> Plan:
-    if symmetry == "half":  # the paper's use of the half spectrum has no complex signals
-        order = "channels"
-    elif order == "auto":
+    """The plan for so many modes and samples at once; fewer samples if only ``few`` megabytes stay in memory."""
+    _, in_channels, out_channels, num_modes, size, out_size = sizes
+    if order == "auto":
         costs = order_costs(in_channels, out_channels, num_modes, size, out_size, boundary)
         order = min(costs, key=costs.__getitem__)
     band = boundary.band(size, out_size, half=order == "channels")
-    modes = min(mode_chunk or num_modes, num_modes)
-    samples = batch if sample_chunk is None else sample_chunk
-    if sample_chunk is None and few:
+    modes = min(modes, num_modes)
+    if few:
         signals = max(2 * modes, in_channels, out_channels) if band.half else 2 * modes
         points = max(math.prod(band.size_in), math.prod(band.size_out))
-        samples = min(batch, max(1, CPU_SIGNAL_BYTES // (4 * signals * points)))
-    return Plan(size, out_size, band, order, modes, max(samples, 1))
+        samples = min(samples, CPU_SIGNAL_BYTES // (4 * signals * points))
+    return Plan(size, out_size, band, order, modes, max(samples, 1), boundary)

@@ -1,6 +1,5 @@
 """The operator as functions of tensors."""
 
-from torchsonic.engine import compiled as compiled  # registers custom operators
 from torchsonic.engine.fft import fft_backend, set_fft_backend, use_fft_backend
 from torchsonic.engine.footprint import estimated_bytes
 from torchsonic.engine.pages import keep_all_pages

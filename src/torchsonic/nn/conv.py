@@ -9,21 +9,20 @@ import torch
 from torch import Tensor, nn
 from torch.fx import Proxy
 
-from torchsonic.arguments import check_samples, choice, per_axis
+from torchsonic.arguments import check_samples, choice, per_axis, positive
 from torchsonic.engine import kernels
+from torchsonic.engine.autograd import convolve
 from torchsonic.engine.cache import CouplingCache, recording_graph
-from torchsonic.engine.call import Options, without_autocast
+from torchsonic.engine.call import Operands, Options, without_autocast
 from torchsonic.engine.coupling import TorchCoupling
-from torchsonic.engine.exhaustion import advising
 from torchsonic.engine.lowering import lowering
-from torchsonic.functional.conv import check_padding, spectral_conv
 from torchsonic.nn.bank import DEFAULT_FIELD, Gain, Variant
 from torchsonic.nn.fx_leaf import leaf_call
 from torchsonic.nn.options import Execution, group_fields, refuse_third, show_option, take_groups
 from torchsonic.nn.physical_layer import batch_spacing
 from torchsonic.nn.readable_modes import ReadableModes
 from torchsonic.nn.standardise import Standardise, standardise
-from torchsonic.spectral.boundary import Boundary, PaddingMode, scaled_margin
+from torchsonic.spectral.boundary import Boundary, PaddingMode, check_padding, scaled_margin
 from torchsonic.spectral.limits import ResponseLimits
 from torchsonic.spectral.response import ModeShape
 from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, spacing_values
@@ -143,32 +142,21 @@ class SonicConvNd(ReadableModes):
         if active is not None:
             return active.convolve(self, self._standardised(x.to(dtype)), out_size, given, steps).to(x.dtype)
         boundary = self.boundary(given)
+        chunk = 0 if self.mode_chunk is None else positive(self.mode_chunk, "mode_chunk")
+        options = Options(out_size, *boundary, self.order, chunk, self._symmetry, *self.limits)
+        if self.padding is not None and isinstance(given, Tensor) and torch.compiler.is_compiling():
+            options = options._replace(padding_spacing=self.reference_spacing)  # scaled when the graph runs
         with without_autocast(x.device):
             signal = self._standardised(x.to(dtype))
             mix_in, mix_out = self.mix_in.to(dtype), self.mix_out.to(dtype)
             bias = None if self.bias is None else self.bias.to(dtype)
             if self._may_cache(given):
-                return self._evaluate(signal, mix_in, mix_out, bias, out_size, boundary, given, steps).to(x.dtype)
+                return self._evaluate((signal, mix_in, mix_out, bias), options, given, steps).to(x.dtype)
             # The exact variant does not look at the grid, whose padded size need not be known to a compiler.
             grid = size if self.variant == "exact" else boundary.band(size, out_size).size_in
             shape, mix_out = self._dropped(self._shape(grid, steps, dtype), mix_out)
-            y = spectral_conv(
-                signal,
-                mix_in,
-                mix_out,
-                shape,
-                bias,
-                spacing=steps,
-                output_size=out_size,
-                padding_mode=self.padding_mode,
-                padding=boundary.margin or None,
-                order=self.order,
-                mode_chunk=self.mode_chunk,
-                recompute=self.recompute,
-                symmetry=self._symmetry,
-                limits=self.limits,
-            )
-        return y.to(x.dtype)
+            operands = Operands(signal, mix_in, mix_out, *shape, bias, steps)
+            return convolve(operands, options, recompute=self.recompute).to(x.dtype)
 
     def boundary(self, spacing: Spacing) -> Boundary:
         """How images of a spacing continue across their edge: the margin keeps its physical width on finer grids.
@@ -179,7 +167,7 @@ class SonicConvNd(ReadableModes):
             return Boundary(self.padding_mode)
         if not isinstance(spacing, Tensor):
             finest = spacing_values(spacing, self.num_axes)
-        elif tracing():  # its values are not known yet
+        elif tracing() or len(spacing) == 0:  # there are no values, or not yet
             finest = self.reference_spacing
         else:
             finest = as_spacing(spacing, self.num_axes, batch=ANY_BATCH).amin(0).tolist()
@@ -192,32 +180,21 @@ class SonicConvNd(ReadableModes):
         noisy = self.training and self.input_noise > 0
         return x + self.input_noise * torch.randn_like(x) if noisy else x
 
-    def _evaluate(
-        self,
-        x: Tensor,
-        mix_in: Tensor,
-        mix_out: Tensor,
-        bias: Tensor | None,
-        out_size: tuple[int, ...],
-        boundary: Boundary,
-        given: Spacing,
-        steps: Tensor,
-    ) -> Tensor:
-        """The output without gradient, with responses of an earlier call if they are still at hand."""
-        options = Options(out_size, *boundary, self.order, 0, self._symmetry, *self.limits)
-        plan = kernels.plan_for(x, self.out_channels, self.num_modes, options)
+    def _evaluate(self, mixing: tuple, options: Options, given: Spacing, steps: Tensor) -> Tensor:
+        """The output without gradient, from the responses of an earlier call if they are still valid."""
+        x, mix_in, mix_out, _ = mixing
+        sizes = (x, mix_out.shape[0], mix_in.shape[0])
+        plan = kernels.plan_for(*sizes, options)
 
         def make() -> TorchCoupling:
             shape = self._shape(plan.band.size_in, steps, x.dtype)
-            return TorchCoupling(shape, steps, plan.band, self._symmetry, self.limits)
+            return TorchCoupling(shape, steps, plan.band, options.symmetry, options.limits)
 
         settings = (self.reference_spacing, self.variant, self.gain, self.limits)
         key = (plan.band, spacing_values(given, self.num_axes), *settings, x.dtype, x.device)
         coupling = self._cache.get(key, self.mode_parameters(), make)
-        sizes = (x.shape[0], x.shape[1], self.out_channels, self.num_modes, tuple(x.shape[2:]))
-        with advising(x, sizes, options):
-            run = kernels.order_of(plan).forward
-            return run(x, mix_in, mix_out, bias, lambda samples, modes: coupling, boundary, plan)[0]
+        with kernels.prepared(*sizes, options):
+            return kernels.order_of(plan).forward(*mixing, lambda samples, modes: coupling, plan)[0]
 
     def _dropped(self, shape: ModeShape, mix_out: Tensor) -> tuple[ModeShape, Tensor]:
         """Leave out modes at random, in training."""

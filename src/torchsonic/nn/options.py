@@ -31,11 +31,11 @@ class Execution(NamedTuple):
     mode_chunk: int | None = None
     recompute: bool | None = None
 
-    def check(self) -> None:
-        """Refuse what has no meaning."""
-        known_order(self.order)
+    def check(self) -> Execution:
+        """Refuse what has no meaning; return the rest, with today's name of the order."""
         if self.mode_chunk is not None:
             positive(self.mode_chunk, "execution.mode_chunk")
+        return self._replace(order=known_order(self.order))
 
 
 _REPLACED = {
@@ -93,8 +93,7 @@ def take_groups(owner: object, limits: Any, execution: Any, old: Mapping[str, An
     execution = _as_group(Execution, groups.pop("execution"), "execution")
     if groups:
         raise TypeError(f"{type(owner).__name__} has no option {next(iter(groups))!r}")
-    execution.check()
-    return limits, execution
+    return limits, execution.check()
 
 
 def refuse_third(owner: object, surplus: tuple) -> None:

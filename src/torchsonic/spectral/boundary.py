@@ -14,9 +14,19 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from torchsonic.arguments import per_axis
 from torchsonic.spectral.band import Band
 
-__all__ = ["CIRCULAR", "Boundary", "PaddingMode", "extend", "extend_adjoint", "fast_size", "scaled_margin"]
+__all__ = [
+    "CIRCULAR",
+    "Boundary",
+    "PaddingMode",
+    "check_padding",
+    "extend",
+    "extend_adjoint",
+    "fast_size",
+    "scaled_margin",
+]
 
 PaddingMode = Literal["circular", "zeros", "reflect"]
 # How many more steps than needed to look ahead for a size that transforms fast.
@@ -79,6 +89,15 @@ class Boundary(NamedTuple):
 
 
 CIRCULAR = Boundary()
+
+
+def check_padding(padding: int | Sequence[int] | None, mode: PaddingMode, num_axes: int) -> tuple[int, ...] | None:
+    """One width per axis, or ``None`` for as many samples as the axis has."""
+    if padding is None:
+        return None
+    if mode == "circular":
+        raise ValueError(f"padding={padding} needs padding_mode='zeros' or 'reflect'; 'circular' has no margin")
+    return per_axis(padding, num_axes, "padding")
 
 
 def scaled_margin(margin: Sequence[int], spacing: Sequence[float], finest: Sequence[float]) -> tuple[int, ...]:
