@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from torchsonic.engine import kernels
-from torchsonic.engine.cache import MOST_BYTES, find_coupling
+from torchsonic.engine.cache import find_coupling
 from torchsonic.engine.call import Kept, Operands, Options
-from torchsonic.engine.coupling import TorchCoupling, coupling_bytes
+from torchsonic.engine.coupling import TorchCoupling
 from torchsonic.engine.couplings import CouplingOf, Couplings
 from torchsonic.engine.kernels import find_plan, order_of, prepared
 from torchsonic.engine.plan import Plan
@@ -54,15 +54,13 @@ def _parts(whole: Sequence[Tensor], plan: Plan, batch: int) -> list[Kept]:
 
 def _couplings(operands: Operands, options: Options, plan: Plan) -> CouplingOf:
     """Couplings for an output without gradient: one made in an earlier call if the same is needed again."""
-    (x, _, num_modes), dtype = operands.sizes, operands.x.dtype
-    large = coupling_bytes(num_modes, plan.band, dtype) > MOST_BYTES
     # Elsewhere looking at values would make the host wait; with chunks of modes memory matters more than time.
-    if x.device.type != "cpu" or options.mode_chunk or large or not operands.shared:
+    if operands.x.device.type != "cpu" or options.mode_chunk or not operands.shared:
         return Couplings(operands, options, plan)
     shape, spacing = operands.shape, operands.spacing
     coupling = find_coupling(
         [t for t in (*shape, spacing) if t is not None],
-        (plan.band, options.symmetry, options.limits, dtype),
+        (plan.band, options.symmetry, options.limits, operands.x.dtype),
         lambda: TorchCoupling(shape, spacing, plan.band, options.symmetry, options.limits),
     )
     return lambda samples, modes: coupling

@@ -26,7 +26,7 @@ from torchsonic.spectral.nyquist import average_signs, average_signs_backward
 from torchsonic.spectral.response import ModeShape, Symmetry, grid_omega, respond
 from torchsonic.spectral.transform import zero_imaginary
 
-__all__ = ["Coupling", "TorchCoupling", "coupling_bytes"]
+__all__ = ["Coupling", "TorchCoupling"]
 
 
 class Coupling(Protocol):
@@ -47,11 +47,6 @@ class Coupling(Protocol):
     def gradients(self) -> ModeShape:
         """Of the modes' parameters, from all that was added up."""
         ...
-
-
-def coupling_bytes(num_modes: int, band: Band, dtype: torch.dtype) -> int:
-    """Bytes of the responses of so many modes, shared by the batch, for samples of a real type."""
-    return 2 * dtype.itemsize * num_modes * math.prod(band.shape) * (2 if band.half else 1)
 
 
 class TorchCoupling:

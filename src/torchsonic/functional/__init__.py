@@ -11,8 +11,8 @@ from torchsonic.spectral.band import Band, frequency_axes, frequency_grid
 from torchsonic.spectral.gain import grid_gain, reference_gain
 from torchsonic.spectral.limits import ResponseLimits
 from torchsonic.spectral.nyquist import field_power
-from torchsonic.spectral.operator import ModeOperator
-from torchsonic.spectral.response import Modes, ModeShape, mode_response, response_matrix
+from torchsonic.spectral.operator import ModeOperator, response_matrix
+from torchsonic.spectral.response import Modes, ModeShape, mode_response
 from torchsonic.spectral.spacing import as_spacing
 
 __all__ = [

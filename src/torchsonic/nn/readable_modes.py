@@ -11,7 +11,7 @@ from torchsonic.arguments import per_axis
 from torchsonic.functional.conv import spectral_conv
 from torchsonic.nn.bank import ModeBank
 from torchsonic.spectral.operator import ModeOperator
-from torchsonic.spectral.response import Modes, response_matrix
+from torchsonic.spectral.response import Modes
 from torchsonic.spectral.spacing import Spacing, as_spacing
 
 __all__ = ["ReadableModes"]
@@ -83,11 +83,9 @@ class ReadableModes(ModeBank):
         """
         if omega.shape[-1:] != (self.num_axes,):
             raise ValueError(f"omega must have {self.num_axes} components last, got shape {tuple(omega.shape)}")
-        modes = self.modes(without_limits=True)
-        hermitian = self.variant == "exact"
-        return response_matrix(
-            omega.to(modes.scale), modes, hermitian=hermitian, cutoff=self.cutoff(), limits=self.limits
-        )
+        operator = self.reference_operator()._replace(symmetry="real")
+        omega = omega.to(operator.modes.scale)
+        return operator.symbol(omega) if self.variant == "exact" else operator.complex_symbol(omega)
 
     def kernel(self, size: int | Sequence[int], spacing: Spacing | None = None, *, centred: bool = False) -> Tensor:
         """The spatial kernel on a periodic grid, ``(K, C, *size)``: the output for a unit impulse at the origin.

@@ -22,11 +22,11 @@ from torch import Tensor
 
 from torchsonic.spectral.band import frequency_grid
 from torchsonic.spectral.gain import reference_gain
-from torchsonic.spectral.limits import UNLIMITED, ResponseLimits
-from torchsonic.spectral.response import Modes, Symmetry, limit_at, mode_response
+from torchsonic.spectral.limits import UNLIMITED, ResponseLimits, limit_response
+from torchsonic.spectral.response import Modes, Symmetry, mode_response
 from torchsonic.spectral.spacing import Spacing
 
-__all__ = ["ModeOperator", "frequency_parts"]
+__all__ = ["ModeOperator", "frequency_parts", "response_matrix"]
 
 SAMPLES = {1: 257, 2: 65, 3: 33}
 """On each axis, for means that have no closed form; odd, so that no frequency lacks its opposite."""
@@ -73,16 +73,17 @@ class ModeOperator(NamedTuple):
 
     def _limited(self, omega: Tensor) -> Tensor:
         gained = mode_response(omega, *self.modes[:4]) * self.modes.gain.reshape(-1, *[1] * (omega.dim() - 1))
-        return limit_at(gained, omega, self.cutoff, self.limits)
+        points = [w[None, None] for w in omega.unbind(-1)]
+        return limit_response(gained[None], points, None if self.cutoff is None else self.cutoff[None], self.limits)[0]
+
+    def complex_symbol(self, omega: Tensor) -> Tensor:
+        """``C F(w) B`` at frequencies ``(..., D)``: ``(..., K, C)``, complex."""
+        response = self.responses(omega).movedim(0, -1)
+        return (self.modes.mix_out * response[..., None, :]) @ self.modes.mix_in
 
     def symbol(self, omega: Tensor) -> Tensor:
-        """``H(w)`` at frequencies ``(..., D)``: ``(..., K, C)``, complex."""
-
-        def mixed(frequencies: Tensor) -> Tensor:
-            response = self.responses(frequencies).movedim(0, -1)
-            return (self.modes.mix_out * response[..., None, :]) @ self.modes.mix_in
-
-        return 0.5 * (mixed(omega) + mixed(-omega).conj())
+        """``H(w)``, the Hermitian part of :meth:`complex_symbol`."""
+        return 0.5 * (self.complex_symbol(omega) + self.complex_symbol(-omega).conj())
 
     def mean_powers(self, spacing: Spacing) -> Tensor:
         """``<|F_m|^2>`` over the Nyquist cell of a spacing, ``(M,)``.
@@ -130,6 +131,40 @@ class ModeOperator(NamedTuple):
                 f"layer {name} has modes that are not finite ({', '.join(wrong)}): did its training diverge?"
             )
         return self
+
+
+def response_matrix(
+    omega: Tensor,
+    modes: Modes,
+    *,
+    hermitian: bool = True,
+    cutoff: Tensor | None = None,
+    limits: ResponseLimits = UNLIMITED,
+) -> Tensor:
+    r"""The symbol of the real operator, one K x C matrix per frequency.
+
+    .. math:: \hat H(\omega) = \tfrac12\Big[\sum_m C_{km} g_m T_m(\omega) B_{mc}
+              + \overline{\sum_m C_{km} g_m T_m(-\omega) B_{mc}}\Big]
+
+    Taking the real part of a convolution in space is taking this Hermitian part of its symbol.
+
+    Parameters
+    ----------
+    omega
+        ``(..., D)``.
+    hermitian
+        ``False`` leaves out the second term: the symbol of the complex operator.
+    cutoff, limits
+        Limits of ``g_m T_m``, if it has any; see :mod:`torchsonic.spectral.limits`.
+
+    Returns
+    -------
+    Tensor
+        ``(..., K, C)``, complex.
+    """
+    limits.check(cutoff)
+    operator = ModeOperator(modes, cutoff, limits)
+    return operator.symbol(omega) if hermitian else operator.complex_symbol(omega)
 
 
 def frequency_parts(omega: Tensor, numbers: int) -> Iterator[Tensor]:

@@ -31,11 +31,9 @@ __all__ = [
     "column",
     "denominator",
     "grid_omega",
-    "limit_at",
     "mode_response",
     "on_grid",
     "respond",
-    "response_matrix",
     "responses_on_band",
     "spacing_frame",
 ]
@@ -193,52 +191,6 @@ def mode_response(omega: Tensor, direction: Tensor, scale: Tensor, pole: Tensor,
     """
     given = (direction, scale, -pole.real, pole.imag, transverse, torch.ones_like(scale))
     return respond([w[None, None] for w in omega.unbind(-1)], ModeShape(*[t[None] for t in given]))[0]
-
-
-def response_matrix(
-    omega: Tensor,
-    modes: Modes,
-    *,
-    hermitian: bool = True,
-    cutoff: Tensor | None = None,
-    limits: ResponseLimits = UNLIMITED,
-) -> Tensor:
-    r"""The symbol of the real operator, one K x C matrix per frequency.
-
-    .. math:: \hat H(\omega) = \tfrac12\Big[\sum_m C_{km} g_m T_m(\omega) B_{mc}
-              + \overline{\sum_m C_{km} g_m T_m(-\omega) B_{mc}}\Big]
-
-    Taking the real part of a convolution in space is taking this Hermitian part of its symbol.
-
-    Parameters
-    ----------
-    omega
-        ``(..., D)``.
-    hermitian
-        ``False`` leaves out the second term: the symbol of the complex operator.
-    cutoff, limits
-        Limits of ``g_m T_m``, if it has any; see :mod:`torchsonic.spectral.limits`.
-
-    Returns
-    -------
-    Tensor
-        ``(..., K, C)``, complex.
-    """
-    limits.check(cutoff)
-
-    def symbol(frequencies: Tensor) -> Tensor:
-        response = mode_response(frequencies, modes.direction, modes.scale, modes.pole, modes.transverse)
-        gained = torch.einsum("m,m...->m...", modes.gain.to(response.dtype), response)
-        gained = limit_at(gained, frequencies, cutoff, limits)
-        return torch.einsum("km,m...,mc->...kc", modes.mix_out, gained, modes.mix_in)
-
-    return 0.5 * (symbol(omega) + symbol(-omega).conj()) if hermitian else symbol(omega)
-
-
-def limit_at(response: Tensor, omega: Tensor, cutoff: Tensor | None, limits: ResponseLimits) -> Tensor:
-    """Limit gained responses ``(M, ...)`` at any frequencies ``(..., D)``, with cutoffs ``(M,)``."""
-    points = [w[None, None] for w in omega.unbind(-1)]
-    return limit_response(response[None], points, None if cutoff is None else cutoff[None], limits)[0]
 
 
 def spacing_frame(direction: Tensor, spacing: Sequence[float] | Tensor) -> Tensor:
