@@ -1,15 +1,15 @@
-r"""A whole operator as plain numbers: its modes, what limits them, and how they meet real signals.
+r"""A whole operator as plain numbers: its modes, their limits, and how they act on real signals.
 
 With the gained and limited response of a mode, the operator's symbol is the Hermitian part of ``C F B``,
 
     H(w) = 1/2 [ C F(w) B + conj(C F(-w) B) ],      F_m(w) = g_m T_m(w)                        symmetry "real"
                                                     F_m(w) = (1 + sign w_D) g_m T_m(w)         symmetry "half"
 
-The paper's notes use the half spectrum ``w_D > 0`` as it is, and a real output has the conjugate in the other half:
-that is the Hermitian part of a response that is twice as large in the first half and zero in the other. On the plane
-``w_D = 0`` they set the imaginary part of the output to zero, which is no convolution and has no symbol; for an impulse
-at the origin it amounts to ``F_m(w) = g_m [T_m(w) + T_m(-w)] / 2``, which stands for it here. ``F`` is the spectrum of
-the complex beam ``k_1 + i k_2`` in all cases.
+The paper's notes use the half spectrum ``w_D > 0`` as it is, and a real output has the conjugate in the other half.
+This is the Hermitian part of a response that is doubled in the first half and zero in the other. On the plane ``w_D =
+0`` they set the imaginary part of the output to zero. That is not a convolution and has no symbol; for an impulse at
+the origin it amounts to ``F_m(w) = g_m [T_m(w) + T_m(-w)] / 2``, which is used here. In all cases ``F`` is the spectrum
+of the complex beam ``k_1 + i k_2``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MOST_NUMBERS = 2**20
 
 
 class ModeOperator(NamedTuple):
-    """All that a layer does at one spacing, but its bias; see the module.
+    """All that a layer does at one spacing, except for its bias; the module's docstring has the equations.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class ModeOperator(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether the responses are those of the modes alone, for which there are closed forms."""
+        """Whether nothing but the modes shapes the responses, so that there are closed forms."""
         return self.symmetry == "real" and not self.limits.active
 
     def responses(self, omega: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ class ModeOperator(NamedTuple):
     def mean_powers(self, spacing: Spacing) -> Tensor:
         """``<|F_m|^2>`` over the Nyquist cell of a spacing, ``(M,)``.
 
-        In closed form for plain modes, whose sharp resonances samples would miss; else the mean over samples.
+        In closed form for plain modes, since samples would miss sharp resonances; otherwise a mean over samples.
         """
         modes = self.modes
         if self.plain:
@@ -108,21 +108,21 @@ class ModeOperator(NamedTuple):
         return self._replace(modes=Modes(**first, mix_out=self.modes.mix_out[:, places]), cutoff=cutoff)
 
     def between(self, inputs: Sequence[int], outputs: Sequence[int]) -> ModeOperator:
-        """What happens from some input channels to some output channels, with all modes."""
+        """The operator between some input and some output channels, with all modes."""
         mix_in, mix_out = self.modes.mix_in[:, list(inputs)], self.modes.mix_out[list(outputs)]
         return self._replace(modes=self.modes._replace(mix_in=mix_in, mix_out=mix_out))
 
     def each(self, change: Callable[[Tensor], Tensor]) -> ModeOperator:
-        """Apply a function to every tensor that is there."""
+        """Apply a function to every tensor."""
         cutoff = None if self.cutoff is None else change(self.cutoff)
         return self._replace(modes=Modes(*map(change, self.modes)), cutoff=cutoff)
 
     def to(self, dtype: torch.dtype) -> ModeOperator:
-        """Without gradient, on the CPU, in a real dtype and the complex one that belongs to it."""
+        """A copy without gradients on the CPU, in a real dtype and its complex counterpart."""
         return self.each(lambda t: t.detach().cpu().to(dtype.to_complex() if t.is_complex() else dtype))
 
     def check_finite(self, name: str) -> ModeOperator:
-        """Refuse numbers that are none, as a training that diverged leaves behind; ``name`` is the layer's."""
+        """Refuse NaN and infinity, which diverged training leaves behind; ``name`` is the layer's."""
         wrong = [field for field in Modes._fields if not getattr(self.modes, field).isfinite().all()]
         if self.cutoff is not None and not self.cutoff.isfinite().all():
             wrong.append("cutoff")
@@ -168,5 +168,5 @@ def response_matrix(
 
 
 def frequency_parts(omega: Tensor, numbers: int) -> Iterator[Tensor]:
-    """Frequencies ``(N, D)`` in parts so small that ``numbers`` for each of them are no large array."""
+    """Split frequencies ``(N, D)`` so that an array of ``numbers`` per frequency stays small."""
     yield from omega.split(max(1, MOST_NUMBERS // numbers))
