@@ -1,7 +1,7 @@
-"""Couplings that were made before, for evaluation: a store for each layer, and one for compiled code.
+"""Couplings kept from earlier calls in evaluation: one store per layer, and one for compiled code.
 
-A compiled graph computes the parameters of the responses anew in each call and knows no layer that could keep anything.
-There the values themselves are the key: nothing has to be forgotten when they change.
+A compiled graph computes the parameters of the responses in every call and has no layer to keep anything. There the
+values themselves are the key, so that nothing has to be dropped when they change.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def forget_couplings() -> None:
 
 
 def recording_graph(device: torch.device) -> bool:
-    """Whether a CUDA graph is being recorded: it would read kept responses even when they are dropped."""
+    """Whether a CUDA graph is being recorded, which would go on reading responses after they are dropped."""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
@@ -81,8 +81,8 @@ class _Seen(NamedTuple):
         same = self.reference() is parameter and self.address == parameter.data_ptr()
         if not same or self.version != parameter._version:
             return False
-        # Writing through ``parameter.data`` leaves no trace in the version; on a CPU looking is cheap. Elsewhere it
-        # would make the host wait for the device, so there such writes need ``clear``.
+        # Writing through ``parameter.data`` does not change the version. Comparing values is cheap on a CPU; elsewhere
+        # the host would have to wait for the device, so users call ``clear`` after such writes.
         return parameter.device.type != "cpu" or parameter.equal(self.value)
 
 
@@ -92,9 +92,9 @@ class CouplingCache:
     Parameters
     ----------
     max_entries
-        Grids to remember; the least recently used one is dropped.
+        Number of grids to remember; the least recently used one is dropped.
     max_bytes
-        Of all kept responses together; larger ones are made each time.
+        Size of all kept responses together; larger ones are evaluated each time.
     """
 
     def __init__(self, max_entries: int = 4, max_bytes: int = MOST_BYTES) -> None:

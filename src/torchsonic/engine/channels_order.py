@@ -1,7 +1,7 @@
 """The order that transforms channels: transform, mix, couple, mix, transform back; and backward the five adjoints.
 
-It pays where there are more modes than channels, and is the paper's. The two real signals ``P, Q`` of a mode are pairs
-of half spectra. See :mod:`torchsonic.engine.modes_order` for the other order, and for the arguments.
+This is the paper's order, and the cheaper one if there are more modes than channels. The two real signals ``P, Q`` of a
+mode have a half spectrum each. :mod:`torchsonic.engine.modes_order` is the other order and describes the arguments.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torchsonic.engine.transform import analyse, analyse_adjoint, synthesise, sy
 
 __all__ = ["backward", "forward"]
 
-# A transform back copies what it is given: channels are taken in parts of so many bytes.
+# The inverse transform copies its input, so it takes a few channels of at most this size at a time.
 INVERSE_BYTES = 64 << 20
 
 
@@ -62,7 +62,7 @@ def backward(
     *,
     need_x: bool,
 ) -> tuple[Tensor | None, Tensor, Tensor]:
-    """Gradients of ``x`` (if needed), ``mix_in`` and ``mix_out``; those of the responses are left in the couplings."""
+    """Gradients of ``x`` (if needed), ``mix_in`` and ``mix_out``; the couplings collect those of the responses."""
     x, mix_in, mix_out, band = operands.x.contiguous(), operands.mix_in, operands.mix_out, plan.band
     grad_in, grad_out = mix_in.new_zeros(mix_in.shape), mix_out.new_zeros(mix_out.shape)
     grad_x = x.new_empty(x.shape) if need_x else None

@@ -1,7 +1,7 @@
-"""The operator and its resizing as ``torch.library`` custom operators, for compilers and exporters.
+"""The operator and resampling as ``torch.library`` custom operators, for compilers and exporters.
 
-They see opaque nodes with known output shapes: no FFT to decompose, no complex code to generate. What the backward
-pass needs travels as two whole tensors, whatever the chunks.
+These see one opaque node with known output shapes, and need not decompose FFTs or generate complex code. What is kept
+for the backward pass is passed on as two tensors, however samples and modes are chunked.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ def _parts(whole: Sequence[Tensor], plan: Plan, batch: int) -> list[Kept]:
 
 
 def _couplings(operands: Operands, options: Options, plan: Plan) -> CouplingOf:
-    """Couplings for an output without gradient: one made in an earlier call if the same is needed again."""
-    # Elsewhere looking at values would make the host wait; with chunks of modes memory matters more than time.
+    """Couplings for an output without gradient, kept from an earlier call with the same values if possible."""
+    # On other devices the host would have to wait for the values. With chunks of modes, memory comes before time.
     if operands.x.device.type != "cpu" or options.mode_chunk or not operands.shared:
         return Couplings(operands, options, plan)
     shape, spacing = operands.shape, operands.spacing
@@ -114,7 +114,7 @@ def _spectral_conv_backward(grad_y, kept, *arguments):
     parts = _parts(kept, plan, operands.x.shape[0]) if kept else []
     with prepared(*operands.sizes, options, training=True, keep=bool(kept), kept=kept, per_sample=operands.per_sample):
         grads = kernels.backward(grad_y, operands, options, plan, parts, needs)
-    # Those of the responses are parts of one tensor, which a custom operator may not return.
+    # Gradients of the responses are views of one tensor, which a custom operator must not return.
     grads = grads._replace(**{name: g.clone() for name, g in grads.shape._asdict().items() if g is not None})
     return [grad_y.new_empty(0) if g is None else g for g in grads[:-1]]
 
@@ -143,8 +143,8 @@ def _backward(ctx, grad_y, _grad_kept):
 _spectral_conv.register_autograd(_backward, setup_context=_setup_context)
 
 
-# Where the two signs of a Nyquist frequency meet depends on whether sizes are odd or even; traced, that would make a
-# graph for each combination. The operator is linear, so its gradient is its adjoint.
+# Nyquist bins depend on whether sizes are odd or even, so tracing would make one graph per combination. Resampling is
+# linear, so its gradient is its adjoint.
 @torch.library.custom_op("torchsonic::resample", mutates_args=())
 def _resample(x: Tensor, size: Sequence[int]) -> Tensor:
     band = Band(tuple(x.shape[2:]), tuple(size))

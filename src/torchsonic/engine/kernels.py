@@ -1,4 +1,4 @@
-"""One call of the operator, outside autograd: find its plan, run it forward and backward, and advise if memory ends."""
+"""One call of the operator without autograd: its plan, its surroundings, its gradients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def order_of(plan: Plan) -> ModuleType:
 
 
 def find_plan(operands: Operands, options: Options, *, training: bool = False, keep: bool = False) -> Plan:
-    """The plan of a call: a measured one, if plans are measured, or what the model of the cost says.
+    """The plan of a call: a measured one if plans are measured, otherwise that of the cost model.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def find_plan(operands: Operands, options: Options, *, training: bool = False, k
 
 
 def plan_for(x: Tensor, out_channels: int, num_modes: int, options: Options, sample_chunk: int | None = None) -> Plan:
-    """The plan that the model of the cost gives a call on ``x (B, C, *size)``."""
+    """The cost model's plan for a call on ``x (B, C, *size)``."""
     return make_plan(
         x.shape[0],
         x.shape[1],
@@ -84,7 +84,7 @@ def prepared(
     kept: Sequence[Tensor] = (),
     per_sample: bool = False,
 ) -> Iterator[None]:
-    """Run kernels in full precision, with freed memory at hand, and advise if memory runs out (:mod:`exhaustion`)."""
+    """Run kernels without autocast, with freed memory kept, and give advice if memory runs out (:mod:`exhaustion`)."""
     if x.device.type == "cpu":
         keep_pages()
     sizes = (x.shape[0], x.shape[1], out_channels, num_modes, tuple(x.shape[2:]))
@@ -98,9 +98,9 @@ def prepared(
 def backward(
     grad_y: Tensor, operands: Operands, options: Options, plan: Plan, kept: Sequence[Kept], needs: Sequence[bool]
 ) -> Operands:
-    """Gradients of all operands (``None`` for the spacing, and for ``x`` and ``bias`` if they are not needed).
+    """Gradients of all operands; ``None`` for the spacing, and for ``x`` and ``bias`` if not needed.
 
-    ``needs`` has one answer for each operand.
+    ``needs`` says of each operand whether its gradient is needed.
     """
     wanted = dict(zip(Operands._fields, needs, strict=False))
     couplings = Couplings(operands, options, plan, differentiable=any(wanted[name] for name in ModeShape._fields))

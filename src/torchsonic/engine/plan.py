@@ -1,13 +1,13 @@
-"""How one call of the operator is carried out: order of evaluation and chunks.
+"""How one call of the operator is computed: order of evaluation and chunks.
 
-The mixing matrices commute with the Fourier transform, so either modes or channels may be transformed. Two orders, one
-operator:
+The mixing matrices commute with the Fourier transform, so either modes or channels can be transformed. The two orders
+give the same result:
 
     modes       mix, FFT of M complex signals | couple | IFFT of M complex signals, mix
     channels    FFT of C real signals, mix    | couple | mix, IFFT of K real signals
 
-Orders that transform modes on one side and channels on the other were never more than a few per cent faster.
-A model of the cost chooses, or what was measured on this machine: see :mod:`search`.
+A cost model chooses, or a measurement on this machine (:mod:`search`). Mixed orders, with modes on one side and
+channels on the other, were never more than a few per cent faster.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ OLD_ORDERS = {
 
 # Measured on AVX2 cores: a flop of a multi-axis FFT takes as long as this many flops of a matrix product.
 FFT_FLOP_COST = 4.0
-# Bytes of the modes' signals that a CPU takes through the transforms at once where freed pages are not kept: fresh
-# pages cost more than the transform that fills them, and the allocator hands small blocks out again.
+# Bytes of signals that a CPU transforms at once if freed memory is not kept. Fresh pages cost more than the transform
+# that fills them, but the allocator reuses small blocks.
 CPU_SIGNAL_BYTES = 4 << 20
 
 
@@ -91,7 +91,7 @@ def order_costs(
     band = _boundary(padding).band(size, out_size)
 
     def fft(transformed: tuple[int, ...]) -> float:
-        """Of one signal, real or complex: that takes about the same time, since real ones go through other layouts."""
+        """Cost of one signal. Real and complex ones take about as long, since real ones change their layout."""
         points = math.prod(transformed)
         return FFT_FLOP_COST * 2.5 * points * math.log2(max(points, 2))
 
@@ -104,7 +104,7 @@ def order_costs(
 
 
 def order_by_channels(in_channels: int, out_channels: int, num_modes: int) -> str:
-    """The order that transforms fewer signals; the choice where sizes are not known yet."""
+    """The order that transforms fewer signals, for compilers that do not know the grid yet."""
     return "modes" if 2 * num_modes <= in_channels + out_channels else "channels"
 
 
@@ -136,10 +136,10 @@ def make_plan(
     order
         ``"auto"`` or one of :data:`ORDERS`.
     mode_chunk
-        Modes taken at once; ``None`` takes all. Peak memory then grows with the chunk instead of M.
+        Number of modes to compute at once, or ``None`` for all. Peak memory grows with it instead of M.
     sample_chunk
-        Samples taken at once; by default all, but on a CPU one where products take samples one by one, and a few
-        megabytes where freed pages are not kept.
+        Number of samples to compute at once. By default all; on a CPU one at a time if oneDNN computes the products, or
+        a few megabytes if freed memory is not kept.
     """
     if mode_chunk is not None:
         positive(mode_chunk, "mode_chunk")

@@ -56,16 +56,16 @@ def sonic_conv(
     spacing
         Physical step of ``x``: a number, one per axis, or ``(B, D)``.
     output_size
-        Samples of the output on the same extent; by default those of ``x``.
+        Samples of the output, on the same extent; by default those of ``x``.
     padding_mode
         ``"circular"``, ``"zeros"`` or ``"reflect"``.
     padding
-        Samples of zeros, or of the mirror image, that lie between the end of each axis and its beginning: a number or
-        one per axis. By default as many as the axis has, so that nothing wraps round.
+        Width of the margin of zeros, or of the mirror image, in samples: a number or one per axis. By default the
+        margin is as wide as the image, and nothing wraps around.
     order, mode_chunk
         See :mod:`torchsonic.engine.plan`.
     recompute
-        Keep only ``x`` for the backward pass and compute the rest again; by default with a ``mode_chunk`` alone, whose
+        Keep only ``x`` for the backward pass and compute the rest again. By default only with a ``mode_chunk``, whose
         purpose is to save memory.
     cutoff, limits
         Limits of the responses, for example ``layer.cutoff()`` and ``layer.limits``; see
@@ -187,7 +187,7 @@ def spectral_conv(
 
 
 def _check_sizes(operands: Operands) -> None:
-    """Refuse tensors that do not belong together: modes and samples too many would be left out in silence."""
+    """Refuse tensors whose sizes do not match; surplus modes and samples would be ignored silently."""
     num_modes, _, channels = operands.mix_in.shape
     num_axes, batch = operands.direction.shape[-1], operands.x.shape[0]
     out_channels = operands.mix_out.shape[0]
@@ -209,5 +209,5 @@ def _check_sizes(operands: Operands) -> None:
 
 
 def _differ(size: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    # One by one: a compiler compares tuples of symbols by what they are called.
+    # Element by element, since compilers compare tuples of symbols by name.
     return len(size) != len(other) or any(a != b for a, b in zip(size, other, strict=True))
