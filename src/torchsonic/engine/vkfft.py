@@ -30,7 +30,7 @@ class RefusalError(Exception):
 
 
 class Engine(Protocol):
-    """Transforms of real ``(n, *size)`` to half spectra ``(n, *size[:-1], size[-1] // 2 + 1)`` and back, and complex."""
+    """Transforms of real ``(n, *size)`` to half spectra ``(n, *size[:-1], size[-1] // 2 + 1)``, back, and complex."""
 
     def forward(self, x: Tensor) -> Tensor: ...
 

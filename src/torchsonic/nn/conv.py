@@ -1,4 +1,4 @@
-"""SonicConv1d, SonicConv2d, SonicConv3d: a global convolution that reads like ``nn.ConvNd``."""
+"""SonicConv1d, SonicConv2d and SonicConv3d: global convolutions with the interface of ``nn.ConvNd``."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class SonicConvNd(ReadableModes):
     """Common part of the three layers; see :class:`SonicConv2d`."""
 
     keeps_extent: ClassVar[bool] = True
-    own_modes: slice = slice(None)  # those of this process; see torchsonic.parallel
-    replaced: str | None = None  # the convolution that stood here before replace_convs
+    own_modes: slice = slice(None)  # the modes of this process; see torchsonic.parallel
+    replaced: str | None = None  # the convolution that replace_convs replaced
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class SonicConvNd(ReadableModes):
 
     @property
     def execution(self) -> Execution:
-        """How the layer is evaluated: its attributes ``order``, ``mode_chunk`` and ``recompute``, which may be set."""
+        """The attributes ``order``, ``mode_chunk`` and ``recompute``, which may be set."""
         return Execution(self.order, self.mode_chunk, self.recompute)
 
     def definition(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class SonicConvNd(ReadableModes):
         return {**super().definition(), **own, "limits": group_fields(self.limits)}
 
     def reset_parameters(self, generator: torch.Generator | None = None, **bank: float) -> None:
-        """Draw all parameters anew; ``bank`` replaces settings of the layer's own."""
+        """Draw all parameters anew; ``bank`` overrides settings of the layer's ``bank``."""
         super().reset_parameters(generator, **bank)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
@@ -119,7 +119,7 @@ class SonicConvNd(ReadableModes):
         spacing
             Physical step of ``x``: a number, one per axis, or ``(B, D)``; by default the layer's.
         output_size
-            Samples of the output on the same extent, instead of ``ceil(size / stride)``.
+            Samples of the output, on the same extent, instead of ``ceil(size / stride)``.
 
         Returns
         -------
@@ -152,16 +152,16 @@ class SonicConvNd(ReadableModes):
             bias = None if self.bias is None else self.bias.to(dtype)
             if self._may_cache(given):
                 return self._evaluate((signal, mix_in, mix_out, bias), options, given, steps).to(x.dtype)
-            # The exact variant does not look at the grid, whose padded size need not be known to a compiler.
+            # The exact variant does not use the grid, so that compilers need not know its padded size.
             grid = size if self.variant == "exact" else boundary.band(size, out_size).size_in
             shape, mix_out = self._dropped(self._shape(grid, steps, dtype), mix_out)
             operands = Operands(signal, mix_in, mix_out, *shape, bias, steps)
             return convolve(operands, options, recompute=self.recompute).to(x.dtype)
 
     def boundary(self, spacing: Spacing) -> Boundary:
-        """How images of a spacing continue across their edge: the margin keeps its physical width on finer grids.
+        """The boundary at a spacing: the margin keeps its physical width.
 
-        A batch of several spacings has one margin, that of the finest.
+        A batch of several spacings has one margin, that of the finest spacing.
         """
         if self.padding is None:
             return Boundary(self.padding_mode)
@@ -197,11 +197,11 @@ class SonicConvNd(ReadableModes):
             return kernels.order_of(plan).forward(*mixing, lambda samples, modes: coupling, plan)[0]
 
     def _dropped(self, shape: ModeShape, mix_out: Tensor) -> tuple[ModeShape, Tensor]:
-        """Leave out modes at random, in training."""
+        """Drop modes at random in training."""
         if not (self.training and self.mode_dropout > 0):
             return shape, mix_out
         kept = (torch.rand(self.num_modes, device=shape.gain.device) >= self.mode_dropout)[self.own_modes]
-        if self.limits.magnitude > 0:  # a larger gain would meet the limit
+        if self.limits.magnitude > 0:  # the limit would undo a larger gain
             return shape, mix_out * kept[:, None] / (1 - self.mode_dropout)
         return shape._replace(gain=shape.gain * kept / (1 - self.mode_dropout)), mix_out
 
@@ -218,7 +218,7 @@ class SonicConvNd(ReadableModes):
         )
 
     def clear_cache(self) -> None:
-        """Forget responses kept in evaluation; needed only after writing to ``parameter.data`` on an accelerator."""
+        """Drop responses kept in evaluation; needed only after writing to ``parameter.data`` on an accelerator."""
         self._cache.clear()
 
     def train(self, mode: bool = True):
@@ -281,46 +281,47 @@ class SonicConv2d(SonicConvNd):
     num_modes
         M; by default a quarter of the larger channel count, at least 8.
     stride
-        Crops the spectrum before the inverse transform: alias-free, and cheaper than computing and discarding.
+        Crops the spectrum before the inverse transform, which is free of aliasing and saves computing samples only to
+        discard them.
     spacing
-        Reference spacing, in which the layer is initialised and which it assumes when not told another: a number or
-        one per axis, in array-axis order.
+        Reference spacing: the layer is initialised for it, and assumes it unless told another. A number, or one per
+        axis in array-axis order.
     padding_mode
-        ``"circular"`` wraps; ``"zeros"`` surrounds the image with zeros and ``"reflect"`` with its mirror image, edge
-        not repeated.
+        ``"circular"`` wraps around; ``"zeros"`` surrounds the image with zeros, and ``"reflect"`` with its mirror image
+        without repeating the edge.
     padding
-        Width of that surrounding in pixels of the reference spacing, a number or one per axis: where the spacing is
-        told, the margin keeps its physical width. Modes longer than the margin still wrap round it. By default the
-        margin is as wide as the image, which costs several times as much and leaves nothing to wrap.
+        Width of that margin in pixels of the reference spacing, a number or one per axis. At another spacing the margin
+        keeps its physical width. Modes longer than the margin still wrap around. By default the margin is as wide as
+        the image, which costs several times as much and leaves nothing to wrap around.
     variant
-        ``"exact"`` keeps shifts, axes and resolution exactly; ``"paper"`` follows the paper's implementation notes.
+        ``"exact"`` commutes with shifts, permuted axes and resampling exactly; ``"paper"`` follows the paper's
+        implementation notes.
     field
-        Extent in pixels that the longest initial mode covers; by default 128, 64 and 32 in one, two and three
-        dimensions.
+        Length of the longest initial mode in pixels; by default 128, 64 and 32 in one, two and three dimensions.
     bank
-        How the initial modes are drawn, where not by default: ``shortest_decay`` in pixels, ``highest_frequency`` in
-        radians per pixel, ``width_to_length``. Long, narrow modes read distant objects, short ones edges.
+        Settings of the initial modes: ``shortest_decay`` in pixels, ``highest_frequency`` in radians per pixel, and
+        ``width_to_length``. Long, narrow modes see distant objects, short ones edges.
     gain
-        Of each response: ``"power"`` gives every mode unit mean power (over the reference cell, or over the grid in the
-        paper's variant), ``"dc"`` unit response to a constant, ``g = |a|``, and ``"free"`` learns it.
+        ``"power"`` gives every mode unit mean power (over the reference cell, or over the grid in the paper's variant);
+        ``"dc"``, or ``g = |a|``, gives it magnitude 1 for a constant; ``"free"`` learns the gain.
     limits
-        Of the responses, a :class:`torchsonic.functional.ResponseLimits` or a mapping of its fields: ``band_order``,
-        ``n`` of a Butterworth band limit ``1 / (1 + (|w| / w_c)^{2n})`` with a learned cutoff for each mode;
-        ``magnitude``, the largest ``|g T|``, cut there or, if ``soft``, approached by a hyperbolic tangent. The gain
-        does not know the limits.
+        Limits of the responses: a :class:`torchsonic.functional.ResponseLimits` or a mapping of its fields.
+        ``band_order`` is the order ``n`` of a Butterworth band limit ``1 / (1 + (|w| / w_c)^{2n})`` with a learned
+        cutoff per mode. ``magnitude`` is the largest ``|g T|``, cut hard or, if ``soft``, approached like a hyperbolic
+        tangent. The gain does not take limits into account.
     mode_dropout
-        Probability of leaving a mode out, for the whole batch, in training.
+        Probability of dropping a mode for the whole batch, in training.
     standardise
-        Bring each channel of each sample to mean 0 and variance 1 first, as the paper's variant does and the exact one
-        does not unless told to: the layer then learns faster and bears noise, but is no longer linear. In the exact
-        variant it is the variance of the field (:func:`torchsonic.functional.field_power`), the same on every grid;
-        ``"channel"`` takes that of the samples, as the paper's variant does, and ``"sample"`` takes mean and variance
-        over all channels of a sample at once.
+        Bring each channel of each sample to mean 0 and variance 1 first. This is the default of the paper's variant
+        only: the layer learns faster and tolerates noise, but is no longer linear. In the exact variant, ``True`` takes
+        the variance of the field (:func:`torchsonic.functional.field_power`), which is the same on every grid.
+        ``"channel"`` takes the variance of the samples, as the paper does; ``"sample"`` takes mean and variance over
+        all channels of a sample.
     input_noise
-        Standard deviation of noise added to standardised input in training; the paper has it.
+        Standard deviation of noise added to standardised input in training, as in the paper.
     execution
-        How the layer is evaluated, never what it computes: an :class:`torchsonic.nn.Execution` or a mapping of its
-        fields, for example ``{"mode_chunk": 16}`` where memory is short.
+        How the layer is evaluated, which does not change its result: an :class:`torchsonic.nn.Execution` or a mapping
+        of its fields, for example ``{"mode_chunk": 16}`` to save memory.
 
     Examples
     --------
@@ -348,6 +349,6 @@ _LAYERS: dict[int, type[SonicConvNd]] = {1: SonicConv1d, 2: SonicConv2d, 3: Soni
 
 
 def make_sonic(in_channels: int, out_channels: int, *surplus: Never, spatial_dims: int, **options: Any) -> SonicConvNd:
-    """Build the Sonic layer of the given number of axes."""
+    """Build a Sonic layer with the given number of spatial axes."""
     choice(spatial_dims, tuple(_LAYERS), "spatial_dims")
     return _LAYERS[spatial_dims](in_channels, out_channels, *surplus, **options)
