@@ -183,6 +183,13 @@ def test_evaluation_without_memory_names_the_chunk_that_fits(monkeypatch):
         layer(torch.randn(1, 8, 40, 40))
 
 
+def test_compiled_layers_get_advice_too(monkeypatch):
+    layer = make_layer(2, (8, 8), 24, dtype=torch.float32)
+    fail_in(monkeypatch, "forward", RuntimeError(CPU_WORDS))
+    with pytest.raises(RuntimeError, match="Memory ran out in a Sonic operator: batch 1, 8 to 8 channels"):
+        torch.compile(layer, backend="eager", fullgraph=True)(torch.randn(1, 8, 40, 40))
+
+
 @pytest.mark.parametrize("options", [{}, {"mode_chunk": 8}])
 def test_advice_for_evaluation_counts_no_backward_pass(monkeypatch, options):
     layer = make_layer(2, (8, 8), 24, dtype=torch.float32, execution=options).eval()

@@ -53,6 +53,15 @@ def test_a_measured_plan_is_the_fastest_candidate_and_is_found_once(monkeypatch)
     assert len(tried) == number == len(ORDERS) + 2
 
 
+def test_measuring_keeps_no_more_in_memory_than_the_call(monkeypatch):
+    kept = []
+    monkeypatch.setattr(kernels, "backward", lambda grad_y, operands, options, plan, parts, needs: kept.append(parts))
+    set_plan_search("measure")
+    make_layer(2, execution={"recompute": True})(torch.randn(2, 3, 5, 6, dtype=torch.float64))
+    assert kept
+    assert not any(kept)
+
+
 def test_results_do_not_depend_on_the_plan_beyond_rounding():
     layer, x = make_layer(2), torch.randn(3, 3, 6, 7, dtype=torch.float64)
     expected = step(layer, x)

@@ -45,6 +45,15 @@ def test_half_precision_comes_back_in_half_precision():
     torch.testing.assert_close(y.float(), resample(x, 21), rtol=0.05, atol=0.05)
 
 
+def test_an_empty_batch_gives_an_empty_batch_and_gradient():
+    x = torch.zeros(0, 3, 8, 9, requires_grad=True)
+    y = resample(x, (4, 12))
+    assert y.shape == (0, 3, 4, 12)
+    y.sum().backward()
+    assert x.grad is not None
+    assert x.grad.shape == x.shape
+
+
 def test_gradients_flow_through_resampling():
     x = torch.randn(1, 2, 4, 5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda t: resample(t, (7, 4)), (x,))

@@ -1,5 +1,6 @@
 """A margin of padding: what is exact about it, and what follows it."""
 
+import numpy as np
 import pytest
 import torch
 from torch.func import functional_call, vmap
@@ -56,6 +57,10 @@ def test_the_margin_keeps_its_physical_width_where_the_spacing_is_told():
     assert layer.boundary((1.0, 4.0)).margin == (8, 2)
     assert layer.boundary(torch.tensor([[1.0, 4.0], [0.5, 8.0]])).margin == (16, 2)
     x = torch.randn(1, 3, 8, 9, dtype=torch.float64)
+    torch.testing.assert_close(layer(x, np.array([1.0, 4.0])), layer(x, (1.0, 4.0)))
+    assert layer.boundary((2.0, 1e9)).margin == (4, 1)  # a margin is never less than a sample
+    assert layer(x, spacing=(2.0, 1e9)).isfinite().all()
+    assert layer(x[:0], spacing=torch.ones(0, 2)).shape == (0, 4, 8, 9)
     together, alone = layer(torch.cat([x, x]), torch.tensor([[1.0, 4.0]] * 2)), layer(x, (1.0, 4.0))
     torch.testing.assert_close(together[:1], alone)
 
@@ -88,7 +93,7 @@ def test_compiled_layers_have_the_same_margin():
     layer = SonicConv2d(3, 4, num_modes=2, padding=3, padding_mode="zeros")
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     x = torch.randn(2, 3, 9, 7, requires_grad=True)
-    for spacing in (1.0, 0.5):
+    for spacing in (1.0, 0.5, torch.tensor([[0.5, 2.0], [1.0, 0.25]])):
         actual, expected = compiled(x, spacing), layer(x, spacing)
         assert relative_error(actual, expected) < 1e-6
         both = (torch.autograd.grad(y.square().sum(), x)[0] for y in (actual, expected))

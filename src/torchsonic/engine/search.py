@@ -1,7 +1,7 @@
-"""Plans measured on this machine: each candidate runs a few times at the first use of a shape, and the fastest stays.
+"""Plans measured on this machine: at the first use of a shape each candidate runs a few times, and the fastest is used.
 
-The choice is remembered in the process and, if a file is named, on disk. Results do not depend on it beyond rounding.
-The default, ``"model"``, measures nothing: the same shapes then always have the same plan.
+The choice is remembered in the process and, if a file is given, on disk. Results do not depend on it beyond rounding.
+By default (``"model"``) nothing is measured, and the same shape always has the same plan.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ __all__ = [
 PlanSearch = Literal["model", "measure"]
 VARIABLE = "TORCHSONIC_PLAN_SEARCH"
 RUNS = 3
-"""Of each candidate; the best counts, so that a first run that fills caches does not."""
+"""Runs of each candidate; the fastest counts, so that the first, which fills caches, does not."""
 
 
 class Choice(NamedTuple):
-    """What a search settles."""
+    """The result of a search."""
 
     order: str
     sample_chunk: int
@@ -48,17 +48,18 @@ _remembered: dict[str, Choice] = {}
 
 
 def set_plan_search(name: PlanSearch, *, file: str | os.PathLike | None = None) -> None:
-    """Choose how plans are found from now on: how a call of the operator is ordered and cut into chunks.
+    """Choose how plans are found from now on. A plan is the order of a call's operations, and its chunks.
 
     Parameters
     ----------
     name
-        ``"model"`` takes what a model of the cost says, the same every time. ``"measure"`` times candidates at the
-        first use of a shape, which takes as long as some twenty calls, and then uses the fastest. The environment
-        variable ``TORCHSONIC_PLAN_SEARCH`` sets it for a whole process.
+        ``"model"`` uses a cost model, which always gives the same plan. ``"measure"`` times candidates at the first use
+        of a shape, which takes about as long as twenty calls, and then uses the fastest. Layers in evaluation mode that
+        reuse their responses always use the cost model. The environment variable ``TORCHSONIC_PLAN_SEARCH`` sets the
+        default of a process.
     file
-        Where measured plans are kept for other processes, beside those that they keep there; those in it are used at
-        once. Its folder must exist.
+        Where to keep measured plans for other processes, beside those that they keep there. Plans in the file are used
+        at once. Its folder must exist.
 
     Examples
     --------
@@ -84,17 +85,17 @@ def plan_search() -> PlanSearch:
 
 
 def searching() -> bool:
-    """Whether plans are measured, or were."""
+    """Whether plans are or were measured."""
     return bool(_remembered) or plan_search() == "measure"
 
 
 def remembered_plans() -> dict[str, list]:
-    """All measured plans, as JSON can hold them; a checkpoint keeps them, so that a resumed run has the same."""
+    """All measured plans, ready for JSON. Checkpoints store them, so that a resumed run uses the same plans."""
     return {key: list(found) for key, found in _remembered.items()}
 
 
 def restore_plans(plans: Mapping[str, list]) -> None:
-    """Use plans that were measured before, whatever the search is set to."""
+    """Use plans measured before, whatever :func:`set_plan_search` was set to."""
     _remembered.update(_checked(plans))
 
 
@@ -107,16 +108,16 @@ def _checked(plans: Mapping[str, list]) -> dict[str, Choice]:
 
 
 def measured_choice(key: str, batch: int, forced: str, run: Callable[[str, int], None]) -> Choice | None:
-    """The remembered choice for a call, or a new one if plans are to be measured; ``None`` leaves it to the model.
+    """The remembered choice for a call, or a new one if plans are measured; ``None`` for the cost model's.
 
     Parameters
     ----------
     key
-        Names the call.
+        Identifies the call.
     forced
-        The order that was asked for, or ``"auto"``.
+        The requested order, or ``"auto"``.
     run
-        Carries the call out once with an order and a number of samples at a time.
+        Runs the call once with an order and a number of samples at a time.
     """
     if key in _remembered or plan_search() == "model":
         return _remembered.get(key)
@@ -143,8 +144,8 @@ def _time(run: Callable[[str, int], None], candidate: Choice) -> float:
     for _ in range(RUNS):
         start = time.perf_counter()
         run(*candidate)
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
+        if torch.accelerator.is_available():
+            torch.accelerator.synchronize()
         best = min(best, time.perf_counter() - start)
     return best
 

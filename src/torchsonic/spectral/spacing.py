@@ -1,4 +1,4 @@
-"""The physical step between samples, as users give it: a number, one per axis, or one row per sample."""
+"""The physical step between samples, as users give it: one number, one per axis, or one row per sample."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def widest_float(device: torch.device) -> torch.dtype:
 
 
 def _moved(values: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Values on a device; they change their type on that side which knows both."""
+    """Move and cast; the cast happens where both types exist."""
     if device.type in DEVICES_WITHOUT_FLOAT64:
         return values.to(dtype).to(device)
     return values.to(device).to(dtype)
 
 
 def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, device=None) -> Tensor:
-    """Turn a spacing given as number, sequence or tensor into a tensor.
+    """Turn a spacing into a tensor with one row per sample, or a single row.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
     num_axes
         Number of spatial axes D.
     batch
-        Number of samples a per-sample spacing must match, or ``ANY_BATCH``; ``None`` refuses per-sample spacing.
+        Number of samples that a per-sample spacing must match, or ``ANY_BATCH``; ``None`` refuses per-sample spacings.
 
     Returns
     -------
@@ -50,11 +50,12 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
     """
     if isinstance(spacing, np.ndarray) and spacing.ndim == 2:
         spacing = torch.as_tensor(spacing)
-    # Not the default device: callers that name none want the numbers, and there are none on a meta device.
+    # Not PyTorch's default device, which may be "meta": callers that name none want to read the numbers.
     device = torch.device(device or (spacing.device if isinstance(spacing, Tensor) else "cpu"))
     dtype = widest_float(device)
     if not isinstance(spacing, Tensor):
-        return constant((spacing_values(spacing, num_axes),), device, dtype)
+        # A copy: the constant is shared, and callers may modify what they get.
+        return constant((spacing_values(spacing, num_axes),), device, dtype).clone()
     if spacing.is_complex() or spacing.dtype == torch.bool:
         raise TypeError(f"spacing must be real numbers, got a tensor of {spacing.dtype}")
     if spacing.requires_grad:
@@ -86,7 +87,7 @@ def _wrong_count(num_axes: int, given: str) -> str:
 
 
 def spacing_values(spacing: Spacing, num_axes: int) -> tuple[float, ...]:
-    """One positive number per axis, from anything that is the same for all samples."""
+    """One positive number per axis; per-sample spacings are refused."""
     if isinstance(spacing, Tensor):
         return tuple(as_spacing(spacing, num_axes)[0].tolist())
     try:
