@@ -10,7 +10,22 @@ from torchsonic.cli import main
 
 nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
 
-TINY = ["--preset", "smoke", "--width", "8", "--depth", "1", "--num-modes", "6", "--folds", "2", "--steps", "3"]
+TINY = [
+    "--preset",
+    "smoke",
+    "--model",
+    "sonicnet3d.light",
+    "--width",
+    "8",
+    "--depth",
+    "1",
+    "--num-modes",
+    "6",
+    "--folds",
+    "2",
+    "--steps",
+    "3",
+]
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,7 @@ def train(data, out, **options):
     training = TrainingConfig(steps=2, batch=2, log_every=1, accelerator="cpu")
     options = {"folds": 2, "patch": (6, 12, 12), "test_patches": 2, "test_cases": 1, "training": training, **options}
     if options.get("model") != "unet":
-        options = {"width": 8, "depth": 1, "num_modes": 6, **options}
+        options = {"model": "sonicnet3d.light", "width": 8, "depth": 1, "num_modes": 6, **options}
     config = VolumesConfig(data=data, **options)
     run_experiment(config, out / config.name, show=False)
     return out / config.name

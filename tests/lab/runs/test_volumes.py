@@ -43,7 +43,7 @@ def small_config(folder: Path, **options) -> VolumesConfig:
     training = TrainingConfig(steps=3, batch=2, checkpoint_every=1, log_every=1, accelerator="cpu")
     options = {"folds": 2, "patch": (6, 12, 12), "test_patches": 2, "training": training, **options}
     if options.get("model") != "unet":
-        options = {"width": 8, "depth": 1, "num_modes": 6, **options}
+        options = {"model": "sonicnet3d.light", "width": 8, "depth": 1, "num_modes": 6, **options}
     return VolumesConfig(data=folder, **options)
 
 
@@ -167,6 +167,7 @@ def test_what_the_data_decide_is_filled_in():
         {"scale_by": "spacing", "tell_spacing": False},
         {"common_spacing": (1.0, 0.0, 1.0)},
         {"width": 8, "model": "unet"},
+        {"width": 8, "model": "sonicunet3d"},
         {"padding": "zeros", "model": "unet"},
         {"fold": 1, "split": Path("split.json")},
         {"split_seed": 1, "split": Path("split.json")},
@@ -181,9 +182,12 @@ def test_runs_have_names_of_their_own(tmp_path):
     config = VolumesConfig(data=tmp_path / "hearts")
     configs = [config, replace(config, model="unet"), replace(config, tell_spacing=False), replace(config, fold=1)]
     configs += [replace(config, split=Path("shift.json")), replace(config, common_spacing="median")]
-    configs += [replace(config, width=16), replace(config, training=replace(config.training, seed=3))]
+    configs += [
+        replace(config, model="sonicnet3d", width=16),
+        replace(config, training=replace(config.training, seed=3)),
+    ]
     assert len({one.name for one in configs}) == len(configs)
-    assert config.name == "volumes/hearts/sonicnet3d.light/fold0-seed0"
+    assert config.name == "volumes/hearts/sonicunet3d/fold0-seed0"
 
 
 @pytest.fixture(scope="module")

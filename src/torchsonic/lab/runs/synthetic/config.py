@@ -53,8 +53,8 @@ class SyntheticConfig:
     """GroupNorm, the default for SynthShape, or LayerNorm over the channels of each pixel, that for HalliGalli."""
     variant: Literal["exact", "paper"] = "exact"
     """Of SonicNet's operator."""
-    padding: Literal["circular", "zeros", "reflect"] = "circular"
-    """What SonicNet's operator sees beyond the border."""
+    padding: Literal["circular", "zeros", "reflect"] | None = None
+    """What surrounds an image, as far as it is wide; by default SonicNet's margin of zeros, and HalliGalli wraps."""
     standardise: bool | None = None
     """Whether SonicNet's operators see each channel with mean 0 and variance 1; for SynthShape by default."""
     bank: Literal["broad", "far"] | None = None
@@ -86,7 +86,7 @@ class SyntheticConfig:
         return f"{self.task}/{'-'.join(parts)}/fold{self.fold}-seed{self.training.seed}"
 
 
-_SONIC_DEFAULTS = {"form": "post", "variant": "exact", "padding": "circular", "standardise": None, "bank": None}
+_SONIC_DEFAULTS = {"form": "post", "variant": "exact", "padding": None, "standardise": None, "bank": None}
 
 # One block learns to read the corners by turning its modes towards them, so these learn faster than elsewhere.
 _CORNERS = {"learning_rate": 5e-3, "mode_lr_scale": 0.1}

@@ -65,7 +65,9 @@ def make_model(config: SyntheticConfig) -> PretrainedModel:
     if config.model == "sonicnet":
         bank = config.bank or ("broad" if config.task == "synthshape" else "far")
         standardise = config.task == "synthshape" if config.standardise is None else config.standardise
-        options |= {"form": config.form, "variant": config.variant, "padding_mode": config.padding}
+        options |= {"form": config.form, "variant": config.variant}
+        padding = config.padding or ("circular" if config.task == "halligalli" else None)
+        options |= {"padding": None, "padding_mode": padding} if padding else {}
         options |= {"standardise": standardise, **BANKS[bank]}
     arguments |= {"head_norm": norm, "backbone_options": options}
     return create_model(f"synthshape_{config.model}", **arguments)

@@ -16,7 +16,7 @@ from torchsonic.lab.training.volumes import ScaleBy
 
 __all__ = ["MODELS", "PRESETS", "ModelName", "VolumesConfig", "apply_preset", "read_config"]
 
-ModelName = Literal["sonicnet3d.light", "sonicnet3d", "sonicnet3d.paper", "hybrid", "unet"]
+ModelName = Literal["sonicunet3d", "sonicnet3d.light", "sonicnet3d", "sonicnet3d.paper", "hybrid", "unet"]
 MODELS: tuple[str, ...] = get_args(ModelName)
 
 
@@ -30,8 +30,8 @@ class VolumesConfig:
 
     data: Path = Path("data")
     """Folder with images/ and labels/."""
-    model: ModelName = "sonicnet3d.light"
-    """SonicNet, light, plain or as large as the paper's; light with a local branch; or MONAI's U-Net."""
+    model: ModelName = "sonicunet3d"
+    """SonicUNet; SonicNet, light, plain or as large as the paper's; light with a local branch; or MONAI's U-Net."""
     split: Path | None = None
     """JSON file with the names of the cases: {"train": [..], "test": [..]}; instead of folds."""
     folds: int = 5
@@ -76,8 +76,8 @@ class VolumesConfig:
     """Of SonicNet's first block; for light and hybrid, 2 along axes about as fine as the finest, else 1."""
     mlp_ratio: int | None = None
     """Width, in channels, of a two-layer network at each voxel behind SonicNet's blocks, 0 for none; likewise."""
-    padding: Literal["circular", "zeros", "reflect"] = "circular"
-    """What SonicNet's operator sees beyond the border of a patch."""
+    padding: Literal["circular", "zeros", "reflect"] | None = None
+    """What surrounds a patch, as far as the patch is wide; by default the networks' own margin of zeros."""
     cache_gb: float = 4.0
     """Memory for prepared volumes; those beyond are read again each time."""
     cache_dtype: Literal["float32", "float16"] = "float32"
@@ -119,6 +119,9 @@ class VolumesConfig:
         changed = [name for name in _SONIC_ONLY if getattr(self, name) != DEFAULTS[name]]
         if self.model == "unet" and changed:
             raise ValueError(f"{changed[0]} belongs to the Sonic networks, not to unet")
+        changed = [name for name in _SONICNET_ONLY if getattr(self, name) != DEFAULTS[name]]
+        if self.model == "sonicunet3d" and changed:
+            raise ValueError(f"{changed[0]} belongs to SonicNet; use it with model sonicnet3d.light or sonicnet3d")
 
     @property
     def is_told(self) -> bool:
@@ -137,7 +140,8 @@ class VolumesConfig:
         return f"volumes/{self.data.resolve().name}/{'-'.join(parts)}/{place}-seed{self.training.seed}"
 
 
-_SONIC_ONLY = ("width", "depth", "num_modes", "stride", "mlp_ratio", "padding")
+_SONICNET_ONLY = ("width", "depth", "num_modes", "stride")
+_SONIC_ONLY = (*_SONICNET_ONLY, "mlp_ratio", "padding")
 DEFAULTS = {option.name: option.default for option in fields(VolumesConfig)}
 
 # What a preset changes; the same for every model.

@@ -122,7 +122,8 @@ def make_model(config: VolumesConfig, facts: Sequence[Facts]) -> PretrainedModel
     if config.model == "unet":
         strides = unet_strides(spacing, config.patch)
         return MonaiUNet(channels, config.num_classes, channels=LEVELS[: len(strides) + 1], strides=strides)
-    options: dict[str, Any] = {"spacing": spacing, "padding_mode": config.padding}
+    options: dict[str, Any] = {"spacing": spacing}
+    options |= {"padding": None, "padding_mode": config.padding} if config.padding else {}
     sizes = {name: getattr(config, name) for name in ("width", "depth", "num_modes", "mlp_ratio")}
     options |= {name: value for name, value in sizes.items() if value is not None}
     name = config.model
