@@ -9,7 +9,7 @@ from typing import Any
 
 from torchsonic import __version__
 from torchsonic.lab.metrics.detection import MEASURES as LESION_MEASURES
-from torchsonic.lab.report.table1.words import MINUS, NONE
+from torchsonic.lab.report.document import MINUS, NONE
 from torchsonic.lab.report.volumes.results import CaseResult, Difference, Evaluation, ModelResult
 
 __all__ = [
