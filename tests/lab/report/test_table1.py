@@ -105,8 +105,8 @@ def test_equal_runs_raise_no_warning(written):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"steps": 50}, "SynthShape: unequal budgets, steps differ: 50 for ConvNet; 100 for SonicNet."),
-        ({"test_samples": 7}, "test samples differ: 7 for ConvNet"),
+        ({"steps": 50}, "SynthShape: different settings, steps: 50 for ConvNet; 100 for SonicNet."),
+        ({"test_samples": 7}, "test samples: 7 for ConvNet"),
         ({"seed": 3}, "not the same seeds and folds"),
         ({"fold": 2}, "not the same seeds and folds"),
         ({"run": {**ORIGIN, "commit": "fedcba9876543210"}}, "Mixed commits"),

@@ -40,8 +40,8 @@ def find_warnings(runs: Sequence[Compared], *, repeats: str = "seeds") -> list[s
     found = []
     for group in dict.fromkeys(run.group for run in runs):
         members = [run for run in runs if run.group == group]
-        head = f"{group}: " if group else ""
-        found += [head + text for text in (*_settings(members), *_repeats(members, repeats))]
+        texts = [*_settings(members), *_repeats(members, repeats)]
+        found += [f"{group}: {text}" if group else text[0].upper() + text[1:] for text in texts]
     return found + _origins([run.origin for run in runs if run.origin])
 
 
@@ -60,7 +60,7 @@ def _settings(runs: Sequence[Compared]) -> list[str]:
                 name: join_values(run.settings.get(setting) for run in members)
                 for name, members in _by_name(runs).items()
             }
-            found.append(f"unequal budgets, {setting.replace('_', ' ')} differ: {_by_value(values)}.")
+            found.append(f"different settings, {setting.replace('_', ' ')}: {_by_value(values)}.")
     return found
 
 
