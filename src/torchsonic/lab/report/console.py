@@ -34,10 +34,8 @@ def print_document(document: Document, *, sections: Collection[str] | None = Non
             elif isinstance(block, Prose) and block.look == "finding":
                 console.print(_plain(block.text), highlight=False, markup=False)
     errors = _console(stderr=True)
-    for warning in document.warnings:
+    for warning in (*document.warnings, *[f"left out: {name}: {reason}" for name, reason in document.left_out]):
         errors.print(f"warning: {warning}", highlight=False, markup=False, soft_wrap=True)
-    for name, reason in document.left_out:
-        errors.print(f"left out: {name}: {reason}", highlight=False, markup=False, soft_wrap=True)
 
 
 def print_table(table: Table, console: Console | None = None) -> None:
