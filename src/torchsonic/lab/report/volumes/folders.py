@@ -19,7 +19,7 @@ from torchsonic.lab.data.volumes import Case, CaseError, Volume, read_case
 from torchsonic.lab.data.volumes.cases import SUFFIXES
 from torchsonic.lab.metrics.detection import find_lesions
 from torchsonic.lab.report.volumes.results import CaseResult, Evaluation, ModelResult
-from torchsonic.lab.report.volumes.scoring import Scoring, check_lesions, class_names, score_cases
+from torchsonic.lab.report.volumes.scoring import Scoring, check_lesions, class_names, number_classes, score_cases
 from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.lab.training.progress import counting_progress
 
@@ -101,26 +101,18 @@ def score_folders(
         raise ValueError("probabilities belong to one folder of predictions; put nnU-Net's .npz beside each instead")
     titles, found = distinct_names(folders), [nifti_files(folder) for folder in folders]
     truths = nifti_files(labels)
-    alone = [
-        row for place, files in zip(folders, found, strict=True) for row in _find_alone(files, place, truths, labels)
-    ]
+    alone = _find_alone(dict(zip(folders, found, strict=True)), truths, labels)
     if alone and not scoring.keep_going:
-        more = f", and {len(alone) - 3} more" if len(alone) > 3 else ""
-        listed = "; ".join(f"case {name}: {reason}" for name, reason in alone[:3])
-        raise ValueError(f"{listed}{more}; add what is missing, or use --keep-going to leave such cases out")
+        raise ValueError(f"{_name_some(alone)}; add what is missing, or use --keep-going to leave such cases out")
     names = sorted(truths.keys() & set.intersection(*map(set, found)))
     if not names:
         raise ValueError(f"no case is in all of {', '.join(map(str, folders))}; predict the same cases")
     classes = class_names(scoring.classes, (*folders, labels))
     if classes is None:
-        highest = _highest_label({name: truths[name] for name in names}, show=scoring.show)
-        classes = [f"class {number}" for number in range(1, highest + 1)]
+        classes = number_classes(_highest_label({name: truths[name] for name in names}, show=scoring.show))
     check_lesions(scoring, classes)
-    shared = {"truths": truths, "num_classes": len(classes) + 1, "lesion_class": scoring.lesion_class}
-    models = [
-        Predictions(name=name, folder=folder, files=files, chances=probabilities, **shared)
-        for name, folder, files in zip(titles, folders, found, strict=True)
-    ]
+    shared = (truths, len(classes) + 1, scoring.lesion_class, probabilities)
+    models = [Predictions(*own, *shared) for own in zip(titles, folders, found, strict=True)]
 
     def read(name: str) -> Volume:
         case = Case(name, (_image_of(name, images, truths[name]),), truths[name])
@@ -138,7 +130,7 @@ def score_folders(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Predictions:
     """A folder of predicted labels."""
 
@@ -169,15 +161,23 @@ class Predictions:
 
 
 def _find_alone(
-    guesses: Mapping[str, Path], predictions: Path, truths: Mapping[str, Path], labels: Path
+    found: Mapping[Path, Mapping[str, Path]], truths: Mapping[str, Path], labels: Path
 ) -> list[tuple[str, str]]:
     """Files without their other half: cases that silently drop out would change every mean."""
-    if not guesses.keys() & truths.keys():
-        raise ValueError(
-            f"no name in {predictions} is one in {labels}: {next(iter(guesses))} there, {next(iter(truths))} here"
-        )
-    alone = [(name, f"{labels} has no label of it") for name in sorted(guesses.keys() - truths.keys())]
-    return alone + [(name, f"{predictions} has no prediction of it") for name in sorted(truths.keys() - guesses.keys())]
+    alone = []
+    for folder, files in found.items():
+        if not files.keys() & truths.keys():
+            raise ValueError(
+                f"no name in {folder} is one in {labels}: {next(iter(files))} there, {next(iter(truths))} here"
+            )
+        alone += [(name, f"{labels} has no label of it") for name in sorted(files.keys() - truths.keys())]
+        alone += [(name, f"{folder} has no prediction of it") for name in sorted(truths.keys() - files.keys())]
+    return alone
+
+
+def _name_some(cases: Sequence[tuple[str, str]]) -> str:
+    more = f", and {len(cases) - 3} more" if len(cases) > 3 else ""
+    return "; ".join(f"case {name}: {reason}" for name, reason in cases[:3]) + more
 
 
 def _highest_label(truths: Mapping[str, Path], *, show: bool) -> int:

@@ -21,7 +21,7 @@ from torchsonic.lab.metrics.detection import find_lesions
 from torchsonic.lab.metrics.memory import peak_bytes
 from torchsonic.lab.report.volumes.results import CaseResult, Evaluation, ModelResult
 from torchsonic.lab.report.volumes.rows import ScoreRow, TrainedRun, find_tests, load_trained, make_rows
-from torchsonic.lab.report.volumes.scoring import Scoring, check_lesions, class_names, score_cases
+from torchsonic.lab.report.volumes.scoring import Scoring, check_lesions, class_names, number_classes, score_cases
 from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.lab.runs.volumes import predict_case, predict_probabilities
 
@@ -83,7 +83,7 @@ def score_runs(
 def _classes(given: Sequence[str], data: Path, num_classes: int) -> list[str]:
     known = class_names(given, [data])
     if known is None or (not given and len(known) != num_classes - 1):
-        known = [f"class {number}" for number in range(1, num_classes)]
+        known = number_classes(num_classes - 1)
     if len(known) != num_classes - 1:
         raise ValueError(f"classes: {len(known)} names for the classes 1 to {num_classes - 1} of these runs")
     return known

@@ -17,7 +17,11 @@ from torchsonic.lab.report.volumes.overlay import draw_case
 from torchsonic.lab.report.volumes.results import CaseResult, Evaluation, ModelResult
 from torchsonic.lab.training.progress import counting_progress
 
-__all__ = ["Contender", "Scoring", "check_lesions", "class_names", "score_cases"]
+__all__ = ["Contender", "Scoring", "check_lesions", "class_names", "number_classes", "score_cases"]
+
+
+Answer = tuple[NDArray[np.int16], dict[str, Any]]
+"""Labels of a case, and what else :class:`CaseResult` is to know of it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +53,8 @@ class Contender(Protocol):
         """Whether it is asked for a case."""
         ...
 
-    def predict(self, volume: Volume) -> tuple[NDArray[np.int16], dict[str, Any]]:
-        """Labels of a case, and what else :class:`CaseResult` knows of it."""
+    def predict(self, volume: Volume) -> Answer:
+        """Predict a case."""
         ...
 
     def result(self, cases: Mapping[str, CaseResult]) -> ModelResult:
@@ -86,7 +90,7 @@ def score_cases(
     work = sum(contender.answers(name) for name in readers for contender in contenders)
     with counting_progress("scoring", work, show=scoring.show) as advance:
         for name, read in readers.items():
-            found: dict[str, tuple[NDArray[np.int16], dict[str, Any]]] = {}
+            found: dict[str, Answer] = {}
             try:
                 volume = read()
                 for contender in contenders:
@@ -98,16 +102,11 @@ def score_cases(
                     raise
                 left_out.append((name, str(error)))
                 continue
-            assert volume.label is not None
             spacings[name] = volume.spacing
-            truth = {"num_classes": len(classes) + 1, "tolerance": scoring.tolerance}
-            for key, (labels, facts) in found.items():
-                scores = score_case(labels, volume.label, volume.spacing, **truth)
-                results[key][name] = CaseResult(scores=scores, **facts)
+            for key, answer in found.items():
+                results[key][name] = _score(answer, volume, len(classes) + 1, scoring.tolerance)
             if scoring.pictures:
-                guesses = {key: labels for key, (labels, _) in found.items()}
-                image = volume.image[0] if on_images else None
-                drawn[name] = draw_case(image, volume.label, guesses, volume.spacing, classes)
+                drawn[name] = _draw(found, volume, classes, on_images)
     if not spacings:
         raise ValueError(f"no case is left of {len(readers)}; the first: {left_out[len(skipped)][1]}")
     return Evaluation(
@@ -122,6 +121,19 @@ def score_cases(
         threshold=scoring.threshold,
         run=run,
     )
+
+
+def _score(answer: Answer, volume: Volume, num_classes: int, tolerance: float) -> CaseResult:
+    assert volume.label is not None
+    labels, facts = answer
+    scores = score_case(labels, volume.label, volume.spacing, num_classes=num_classes, tolerance=tolerance)
+    return CaseResult(scores=scores, **facts)
+
+
+def _draw(found: Mapping[str, Answer], volume: Volume, classes: Sequence[str], on_image: bool) -> bytes:
+    assert volume.label is not None
+    guesses = {key: labels for key, (labels, _) in found.items()}
+    return draw_case(volume.image[0] if on_image else None, volume.label, guesses, volume.spacing, classes)
 
 
 def check_lesions(scoring: Scoring, classes: Sequence[str]) -> None:
@@ -143,3 +155,8 @@ def class_names(given: Sequence[str], folders: Sequence[Path]) -> list[str] | No
         if sorted(numbers) == list(range(len(numbers))) and len(numbers) > 1:
             return [numbers[number] for number in range(1, len(numbers))]
     return None
+
+
+def number_classes(count: int) -> list[str]:
+    """Names for classes that have none."""
+    return [f"class {number}" for number in range(1, count + 1)]
