@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterator
 
@@ -12,6 +11,7 @@ __all__ = ["table_to_markdown", "to_markdown"]
 
 # An underscore within a word is one; elsewhere it would begin emphasis.
 SPECIAL = re.compile(r"([\\`*|\[\]]|(?<![^\W_])_|_(?![^\W_]))")
+TAG, ENTITY = re.compile(r"<(?=[a-zA-Z/!?])"), re.compile(r"&(?=#?\w+;)")
 PLAIN_PATH = re.compile(r"[\w./-]+")
 
 
@@ -85,7 +85,7 @@ def _text(text: Text) -> str:
 
 
 def _escape(text: str) -> str:
-    return SPECIAL.sub(r"\\\1", html.escape(re.sub(r"\s+", " ", text), quote=False))
+    return SPECIAL.sub(r"\\\1", TAG.sub("&lt;", ENTITY.sub("&amp;", re.sub(r"\s+", " ", text))))
 
 
 def _code(text: str) -> str:
