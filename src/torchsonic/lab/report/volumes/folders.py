@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
@@ -18,12 +16,20 @@ from numpy.typing import NDArray
 from torchsonic.lab.data.volumes import Case, CaseError, Volume, read_case
 from torchsonic.lab.data.volumes.cases import SUFFIXES
 from torchsonic.lab.metrics.detection import find_lesions
-from torchsonic.lab.report.volumes.results import CaseResult, Evaluation, ModelResult
-from torchsonic.lab.report.volumes.scoring import Scoring, check_lesions, class_names, number_classes, score_cases
+from torchsonic.lab.report.volumes.results import Evaluation
+from torchsonic.lab.report.volumes.scoring import (
+    Answer,
+    Contender,
+    Scoring,
+    check_lesions,
+    class_names,
+    number_classes,
+    score_cases,
+)
 from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.lab.training.progress import counting_progress
 
-__all__ = ["Predictions", "distinct_names", "nifti_files", "score_folders"]
+__all__ = ["distinct_names", "nifti_files", "score_folders"]
 
 
 def nifti_files(folder: Path) -> dict[str, Path]:
@@ -111,16 +117,20 @@ def score_folders(
     if classes is None:
         classes = number_classes(_highest_label({name: truths[name] for name in names}, show=scoring.show))
     check_lesions(scoring, classes)
-    shared = (truths, len(classes) + 1, scoring.lesion_class, probabilities)
-    models = [Predictions(*own, *shared) for own in zip(titles, folders, found, strict=True)]
+    numbers = len(classes) + 1, scoring.lesion_class
 
     def read(name: str) -> Volume:
         case = Case(name, (_image_of(name, images, truths[name]),), truths[name])
-        return read_case(case, num_classes=len(classes) + 1)
+        return read_case(case, num_classes=numbers[0])
+
+    def contender(name: str, folder: Path, files: Mapping[str, Path]) -> Contender:
+        return Contender(
+            name, partial(_predict, folder, files, truths, probabilities, numbers), {"source": str(folder)}
+        )
 
     return score_cases(
         {name: partial(read, name) for name in names},
-        models,
+        list(map(contender, titles, folders, found)),
         classes,
         scoring,
         title=f"{' and '.join(titles)} against {labels.name}",
@@ -130,34 +140,24 @@ def score_folders(
     )
 
 
-@dataclass(frozen=True)
-class Predictions:
-    """A folder of predicted labels."""
-
-    name: str
-    folder: Path
-    files: Mapping[str, Path]
-    truths: Mapping[str, Path]
-    num_classes: int
-    lesion_class: int | None
-    chances: Path | None
-
-    def answers(self, case: str) -> bool:
-        return case in self.files
-
-    def predict(self, volume: Volume) -> tuple[NDArray[np.int16], dict[str, Any]]:
-        name, label = volume.name, self.truths[volume.name]
-        guess = read_case(Case(name, (label,), self.files[name]), num_classes=self.num_classes).label
-        assert guess is not None
-        if self.lesion_class is None:
-            return guess, {}
-        packed = (self.chances or self.folder) / f"{name}.npz"
-        chance = _read_probability(name, packed, self.chances, label, self.lesion_class)
-        assert volume.label is not None
-        return guess, {"lesions": find_lesions(chance, volume.label == self.lesion_class)}
-
-    def result(self, cases: Mapping[str, CaseResult]) -> ModelResult:
-        return ModelResult(name=self.name, cases=cases, source=os.fspath(self.folder))
+def _predict(
+    folder: Path,
+    files: Mapping[str, Path],
+    truths: Mapping[str, Path],
+    probabilities: Path | None,
+    numbers: tuple[int, int | None],
+    volume: Volume,
+) -> Answer:
+    """Labels of a case and, if lesions are asked for, these; ``numbers`` are that of classes and that of lesions."""
+    name, label, (num_classes, lesion_class) = volume.name, truths[volume.name], numbers
+    guess = read_case(Case(name, (label,), files[name]), num_classes=num_classes).label
+    assert guess is not None
+    assert volume.label is not None
+    if lesion_class is None:
+        return guess, {}
+    packed = (probabilities or folder) / f"{name}.npz"
+    chance = _read_probability(volume, packed, probabilities, label, lesion_class)
+    return guess, {"lesions": find_lesions(chance, volume.label == lesion_class)}
 
 
 def _find_alone(
@@ -208,33 +208,33 @@ def _image_of(name: str, images: Path | None, label: Path) -> Path:
 
 
 def _read_probability(
-    name: str, packed: Path, folder: Path | None, label: Path, lesion_class: int
+    volume: Volume, packed: Path, folder: Path | None, label: Path, lesion_class: int
 ) -> NDArray[np.floating[Any]]:
     """Probability of the lesion, ``(D, H, W)``, on the grid of the label: nnU-Net's, or a NIfTI file in a folder."""
     if packed.is_file():
-        return _read_packed(name, packed, label, lesion_class)
-    paths = [] if folder is None else [folder / f"{name}{suffix}" for suffix in SUFFIXES]
+        return _read_packed(volume, packed, lesion_class)
+    name, paths = volume.name, [] if folder is None else [folder / f"{volume.name}{suffix}" for suffix in SUFFIXES]
     path = next((path for path in paths if path.is_file()), None)
     if path is None:
         raise CaseError(
             name, packed, "there are no probabilities; predict with --save_probabilities, or give --probabilities"
         )
-    volume = read_case(Case(name, (path,), label))
-    if volume.image.min() < 0 or volume.image.max() > 1 + 1e-4:
+    chance = read_case(Case(name, (path,), label)).image
+    if chance.min() < 0 or chance.max() > 1 + 1e-4:
         raise CaseError(name, path, "lesions need probabilities in [0, 1]; give --probabilities a folder with these")
-    return volume.image[0]
+    return chance[0]
 
 
-def _read_packed(name: str, path: Path, label: Path, lesion_class: int) -> NDArray[np.floating[Any]]:
-    truth = read_case(Case(name, (label,), label)).label
-    assert truth is not None
+def _read_packed(volume: Volume, path: Path, lesion_class: int) -> NDArray[np.floating[Any]]:
+    assert volume.label is not None
+    name, size = volume.name, volume.label.shape
     try:
         with np.load(path) as saved:
             chances = np.asarray(saved["probabilities"], dtype=np.float32)
     except (OSError, ValueError, KeyError) as error:
         raise CaseError(name, path, f"holds no probabilities of nnU-Net ({error}); predict again") from error
-    if chances.shape[1:] != truth.shape or lesion_class >= len(chances):
-        wanted = (f"more than {lesion_class}", *truth.shape)
+    if chances.shape[1:] != size or lesion_class >= len(chances):
+        wanted = (f"more than {lesion_class}", *size)
         raise CaseError(name, path, f"shape {chances.shape} is not ({', '.join(map(str, wanted))}); predict again")
     if not math.isfinite(float(chances[lesion_class].sum())):
         raise CaseError(name, path, "some probabilities are NaN; predict again")

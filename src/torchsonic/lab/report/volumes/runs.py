@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,15 +13,22 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from torchsonic.lab.data.volumes import Case, CaseError, Volume, read_case, write_labels
 from torchsonic.lab.metrics import count_parameters
 from torchsonic.lab.metrics.detection import find_lesions
 from torchsonic.lab.metrics.memory import peak_bytes
-from torchsonic.lab.report.volumes.results import CaseResult, Evaluation, ModelResult
+from torchsonic.lab.report.volumes.results import Evaluation
 from torchsonic.lab.report.volumes.rows import ScoreRow, TrainedRun, find_tests, load_trained, make_rows
-from torchsonic.lab.report.volumes.scoring import Scoring, check_lesions, class_names, number_classes, score_cases
+from torchsonic.lab.report.volumes.scoring import (
+    Answer,
+    Contender,
+    Scoring,
+    check_lesions,
+    class_names,
+    number_classes,
+    score_cases,
+)
 from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.lab.runs.volumes import predict_case, predict_probabilities
 
@@ -72,7 +79,7 @@ def score_runs(
     where = f"all cases of {external.name}" if external else "test cases"
     return score_cases(
         {name: partial(_read, case, runs, len(classes) + 1) for name, case in cases.items()},
-        networks,
+        [Contender(network.row.name, network.predict, network.facts()) for network in networks],
         classes,
         scoring,
         title=f"{' and '.join(dict.fromkeys(run.row for run in runs))} on {where}",
@@ -111,16 +118,11 @@ class Network:
     warm: set[Path]
     """Runs that have predicted something."""
 
-    @property
-    def name(self) -> str:
-        return self.row.name
-
-    def answers(self, case: str) -> bool:
-        return self.everything or any(case in run.tests for run in self.row.runs)
-
-    def predict(self, volume: Volume) -> tuple[NDArray[np.int16], dict[str, Any]]:
+    def predict(self, volume: Volume) -> Answer | None:
         """Labels of a case, and what they cost."""
-        run = next(run for run in self.row.runs if self.everything or volume.name in run.tests)
+        run = next((run for run in self.row.runs if self.everything or volume.name in run.tests), None)
+        if run is None:
+            return None
         self._warm_up(run, volume)
         answer: list[Any] = []
         seconds: list[float] = []
@@ -148,12 +150,7 @@ class Network:
             predict_case(run.model, replace(volume, image=volume.image[corner], label=None), run.config)
             self.warm.add(run.folder)
 
-    def result(self, cases: Mapping[str, CaseResult]) -> ModelResult:
-        first = self.row.runs[0]
-        return ModelResult(
-            name=self.name,
-            cases=cases,
-            parameters=count_parameters(first.model),
-            source=", ".join(os.fspath(run.folder) for run in self.row.runs),
-            origin=first.origin,
-        )
+    def facts(self) -> dict[str, Any]:
+        """Of the report."""
+        first, source = self.row.runs[0], ", ".join(os.fspath(run.folder) for run in self.row.runs)
+        return {"parameters": count_parameters(first.model), "source": source, "origin": first.origin}

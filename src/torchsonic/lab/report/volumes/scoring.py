@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from torchsonic.lab.report.volumes.overlay import draw_case
 from torchsonic.lab.report.volumes.results import CaseResult, Evaluation, ModelResult
 from torchsonic.lab.training.progress import counting_progress
 
-__all__ = ["Contender", "Scoring", "check_lesions", "class_names", "number_classes", "score_cases"]
+__all__ = ["Answer", "Contender", "Scoring", "check_lesions", "class_names", "number_classes", "score_cases"]
 
 
 Answer = tuple[NDArray[np.int16], dict[str, Any]]
@@ -43,23 +43,15 @@ class Scoring:
     """Whether progress is shown."""
 
 
-class Contender(Protocol):
-    """A row of the table: something that answers cases with labels."""
+@dataclass(frozen=True)
+class Contender:
+    """A row of the table."""
 
-    @property
-    def name(self) -> str: ...
-
-    def answers(self, case: str) -> bool:
-        """Whether it is asked for a case."""
-        ...
-
-    def predict(self, volume: Volume) -> Answer:
-        """Predict a case."""
-        ...
-
-    def result(self, cases: Mapping[str, CaseResult]) -> ModelResult:
-        """What is known at the end."""
-        ...
+    name: str
+    predict: Callable[[Volume], Answer | None]
+    """``None`` for a case that it is not asked for."""
+    facts: Mapping[str, Any]
+    """What else :class:`ModelResult` is to know of it."""
 
 
 def score_cases(
@@ -87,16 +79,15 @@ def score_cases(
     left_out, drawn = list(skipped), {}
     spacings: dict[str, tuple[float, ...]] = {}
     results: dict[str, dict[str, CaseResult]] = {contender.name: {} for contender in contenders}
-    work = sum(contender.answers(name) for name in readers for contender in contenders)
-    with counting_progress("scoring", work, show=scoring.show) as advance:
+    with counting_progress("scoring", len(readers) * len(contenders), show=scoring.show) as advance:
         for name, read in readers.items():
             found: dict[str, Answer] = {}
             try:
                 volume = read()
                 for contender in contenders:
-                    if contender.answers(name):
-                        found[contender.name] = contender.predict(volume)
-                        advance()
+                    if (answer := contender.predict(volume)) is not None:
+                        found[contender.name] = answer
+                    advance()
             except CaseError as error:
                 if not scoring.keep_going:
                     raise
@@ -112,7 +103,7 @@ def score_cases(
     return Evaluation(
         title=title,
         classes=classes,
-        models=[contender.result(results[contender.name]) for contender in contenders],
+        models=[ModelResult(name=c.name, cases=results[c.name], **c.facts) for c in contenders],
         pictures=drawn,
         spacings=spacings,
         tolerance=scoring.tolerance,
