@@ -107,12 +107,9 @@ def score_folders(
         raise ValueError("probabilities belong to one folder of predictions; put nnU-Net's .npz beside each instead")
     titles, found = distinct_names(folders), [nifti_files(folder) for folder in folders]
     truths = nifti_files(labels)
-    alone = _find_alone(dict(zip(folders, found, strict=True)), truths, labels)
+    names, alone = _match(dict(zip(folders, found, strict=True)), truths, labels)
     if alone and not scoring.keep_going:
         raise ValueError(f"{_name_some(alone)}; add what is missing, or use --keep-going to leave such cases out")
-    names = sorted(truths.keys() & set.intersection(*map(set, found)))
-    if not names:
-        raise ValueError(f"no case is in all of {', '.join(map(str, folders))}; predict the same cases")
     classes = class_names(scoring.classes, (*folders, labels))
     if classes is None:
         classes = number_classes(_highest_label({name: truths[name] for name in names}, show=scoring.show))
@@ -124,9 +121,8 @@ def score_folders(
         return read_case(case, num_classes=numbers[0])
 
     def contender(name: str, folder: Path, files: Mapping[str, Path]) -> Contender:
-        return Contender(
-            name, partial(_predict, folder, files, truths, probabilities, numbers), {"source": str(folder)}
-        )
+        predict = partial(_predict, folder, files, truths, probabilities, numbers)
+        return Contender(name, predict, {"source": str(folder)})
 
     return score_cases(
         {name: partial(read, name) for name in names},
@@ -160,10 +156,10 @@ def _predict(
     return guess, {"lesions": find_lesions(chance, volume.label == lesion_class)}
 
 
-def _find_alone(
+def _match(
     found: Mapping[Path, Mapping[str, Path]], truths: Mapping[str, Path], labels: Path
-) -> list[tuple[str, str]]:
-    """Files without their other half: cases that silently drop out would change every mean."""
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """Cases that all have, and those without their other half: any that drops out silently would change every mean."""
     alone = []
     for folder, files in found.items():
         if not files.keys() & truths.keys():
@@ -172,7 +168,10 @@ def _find_alone(
             )
         alone += [(name, f"{labels} has no label of it") for name in sorted(files.keys() - truths.keys())]
         alone += [(name, f"{folder} has no prediction of it") for name in sorted(truths.keys() - files.keys())]
-    return alone
+    names = sorted(truths.keys() & set.intersection(*map(set, found.values())))
+    if not names:
+        raise ValueError(f"no case is in all of {', '.join(map(str, found))}; predict the same cases")
+    return names, alone
 
 
 def _name_some(cases: Sequence[tuple[str, str]]) -> str:
