@@ -47,7 +47,7 @@ OPTIONAL_IN = {
     "demo": {"matplotlib", "rich"},
     METRICS: {"monai", "picai_eval", "report_guided_annotation"},
     "lab.runs": {"lightning_fabric"},
-    "lab.report": {"matplotlib"},
+    "lab.report": {"matplotlib", "rich", "jinja2"},  # torch requires the last
     "engine": {"pyvkfft", "pyopencl", "cupy"},  # the FFT backend, where it is used
     "models": {"huggingface_hub"},
     "explorer": {"PIL"},

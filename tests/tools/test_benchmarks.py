@@ -1,11 +1,14 @@
 """Benchmarks that take seconds, made smaller still: they measure what they say and write it."""
 
+import html
 import json
 from functools import partial
 
 import pytest
 import torch
 from torch import nn
+
+from torchsonic.lab.report import to_html, write_document
 
 pytest.importorskip("rich")
 pytest.importorskip("matplotlib")
@@ -17,8 +20,8 @@ def test_precision_benchmark_tells_the_number_types_apart(monkeypatch, tmp_path)
     monkeypatch.setattr(precision_bench, "SIZES", ((9,), (4, 6)))
     monkeypatch.setattr(precision_bench, "DRAWS", 1)
     result = precision_bench.run_precision_bench()
-    report.write_result(result, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"precision.json", "precision.md", "precision.png"}
+    written = write_document(report.make_page(result), tmp_path, name="precision")
+    assert {path.name for path in written} == {f"precision.{ending}" for ending in ("html", "md", "json", "png")}
     assert json.loads((tmp_path / "precision.json").read_text())["rows"] == result["rows"]
     errors = {
         s.name: precision_report._mean(result["rows"], "total", s.name, "sonic", "output")
@@ -35,8 +38,8 @@ def test_memory_benchmark_measures_what_it_estimates(tmp_path):
     from benchmarks import memory_bench, report
 
     result = memory_bench.run_memory_bench(memory_bench.QUICK)
-    report.write_result(result, tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"memory.json", "memory.md", "memory.png"}
+    written = write_document(report.make_page(result), tmp_path, name="memory")
+    assert {path.name for path in written} == {f"memory.{ending}" for ending in ("html", "md", "json", "png")}
     for row in result["sweep"]:
         assert row["estimated"] == pytest.approx(row["measured"], rel=0.2)
     large = result["large"]
@@ -45,7 +48,7 @@ def test_memory_benchmark_measures_what_it_estimates(tmp_path):
     assert large["process"] > large["peak"] + large["held"]
 
 
-def test_compile_benchmark_reports_what_cannot_be_compiled(monkeypatch, tmp_path):
+def test_compile_benchmark_reports_what_cannot_be_compiled(monkeypatch):
     from benchmarks import compile_bench, report
 
     class Reader(torch.nn.Module):
@@ -56,9 +59,9 @@ def test_compile_benchmark_reports_what_cannot_be_compiled(monkeypatch, tmp_path
     result = compile_bench.run_compile_bench([compile_bench.Subject("reader", Reader, (2, 8, 4, 4))], repeats=1)
     (failed,) = result["subjects"]
     assert set(failed) == {"name", "shape", "failure"}
-    report.write_result(result, tmp_path)
-    assert failed["failure"] in (tmp_path / "compile.md").read_text()
-    assert (tmp_path / "compile.png").stat().st_size > 1000
+    page = report.make_page(result)
+    assert failed["failure"] in html.unescape(to_html(page))
+    assert len(page.figures[0].data) > 1000
 
 
 class Scale(torch.autograd.Function):
@@ -144,7 +147,7 @@ def test_the_faster_floor_counts():
 
 def test_stored_results_of_a_faster_machine_are_compared_by_ratios():
     from benchmarks.baseline import compare_with_stored
-    from benchmarks.operator_report import _baseline_table
+    from benchmarks.operator_report import operator_warnings
 
     now = [
         record("a", sonic=6.0, conv3=12.0, floor_real=5.0),
@@ -160,11 +163,9 @@ def test_stored_results_of_a_faster_machine_are_compared_by_ratios():
         ("a", "step / floor"): pytest.approx(1.2),
         ("b", "step / 3x3 convolution"): pytest.approx(4 / 3),
     }
-    (table,) = _baseline_table(baseline)
-    assert [note.split(":")[1] for note in table.notes if note.startswith("Warning")] == [
-        " a, pages kept",
-        " b, pages kept",
-    ]
+    slower = operator_warnings({"baseline": baseline})
+    assert [text.split(":")[0] for text in slower] == ["a, pages kept", "b, pages kept"]
+    assert operator_warnings({"baseline": None}) == []
 
 
 def test_stored_results_of_the_first_format_are_those_of_pages_not_kept():

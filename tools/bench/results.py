@@ -20,10 +20,12 @@ def result_folder(out: Path | None, *, partial: bool) -> Path:
 
 def write_report(result: dict, folder: Path) -> None:
     """Write and print a result."""
-    from benchmarks import report
+    from benchmarks.report import make_page
+    from torchsonic.lab.report import print_document, write_document
 
-    paths = report.write_result(result, folder)
-    report.print_result(result)
+    document = make_page(result)
+    paths = write_document(document, folder, name=result["kind"])
+    print_document(document)
     print("written:", ", ".join(str(path) for path in paths))
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from torchsonic.cli.command import (
     UserError,
@@ -20,12 +20,10 @@ from torchsonic.cli.command import (
 from torchsonic.cli.train import TrainCommand
 from torchsonic.lab.runs.images import PRESETS, ImagesConfig, apply_init, apply_preset
 
-if TYPE_CHECKING:
-    from torchsonic.lab.report.image_sizes import SizeReport
-
 __all__ = ["EvaluateImages", "PredictImages", "TrainImages"]
 
-LOG_WIDTH = 160
+PRINTED = ("Top-1, percent", "Top-1 lost relative to the training size, percent")
+"""Tables of the report that a console shows, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +95,8 @@ class EvaluateImages:
         sizes = self._sizes()
         check_device(self.device)
         out = make_folder(self.out)
-        from torchsonic.lab.report.image_sizes import score_runs, write_report
+        from torchsonic.lab.report import print_document, write_document
+        from torchsonic.lab.report.image_sizes import make_page, score_runs
         from torchsonic.models import PretrainedError
 
         try:
@@ -111,10 +110,11 @@ class EvaluateImages:
                     cache_gb=self.cache_gb,
                     device=self.device,
                 )
-            written = write_report(report, out)
+            document = make_page(report)
+            written = write_document(document, out)
         except (OSError, PretrainedError, ValueError, RuntimeError) as error:
             raise UserError(str(error)) from error
-        _print_report(report)
+        print_document(document, sections=PRINTED)
         print("written:", written[0])
 
     def _sizes(self) -> tuple[int, ...]:
@@ -125,25 +125,6 @@ class EvaluateImages:
         if not sizes or min(sizes) < 8:
             raise UserError(f"--resolutions must be sizes of at least 8 with commas, got {self.resolutions!r}")
         return sizes
-
-
-def _print_report(report: SizeReport) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from torchsonic.lab.report.image_sizes import accuracy_rows, loss_rows, verdict_lines
-
-    console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
-    for title, (headers, rows) in (
-        ("top-1, percent", accuracy_rows(report)),
-        ("top-1 lost relative to the training size, percent", loss_rows(report)),
-    ):
-        table = Table(*headers, title=title)
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
-    for line in verdict_lines(report):
-        console.print(line, highlight=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
@@ -29,23 +28,21 @@ class Report:
 
     def run(self) -> None:
         require("matplotlib", "viz")
-        from torchsonic.lab.report.table1 import make_report, write_report
+        require("rich", "cli")
+        from torchsonic.lab.report import print_document, write_document
+        from torchsonic.lab.report.table1 import make_page, make_report
 
         try:
             report = make_report(self.runs)
         except ValueError as error:
             raise UserError(str(error)) from error
+        document = make_page(report)
         out = make_folder(self.out or self.runs / "report")
         try:
-            written = write_report(report, out)
+            written = write_document(document, out)
         except OSError as error:
             raise UserError(f"--out: cannot write {error.filename}: {error.strerror}") from error
-        if report.rank:
-            print(report.rank)
-        for text in report.warnings:
-            print(f"warning: {text}", file=sys.stderr)
-        for folder, reason in report.skipped:
-            print(f"left out: {folder}: {reason}", file=sys.stderr)
+        print_document(document, sections=())
         print(f"{len(report.runs)} runs, {report.num_left_out} left out; written: {written[0]}")
 
 

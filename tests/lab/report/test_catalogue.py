@@ -6,7 +6,7 @@ import pytest
 
 import torchsonic
 from torchsonic.lab.metrics import PaperCost, count_parameters
-from torchsonic.lab.report.catalogue import BEGIN, END, HEADERS, CatalogueRow, put_table, table_cells, to_markdown
+from torchsonic.lab.report.catalogue import BEGIN, END, HEADERS, CatalogueRow, catalogue_table, marked_table, put_table
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "models.md"
 ROW = CatalogueRow("some_model", "segmentation", (3, 64, 64), 72_390, 669_974_528, PaperCost(0.072, 0.012))
@@ -24,14 +24,16 @@ def test_the_document_lists_every_model_with_its_parameters():
 
 
 def test_cells_stand_under_their_headers():
-    assert table_cells(ROW) == ["some_model", "segmentation", "3 x 64 x 64", "0.072", "0.072", "0.670", "0.012 (a)"]
+    (row,) = catalogue_table([ROW]).rows
+    assert row == ["some_model", "segmentation", "3 x 64 x 64", "0.072", "0.072", "0.670", "0.012 (a)"]
     without = CatalogueRow("m", "classification", (3, 8, 8), 10**9, None, PaperCost(None, 4.57))
-    assert table_cells(without)[3:] == ["1000.000", "-", "-", "4.57"]
+    (row,) = catalogue_table([without]).rows
+    assert row[3:] == ["1000.000", "-", "-", "4.57"]
 
 
 def test_a_table_takes_the_place_of_the_old_one_and_of_nothing_else():
     text = f"# Title\n\nbefore\n\n{BEGIN}\nold\n{END}\n\nafter\n"
-    table = to_markdown([ROW], "torchsonic models")
+    table = marked_table([ROW], "torchsonic models")
     once = put_table(text, table)
     assert once.startswith("# Title\n\nbefore\n\n")
     assert once.endswith(f"{END}\n\nafter\n")

@@ -14,7 +14,7 @@ from tests.lab.made_runs import make_run
 from torchsonic.cli import main
 from torchsonic.integrations.released.layers import OPTIONS
 from torchsonic.lab.report.explain import load_subject, write_explanation
-from torchsonic.lab.report.explain.pictures import chosen_layers, draw_pictures
+from torchsonic.lab.report.explain.pictures import chosen_layers, draw_figures
 from torchsonic.lab.runs.images.config import ImagesConfig
 from torchsonic.lab.runs.volumes.config import VolumesConfig
 from torchsonic.lab.training.checkpoint import Checkpoints
@@ -86,10 +86,10 @@ def test_a_sonic_classifier_is_compared_with_any_other(rival, tmp_path):
     other = torchsonic.create_model(rival, num_classes=3, **options).save_pretrained(tmp_path / "other")
     subject = load_subject(sonic.save_pretrained(tmp_path / "sonic"), against=other)
     if rival == "resnet50":
-        assert next(draw_pictures(subject)).name == "field"
+        assert next(draw_figures(subject))[1].name == "field"
     else:  # tokens have no places
         with pytest.raises(ValueError, match="needs an output with places"):
-            next(draw_pictures(subject))
+            next(draw_figures(subject))
 
 
 @pytest.mark.parametrize("generation", ["rms", "dc", "free"])
@@ -113,7 +113,7 @@ def test_layers_without_a_network_are_explained_with_their_limits(generation, tm
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_models_of_other_dtypes_are_explained(dtype, tmp_path):
     subject = load_subject(make_model(1).to(dtype).save_pretrained(tmp_path / "saved"))
-    assert next(draw_pictures(subject)).name == "field"
+    assert next(draw_figures(subject))[1].name == "field"
 
 
 def test_photographs_are_measured_in_pixels_and_volumes_in_mm(tmp_path):

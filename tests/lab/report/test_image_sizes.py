@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from torchsonic.lab.metrics.classification import accuracy_interval, degradation_interval
-from torchsonic.lab.report.image_sizes import SizeReport, accuracy_rows, loss_rows, verdict_lines
-from torchsonic.lab.report.image_sizes.results import RunFacts, find_warnings, make_curves
-from torchsonic.lab.report.image_sizes.words import title
+from torchsonic.lab.report.image_sizes import SizeReport
+from torchsonic.lab.report.image_sizes.page import accuracy_table, loss_table, size_warnings
+from torchsonic.lab.report.image_sizes.results import RunFacts, make_curves
+from torchsonic.lab.report.image_sizes.verdicts import verdict_lines
 from torchsonic.lab.runs.images import ImagesConfig
 from torchsonic.lab.training import TrainingConfig
 
@@ -90,7 +91,7 @@ def test_seeds_that_agree_on_every_image_are_no_further_images():
 
 
 def test_every_difference_beside_the_network_is_named():
-    assert find_warnings(make_report(PLAIN, SONIC)) == []
+    assert size_warnings(make_report(PLAIN, SONIC)) == []
     other = make_run(
         "sonic_tiny",
         {96: 0.5, 128: 0.79, 160: 0.6},
@@ -98,15 +99,15 @@ def test_every_difference_beside_the_network_is_named():
         training={"warmup": 0.1, "ema": 0.9},
         label_smoothing=0.0,
     )
-    lines = find_warnings(make_report(PLAIN, other))
+    lines = size_warnings(make_report(PLAIN, other))
     assert lines == [
-        "The runs differ in label_smoothing: 0.0; 0.1.",
-        "The runs differ in warmup: 0.1; 0.3.",
-        "The runs differ in ema: 0.0; 0.9.",
+        "Different settings, label smoothing: 0.1 for resnet50; 0.0 for sonic_tiny.",
+        "Different settings, warmup: 0.3 for resnet50; 0.1 for sonic_tiny.",
+        "Different settings, ema: 0.0 for resnet50; 0.9 for sonic_tiny.",
     ]
     report = replace(make_report(PLAIN, SONIC, replace(SONIC, config=SONIC.config)), left_out={"a": "bad"})
-    assert find_warnings(report)[-2:] == [
-        "Some networks have more seeds than others.",
+    assert size_warnings(report)[-2:] == [
+        "The same seeds more than once, so the spread is too small: sonic_tiny.",
         "1 unreadable images were left out.",
     ]
 
@@ -137,7 +138,7 @@ def test_rivals_that_learnt_nothing_or_elsewhere_are_not_counted():
         "too little or trained at another size)."
     )
     assert "96 px 10.0 against 30.0" in lines[-1]
-    assert any("vit_s16 has learnt little" in line for line in find_warnings(make_report(SONIC, guessing)))
+    assert any("vit_s16 has learnt little" in line for line in size_warnings(make_report(SONIC, guessing)))
     beginner = make_run("sonic_tiny", {96: 0.1, 128: 0.1, 160: 0.1}, told={96: 0.1, 128: 0.1, 160: 0.1})
     assert verdict_lines(make_report(PLAIN, beginner)) == [
         "sonic_tiny, told the spacing: has learnt too little to be compared."
@@ -155,14 +156,12 @@ def test_a_network_well_above_guessing_has_learnt_however_few_the_classes(classe
     report = make_report(controlled)
     assert {curve.has_learnt for curve in report.curves} == {learnt}
     assert len(report.curves) == 2
-    assert sum("has learnt little" in line for line in find_warnings(report)) == (not learnt), "the control is the same"
+    assert sum("has learnt little" in line for line in size_warnings(report)) == (not learnt), "the control is the same"
 
 
 def test_a_network_that_gets_images_resized_back_is_a_rival():
     control = replace(PLAIN, hits={**PLAIN.hits, **{(n, True): (hits(s), hits(s)) for n, s in CONTROL.items()}})
     report = make_report(control, SONIC)
-    assert title(report) == "Accuracy over image sizes, rivals also on images resized back"
-    assert title(make_report(PLAIN, SONIC)) == "Accuracy over image sizes"
     names = [curve.name for curve in report.curves]
     assert names[:2] == ["resnet50", "resnet50, images resized to 128 px"]
     lines = verdict_lines(report)
@@ -196,13 +195,13 @@ def test_no_word_of_the_figure_is_cut_off_or_lies_on_another(sizes, count):
 
 def test_tables_have_a_row_for_each_curve_and_the_papers_below():
     report = make_report(PLAIN, SONIC)
-    headers, rows = accuracy_rows(report)
-    assert headers == ["network", "96 px", "128 px", "160 px"]
-    assert [row[0] for row in rows] == ["resnet50", "sonic_tiny, not told", "sonic_tiny, told the spacing"]
-    assert rows[0][1].startswith("56.0 (")
-    _, rows = loss_rows(report)
+    table = accuracy_table(report)
+    assert table.headers == ["network", "96 px", "128 px", "160 px"]
+    assert [row[0] for row in table.rows] == ["resnet50", "sonic_tiny, not told", "sonic_tiny, told the spacing"]
+    assert table.rows[0][1].text == "56.0"
+    rows = loss_table(report).rows
     assert rows[2][2] == "0"
-    assert rows[2][1].startswith("10.0 (")
+    assert rows[2][1].text == "10.0"
     assert len(rows) == 3, "the paper's networks were trained at another size"
-    _, rows = loss_rows(make_report(make_run("resnet50", {96: 0.5, 224: 0.8}, image_size=224)))
+    rows = loss_table(make_report(make_run("resnet50", {96: 0.5, 224: 0.8}, image_size=224))).rows
     assert rows[1] == ["paper, ResNet-50, trained at 224 px", "30.4", "0.0"]

@@ -10,6 +10,7 @@ from tests.lab.data.nifti import make_affine, make_arrays, spoil, write, write_c
 from torchsonic.cli import main
 from torchsonic.lab.data.volumes import CaseError, find_cases, read_case
 from torchsonic.lab.metrics.volumes import score_case
+from torchsonic.lab.report.volumes import Scoring
 from torchsonic.lab.report.volumes.runs import score_runs
 from torchsonic.lab.runs.volumes import VolumesConfig, load_run, predict_case, run_experiment
 from torchsonic.lab.training import TrainingConfig
@@ -49,8 +50,9 @@ def elsewhere(tmp_path):
     return tmp_path / "elsewhere"
 
 
-def score(runs, out, **options):
-    return score_runs(runs, out, **{"pictures": False, "show": False, **options})
+def score(runs, out, *, external=None, data=None, **options):
+    scoring = Scoring(**{"pictures": False, "show": False, **options})
+    return score_runs(runs, out, external=external, data=data, scoring=scoring)
 
 
 def test_folds_share_a_row_and_every_case_is_tested_by_the_run_that_did_not_see_it(made, tmp_path):
@@ -206,4 +208,4 @@ def test_the_command_finds_the_kind_of_the_run_and_validates_outside(made, elsew
     assert {case["case"] for case in data["cases"]} == {"far", "away"}
     assert data["differences"][0]["first"] == TOLD
     assert (out / "predictions").is_dir()
-    assert "differences" in (out / "report.html").read_text()
+    assert "Differences" in (out / "report.html").read_text()

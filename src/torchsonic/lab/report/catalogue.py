@@ -1,4 +1,4 @@
-"""The table of models: what each costs, beside what the paper says, for a console and for Markdown."""
+"""The table of models: what each costs, beside what the paper says."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchsonic.lab.metrics.paper import PaperCost
+from torchsonic.lab.report.document import Table
+from torchsonic.lab.report.markdown import table_to_markdown
 
-__all__ = ["BEGIN", "END", "HEADERS", "NOTES", "CatalogueRow", "put_table", "table_cells", "to_markdown"]
+__all__ = ["BEGIN", "END", "HEADERS", "NOTES", "CatalogueRow", "catalogue_table", "marked_table", "put_table"]
 
 BEGIN, END = "<!-- table of models: begin -->", "<!-- table of models: end -->"
 HEADERS = ("model", "task", "input", "parameters, M", "paper", "GFLOPs", "paper")
@@ -30,8 +32,12 @@ class CatalogueRow:
     paper: PaperCost
 
 
-def table_cells(row: CatalogueRow) -> list[str]:
-    """The row as text, in the order of :data:`HEADERS`."""
+def catalogue_table(rows: Sequence[CatalogueRow]) -> Table:
+    """A row for each model, and what is counted."""
+    return Table("Models", HEADERS, [_cells(row) for row in rows], NOTES, left=3)
+
+
+def _cells(row: CatalogueRow) -> list[str]:
     from_macs = row.task == "segmentation" and row.paper.gflops is not None
     return [
         row.name,
@@ -52,16 +58,13 @@ def _rounded(gflops: float) -> str:
     return f"{gflops:.3f}" if gflops < 1 else f"{gflops:.2f}" if gflops < 1000 else f"{gflops:.0f}"
 
 
-def to_markdown(rows: Sequence[CatalogueRow], command: str) -> str:
-    """The table, how it was made and what it counts, between the marks by which :func:`put_table` finds it again."""
-    cells = [list(HEADERS), ["---"] * 3 + ["---:"] * (len(HEADERS) - 3), *[table_cells(row) for row in rows]]
-    lines = [f"Made by `{command}`.", "", *[f"| {' | '.join(line)} |" for line in cells]]
-    notes = [part for note in NOTES for part in ("", note)]
-    return "\n".join([BEGIN, "", *lines, *notes, "", END])
+def marked_table(rows: Sequence[CatalogueRow], command: str) -> str:
+    """The table as Markdown and how it was made, between the marks by which :func:`put_table` finds it again."""
+    return "\n\n".join([BEGIN, f"Made by `{command}`.", table_to_markdown(catalogue_table(rows)), END])
 
 
 def put_table(text: str, table: str) -> str:
-    """Put a table made by :func:`to_markdown` into a text in place of the one it holds; the rest stays as it is."""
+    """Put a table made by :func:`marked_table` into a text in place of the one it holds; the rest stays as it is."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from torchsonic.lab.data import PERTURBATIONS, HalliGalli, SynthShape, perturb
-from torchsonic.lab.report.table1.style import (
+from torchsonic.lab.report.style import (
     ANSWERS,
     class_legend,
     label_colours,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from torchsonic.lab.report import Figure
 from torchsonic.lab.report.explain.subject import Subject
+from torchsonic.lab.report.files import to_png
 from torchsonic.lab.training.checkpoint import kept_weights
 from torchsonic.nn import SonicConvNd
 from torchsonic.viz import (
@@ -24,28 +24,17 @@ from torchsonic.viz import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
-__all__ = ["Picture", "draw_pictures"]
+__all__ = ["chosen_layers", "draw_figures"]
 
 DPI = 110
+NARROW = 950
+"""Pixels from left to right."""
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A figure inside the page."""
-
-    name: str
-    title: str
-    caption: str
-    data: bytes
-    kind: str = "png"
-    section: str = ""
-    """The layer it belongs to, if to one."""
-
-
-def draw_pictures(subject: Subject, *, most_layers: int = 6) -> Iterator[Picture]:
-    """All figures, one after another: of the network, then of its layers.
+def draw_figures(subject: Subject, *, most_layers: int = 6) -> Iterator[tuple[str, Figure]]:
+    """All figures, one after another: of the network, under no name, then of its layers, under theirs.
 
     Parameters
     ----------
@@ -58,7 +47,7 @@ def draw_pictures(subject: Subject, *, most_layers: int = 6) -> Iterator[Picture
             subject.name: receptive_field(model, subject.images, spacing=subject.spacing),
             subject.rival_name: receptive_field(subject.rival, subject.images, spacing=subject.spacing),
         }
-        yield _picture(
+        yield _figure(
             "field",
             "Receptive field",
             "Root mean square of the derivatives of the middle output pixel by each input pixel, over "
@@ -66,14 +55,14 @@ def draw_pictures(subject: Subject, *, most_layers: int = 6) -> Iterator[Picture
             "network see a little of everything.",
             draw_receptive_fields(fields, unit=unit),
         )
-    yield _picture(
+    yield _figure(
         "stages",
         "Spectral energy of the stages",
         "Squared responses summed over all pairs of channels, each layer over its highest value; the curves are means "
         "over directions." + _cut(subject),
         draw_stages(model, unit=unit),
     )
-    yield _picture(
+    yield _figure(
         "rose",
         "Directions of the modes",
         "A mode looks along its direction only. Each counts by the most that it amplifies any wave: gain times the "
@@ -95,31 +84,31 @@ def chosen_layers(subject: Subject, most: int) -> list[tuple[str, SonicConvNd]]:
     return [layers[round(place * (len(layers) - 1) / (most - 1))] for place in range(most)]
 
 
-def _layer_pictures(name: str, layer: SonicConvNd, unit: str) -> Iterator[Picture]:
+def _layer_pictures(name: str, layer: SonicConvNd, unit: str) -> Iterator[tuple[str, Figure]]:
     what = {
         1: "Response over frequency and kernel in space.",
         2: "Above the response log(1 + |gT|) over frequency, below the kernel in space.",
         3: "Slices through the origin: of the response log(1 + |gT|) over frequency, then of the kernel in space.",
     }[layer.num_axes]
-    yield Picture(
+    yield _figure(
         f"modes-{name}",
         f"Modes of {name}",
         f"{what} Number and part of the layer's energy, decay length ℓ, wavelength λ. "  # noqa: RUF001
         "Colours of kernels saturate at a quarter of the peak; long modes wrap round.",
-        _png(draw_modes(layer, unit=unit)),
-        section=name,
+        draw_modes(layer, unit=unit),
+        layer=name,
     )
-    yield Picture(
+    yield _figure(
         f"mixed-{name}",
         f"Mixed responses of {name}",
         "What the layer does from one channel to another, for the channels with most energy."
         + (" Volumes are cut at frequency 0 of the first axis." if layer.num_axes == 3 else ""),
-        _png(draw_mixed(layer, unit=unit)),
-        section=name,
+        draw_mixed(layer, unit=unit),
+        layer=name,
     )
 
 
-def _animation(subject: Subject) -> Iterator[Picture]:
+def _animation(subject: Subject) -> Iterator[tuple[str, Figure]]:
     if subject.run is None:
         return
     name = next(iter(subject.layers))
@@ -129,25 +118,18 @@ def _animation(subject: Subject) -> Iterator[Picture]:
     with TemporaryDirectory() as scratch:
         path = write_animation(Path(scratch) / "modes.webp", snapshots, unit=subject.unit, title=name)
         data = path.read_bytes()
-    yield Picture(
-        "training",
-        "The modes while the network learns",
+    caption = (
         f"The modes of {name} at {len(snapshots)} steps: each is a dot by direction and decay length, larger with more "
-        "energy, coloured by its frequency; beside it the layer's energy over frequency.",
-        data,
-        kind="webp",
+        "energy, coloured by its frequency; beside it the layer's energy over frequency."
     )
+    yield "", Figure("training", "The modes while the network learns", caption, data, kind="webp", wide=False)
 
 
 def _cut(subject: Subject) -> str:
     return " Volumes are cut at frequency 0 of the first axis." if len(subject.spacing) == 3 else ""
 
 
-def _picture(name: str, title: str, caption: str, figure: Figure) -> Picture:
-    return Picture(name, title, caption, _png(figure))
-
-
-def _png(figure: Figure) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI)
-    return buffer.getvalue()
+def _figure(name: str, title: str, caption: str, drawing: Drawing, *, layer: str = "") -> tuple[str, Figure]:
+    data = to_png(drawing, dpi=DPI)
+    # Wide figures scroll sideways on a narrow screen rather than become unreadable; others shrink.
+    return layer, Figure(name, title, caption, data, wide=int.from_bytes(data[16:20], "big") >= NARROW)

@@ -8,8 +8,8 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from torchsonic.lab.report.image_sizes.results import Curve, SizeReport
-from torchsonic.lab.report.image_sizes.words import PAPER_TRAIN_SIZE, paper_curves
-from torchsonic.lab.report.table1.style import new_figure, plain, thin_axes
+from torchsonic.lab.report.image_sizes.verdicts import PAPER_TRAIN_SIZE, paper_curves
+from torchsonic.lab.report.style import new_figure, plain, thin_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

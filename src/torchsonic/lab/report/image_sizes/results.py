@@ -22,13 +22,12 @@ from torchsonic.lab.training.loop import MAY_CHANGE
 from torchsonic.lab.training.progress import counting_progress
 from torchsonic.models import Classifier
 
-__all__ = ["Curve", "Point", "RunFacts", "SizeReport", "find_warnings", "make_curves", "score_runs"]
+__all__ = ["Curve", "Point", "RunFacts", "SizeReport", "make_curves", "score_runs", "settings_of"]
 
 FEW_TIMES = 3
 """Accuracy over that of guessing, below which there is little to be lost."""
 NO_EFFECT = {"seed", "strict", "cache_gb", "check", *MAY_CHANGE}
 """Settings in which runs of one network may differ and be pooled."""
-NETWORK = {"model", "model_options"}
 
 
 @dataclass(frozen=True)
@@ -192,7 +191,7 @@ def make_curves(runs: Sequence[RunFacts]) -> list[Curve]:
     groups: dict[tuple[Any, ...], list[RunFacts]] = {}
     for run in runs:
         images = len(next(iter(run.hits.values()))[0])
-        groups.setdefault((images, *sorted(_settings(run).items())), []).append(run)
+        groups.setdefault((images, *sorted(settings_of(run).items())), []).append(run)
     curves = []
     for members in groups.values():
         name, train_size = _name(members[0], runs), members[0].config.image_size
@@ -204,7 +203,7 @@ def make_curves(runs: Sequence[RunFacts]) -> list[Curve]:
     return curves
 
 
-def _settings(run: RunFacts) -> dict[str, str]:
+def settings_of(run: RunFacts) -> dict[str, str]:
     """What may change the results of a run, as words by name."""
     saved = plain_settings(run.config)
     flat = {**saved, **saved["training"], **saved["changes"], "pixel_width": saved["pixel_width"] or 1.0}
@@ -213,11 +212,11 @@ def _settings(run: RunFacts) -> dict[str, str]:
 
 def _name(run: RunFacts, runs: Sequence[RunFacts]) -> str:
     """The network of a run, and what else tells it from other runs of the same network."""
-    same = [_settings(other) for other in runs if other.config.label == run.config.label]
+    same = [settings_of(other) for other in runs if other.config.label == run.config.label]
     words = []
     if len({other.config.image_size for other in runs}) > 1:
         words.append(f"at {run.config.image_size} px")
-    for name, value in _settings(run).items():
+    for name, value in settings_of(run).items():
         if name not in ("image_size", "stored_side", "pixel_width") and len({other[name] for other in same}) > 1:
             words.append(f"{name.replace('_', ' ')} {value}")
     return " ".join([run.config.label, ", ".join(words)]).strip()
@@ -244,29 +243,3 @@ def _points(runs: Sequence[RunFacts], train_size: int, *, told: bool) -> list[Po
             )
         )
     return points
-
-
-def find_warnings(report: SizeReport) -> list[str]:
-    """What to know before comparing: settings in which the runs differ."""
-    lines = []
-    settings = [_settings(run) for run in report.runs]
-    for name in settings[0]:
-        values = {setting[name] for setting in settings}
-        if name not in NETWORK and len(values) > 1:
-            lines.append(f"The runs differ in {name}: {'; '.join(sorted(values))}.")
-    counts = {len(next(iter(run.hits.values()))[0]) for run in report.runs}
-    if len(counts) > 1:
-        lines.append(f"The runs were tested on {' and '.join(map(str, sorted(counts)))} images.")
-    for curve in report.curves:
-        point, chance = curve.at(curve.train_size), 1 / curve.runs[0].num_classes
-        if point is not None and not curve.told and not curve.resized and not curve.has_learnt:
-            lines.append(
-                f"{curve.model} has learnt little: top-1 {100 * point.top1:.1f} percent, guessing has "
-                f"{100 * chance:.1f}; what it loses means nothing."
-            )
-    counts = {len(curve.runs) for curve in report.curves}
-    if len(counts) > 1:
-        lines.append("Some networks have more seeds than others.")
-    if report.left_out:
-        lines.append(f"{len(report.left_out)} unreadable images were left out.")
-    return lines

@@ -1,18 +1,8 @@
-"""The report on a folder of runs: Table 1 beside the paper's, curves, examples; as HTML, Markdown, JSON and PNG."""
+"""The report on a folder of runs: Table 1 beside the paper's, curves, examples."""
 
-from torchsonic.lab.report.table1.collect import Column, Run, find_runs, make_columns
-from torchsonic.lab.report.table1.table import Table, make_table, rank_line
-from torchsonic.lab.report.table1.write import Report, make_report, write_report
+from torchsonic.lab.report.table1.collect import find_runs, make_columns
+from torchsonic.lab.report.table1.page import make_page
+from torchsonic.lab.report.table1.report import Report, make_report
+from torchsonic.lab.report.table1.table import make_table, rank_line
 
-__all__ = [
-    "Column",
-    "Report",
-    "Run",
-    "Table",
-    "find_runs",
-    "make_columns",
-    "make_report",
-    "make_table",
-    "rank_line",
-    "write_report",
-]
+__all__ = ["Report", "find_runs", "make_columns", "make_page", "make_report", "make_table", "rank_line"]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from torchsonic.lab.report.style import new_figure, plain, thin_axes
 from torchsonic.lab.report.table1.collect import TASKS, Column
-from torchsonic.lab.report.table1.style import column_styles, new_figure, plain, thin_axes
-from torchsonic.lab.report.table1.table import Row, Table
+from torchsonic.lab.report.table1.table import Row, Table1
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +19,30 @@ __all__ = ["draw_curves", "draw_levels"]
 
 SMOOTHED = 0.04
 """Part of a run over which a curve is averaged."""
+MODELS = {
+    "convnet": ("#D55E00", "s"),
+    "vit": ("#CC79A7", "^"),
+    "s4nd": ("#E69F00", "D"),
+    "niff": ("#009E73", "v"),
+    "gfnet": ("#56B4E9", "P"),
+    "sonicnet": ("#0072B2", "o"),
+}
+OTHERS = (("#000000", "X"), ("#777777", "*"), ("#AA8800", "h"))
+LINES = ("-", "--", ":", "-.")
+
+
+def column_styles(columns: Sequence[Column]) -> list[dict[str, Any]]:
+    """Colour and marker of each model, and another line for each of its variants."""
+    seen: dict[str, int] = {}
+    styles = []
+    for column in columns:
+        unknown = [name for name in seen if name not in MODELS]
+        place = unknown.index(column.model) if column.model in unknown else len(unknown)
+        colour, marker = MODELS.get(column.model) or OTHERS[place % len(OTHERS)]
+        turn = seen.get(column.model, 0)
+        seen[column.model] = turn + 1
+        styles.append({"color": colour, "marker": marker, "linestyle": LINES[turn % len(LINES)]})
+    return styles
 
 
 def draw_curves(columns: Sequence[Column]) -> Figure | None:
@@ -77,7 +101,7 @@ def _log_scale(panel: Axes) -> None:
     panel.yaxis.set_minor_formatter(NullFormatter())
 
 
-def draw_levels(table: Table) -> Figure | None:
+def draw_levels(table: Table1) -> Figure | None:
     """Dice over level, one panel for each perturbation: lines are ours, faint markers beside them the paper's."""
     groups: dict[str, list[Row]] = {}
     for row in table.rows:

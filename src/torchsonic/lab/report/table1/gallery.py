@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from torchsonic.lab.report.table1.examples import Answers, Segmentation
-from torchsonic.lab.report.table1.style import (
+from torchsonic.lab.report.style import (
     ANSWERS,
     class_legend,
     label_colours,
@@ -18,6 +17,7 @@ from torchsonic.lab.report.table1.style import (
     plain,
     show_image,
 )
+from torchsonic.lab.report.table1.examples import Answers, Segmentation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

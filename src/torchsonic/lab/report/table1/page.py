@@ -1,120 +1,183 @@
-"""The report as one HTML file that needs no other: styles and pictures are inside."""
+"""The page of Table 1: our numbers beside the paper's, with what each was obtained with."""
 
 from __future__ import annotations
 
-from html import escape
+from collections.abc import Sequence
+from dataclasses import fields
 from itertools import groupby
-from string import Template
-from typing import TYPE_CHECKING
+from typing import Any
 
-from torchsonic.lab.report.table1.budget import BUDGET_HEADERS, budget_rows
-from torchsonic.lab.report.table1.elements import embed, item_list, read_part, scrollable, warning_box
-from torchsonic.lab.report.table1.table import Cell, Row, Table
-from torchsonic.lab.report.table1.words import (
-    EXPLANATIONS,
-    about_line,
-    best_places,
-    difference_words,
-    number_words,
-    origin_words,
-    paper_words,
+from torchsonic.lab.report import Cell, Code, Column, Document, Group, Prose, Section, Table
+from torchsonic.lab.report.catalogue import NOTES as COST_NOTES
+from torchsonic.lab.report.comparison import Compared, find_warnings, join_values
+from torchsonic.lab.report.document import MINUS, NONE, Text
+from torchsonic.lab.report.provenance import commit_of, count
+from torchsonic.lab.report.table1.collect import TASKS, Run
+from torchsonic.lab.report.table1.collect import Column as Model
+from torchsonic.lab.report.table1.report import Report, as_data
+from torchsonic.lab.report.table1.table import Pair, Row, Table1, rank_line
+from torchsonic.lab.training import TrainingConfig
+from torchsonic.lab.training.loop import MAY_CHANGE
+
+__all__ = ["compared_runs", "make_page"]
+
+DIGITS = {"dice": 3, "parameters": 3, "flops": 3, "seconds": 0, "samples_per_second": 1}
+SMALL, LARGE = 0.005, 0.03
+BUDGET = ("task", "model", "steps", "batch", "test samples", "runs", "seeds", "folds", "commit", "threads")
+DEFAULTS = {option.name: option.default for option in fields(TrainingConfig)}
+# What does not change a result, or differs between runs on purpose.
+FREE = {"seed", *MAY_CHANGE}
+EXPLANATIONS = (
+    "Ours: mean over runs, with the standard deviation (of a sample) and the number of runs where there are several. "
+    "Paper: the number printed there, mean over its folds and seeds, at its own budget. "
+    "Difference: ours less the paper's for Dice, ours divided by the paper's for costs.",
+    "A variant of a model, named in brackets, stands beside the paper's one number for that model.",
+    "Dice leaves the background out, as in the paper, and takes all pixels of the test together. HalliGalli counts the "
+    "central patch only, over both classes: a constant answer scores about 0.33, a random one about 0.5.",
+    "HalliGalli asks whether one block can read and combine the corners, not whether it generalises: training sees all "
+    "625 scenes, with noise of its own, of 0 to 0.12. The test's noise, 0.1, is in that range; whether the paper "
+    "trained with noise is not known.",
+    "Told the spacing: the rescaled image comes with its true pixel spacing, for models that can use it; the paper has "
+    "no such test. Resolution: the whole scene rendered with 0.75 and 1.5 times as many pixels on each axis, ours too; "
+    "rescaling 1.5 shows the middle of the image only, so that shapes are cut at its border.",
+    *COST_NOTES[:1],
+    "The paper's GFLOPs are twice its GMACs, which fit an image of 32 x 32 pixels; ours is 64 x 64.",
 )
 
-if TYPE_CHECKING:
-    from torchsonic.lab.report.table1.write import Picture, Report
 
-__all__ = ["to_html"]
-
-SMALL, LARGE = 0.005, 0.03
-
-
-def to_html(report: Report) -> str:
-    """The whole page."""
-    return Template(read_part("page.html")).substitute(
-        style=read_part("page.css"),
-        about=escape(about_line(report)),
-        warnings=warning_box(report.warnings),
-        table=_main_table(report.table),
-        rank="" if report.rank is None else f'<p class="rank">{escape(report.rank)}</p>',
-        notes="".join(f"<p>{escape(sentence)}</p>" for sentence in EXPLANATIONS),
-        budgets=_budgets(report),
-        pictures="".join(map(_picture, report.pictures)),
-        links="".join(f'<a href="#{escape(p.name)}">{escape(p.title)}</a>' for p in report.pictures),
-        runs=_origins(report),
-        skipped=_skipped(report),
+def make_page(report: Report) -> Document:
+    """The page on a folder of runs."""
+    rank = rank_line(report.table)
+    budgets = _budgets(report.columns)
+    warnings = find_warnings(compared_runs(report.columns), repeats="seeds and folds")
+    skipped = f", {report.num_left_out} left out" if report.num_left_out else ""
+    about = f"{count(len(report.runs), 'run')}{skipped}; {count(len(report.columns), 'column')}."
+    finding = [] if rank is None else [Prose(rank, "finding")]
+    notes = Section("What is counted", EXPLANATIONS, folded=False)
+    return Document(
+        title="SynthShape and HalliGalli: Table 1",
+        about=f"{about} Written {report.date} by torchsonic {report.version}.",
+        warnings=warnings,
+        sections=[
+            Section("Table 1", [*finding, _scores(report.table), notes]),
+            Section("Budgets", [Table("What each column was obtained with", BUDGET, budgets, left=2)]),
+            *[Section(figure.title, [figure]) for figure in report.figures],
+        ],
+        origins=[_origin(run) for run in report.runs],
+        left_out=[(folder.as_posix(), reason) for folder, reason in report.skipped],
+        data={
+            **as_data(report),
+            "rank": rank,
+            "warnings": warnings,
+            "budgets": [dict(zip(BUDGET, row, strict=True)) for row in budgets],
+        },
     )
 
 
-def _main_table(table: Table) -> str:
-    top = "".join(f'<th scope="colgroup" colspan="3">{escape(column.name)}</th>' for column in table.columns)
-    second = '<th scope="col">ours</th><th scope="col">paper</th><th scope="col">diff.</th>' * len(table.columns)
-    groups = '<colgroup span="3">' * len(table.columns)
-    bodies = ""
-    for group, rows in groupby(table.rows, key=lambda row: row.group):
-        heading = f'<tr class="group"><th scope="rowgroup" colspan="{1 + 3 * len(table.columns)}">'
-        heading += f"<span>{escape(group)}</span></th></tr>"
-        bodies += f"<tbody>{heading}{''.join(map(_main_row, rows))}</tbody>"
-    return scrollable(
+def compared_runs(columns: Sequence[Model]) -> list[Compared]:
+    """The runs with the settings that should be alike."""
+    runs = [(column.name, run) for column in columns for run in column.runs]
+    names = sorted({name for _, run in runs for name in run.training} - FREE - {"steps", "batch"})
+
+    def settings(run: Run) -> dict[str, Any]:
+        # A setting that is younger than a run had its default's effect.
+        found = {name: run.training.get(name, DEFAULTS.get(name)) for name in ("steps", "batch", *names)}
+        return {**found, "test_samples": run.config.get("test_samples")}
+
+    return [
+        Compared(
+            group=TASKS[run.task],
+            name=name,
+            settings=settings(run),
+            repeat=(run.fold, run.training.get("seed")),
+            origin={"commit": None, **run.origin},
+        )
+        for task in TASKS
+        for name, run in runs
+        if run.task == task
+    ]
+
+
+def _scores(table: Table1) -> Table:
+    parts = ("ours", "paper", "difference")
+    rows: list[Group | list[str | Cell]] = []
+    for group, members in groupby(table.rows, key=lambda row: row.group):
+        rows += [Group(group), *map(_row, members)]
+    return Table(
         "Dice and cost of each model: ours, the paper's, and the difference",
-        f'<colgroup>{groups}<thead><tr><td rowspan="2"></td>{top}</tr><tr>{second}</tr></thead>{bodies}',
-        "scores",
+        ["", *[Column(part, column.name) for column in table.columns for part in parts]],
+        rows,
+        note="deviation (runs)",
+        legend=f"Above or below the paper's Dice, dark by more than {LARGE:g}. Bold is the best of ours in a row.",
     )
 
 
-def _main_row(row: Row) -> str:
-    best = best_places(row)
-    cells = "".join(_cell(cell, row.kind, best=place in best) for place, cell in enumerate(row.cells))
-    return f'<tr><th scope="row">{escape(row.label)}</th>{cells}</tr>'
+def _row(row: Row) -> list[str | Cell]:
+    best = max((round(p.ours.mean, DIGITS["dice"]) for p in row.cells if p.ours), default=0.0)
+    several = row.kind == "dice" and sum(p.ours is not None for p in row.cells) > 1
+    cells: list[str | Cell] = [row.label]
+    for pair in row.cells:
+        is_best = several and pair.ours is not None and round(pair.ours.mean, DIGITS["dice"]) == best
+        cells += [_ours(pair, row.kind, is_best=is_best), _paper(pair, row.kind), _difference(pair, row.kind)]
+    return cells
 
 
-def _cell(cell: Cell, kind: str, *, best: bool) -> str:
-    ours = escape(number_words(cell.ours, kind))
-    mean, plus, spread = ours.partition(" ± ")
-    shown = f"<b>{mean}</b>" if best else mean
-    shown += f" <small>±&nbsp;{spread.replace(' ', '&nbsp;')}</small>" if plus else ""
-    shade = _shade(cell.difference) if kind == "dice" else "same"
-    return (
-        f'<td class="ours">{shown}</td><td class="paper">{escape(paper_words(cell, kind))}</td>'
-        f'<td class="diff {shade}">{escape(difference_words(cell, kind))}</td>'
-    )
+def _ours(pair: Pair, kind: str, *, is_best: bool) -> Cell:
+    if pair.ours is None:
+        return Cell(NONE)
+    digits, spread = DIGITS[kind], pair.ours.spread
+    has_spread = spread is not None and kind not in ("parameters", "flops")
+    note = f"± {spread:.{digits}f} ({pair.ours.count})" if has_spread else ""
+    return Cell(f"{pair.ours.mean:.{digits}f}", note, "best" if is_best else "")
 
 
-def _shade(difference: float | None) -> str:
-    if difference is None or abs(difference) < SMALL:
-        return "same"
-    return ("better" if difference > 0 else "worse") + (" much" if abs(difference) > LARGE else "")
+def _paper(pair: Pair, kind: str) -> str:
+    """The paper's number, with the digits it is printed with."""
+    return NONE if pair.paper is None else f"{pair.paper:.2f}" if kind == "dice" else f"{pair.paper:.3f}"
 
 
-def _budgets(report: Report) -> str:
-    head = "".join(f'<th scope="col">{escape(word)}</th>' for word in BUDGET_HEADERS)
-    rows = "".join(
-        f'<tr><td>{escape(task)}</td><th scope="row">{escape(name)}</th>'
-        f"{''.join(f'<td>{escape(word)}</td>' for word in rest)}</tr>"
-        for task, name, *rest in budget_rows(report.columns)
-    )
-    return scrollable(
-        "With what each column was obtained", f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>", "budgets"
-    )
+def _difference(pair: Pair, kind: str) -> Cell:
+    """Signed difference of scores, or ratio of costs."""
+    if pair.difference is None or pair.ours is None or not pair.paper:
+        return Cell(NONE)
+    if kind != "dice":
+        return Cell(f"\u00d7{pair.ours.mean / pair.paper:.2f}")
+    size, text = abs(pair.difference), f"{abs(pair.difference):.2f}"
+    sign = "±" if float(text) == 0 else "+" if pair.difference > 0 else MINUS
+    if size < SMALL:
+        return Cell(sign + text)
+    if pair.difference > 0:
+        return Cell(sign + text, mark="much better" if size > LARGE else "better")
+    return Cell(sign + text, mark="much worse" if size > LARGE else "worse")
 
 
-def _picture(picture: Picture) -> str:
-    return (
-        f'<section><h2 id="{escape(picture.name)}">{escape(picture.title)}</h2><figure>'
-        f"{embed(picture.png, picture.title)}"
-        f"<figcaption>{escape(picture.caption)}</figcaption></figure></section>"
-    )
+def _budgets(columns: Sequence[Model]) -> list[list[str]]:
+    """A row for each task and column."""
+    return [
+        [
+            title,
+            column.name,
+            join_values(run.training["steps"] for run in runs),
+            join_values(run.training["batch"] for run in runs),
+            join_values(run.config.get("test_samples") for run in runs),
+            str(len(runs)),
+            join_values(run.training.get("seed") for run in runs),
+            join_values(run.fold for run in runs) if task == "synthshape" else "-",
+            join_values(commit_of(run.origin) + " (dirty)" * bool(run.origin.get("dirty")) for run in runs),
+            join_values(run.origin.get("threads") for run in runs),
+        ]
+        for task, title in TASKS.items()
+        for column in columns
+        if (runs := column.of(task))
+    ]
 
 
-def _origins(report: Report) -> str:
-    return item_list(
-        f"<code>{escape(str(run.origin.get('command', 'unknown command')))}</code><br>"
-        f"{escape(run.folder.as_posix())}: {escape(origin_words(run))}"
-        for run in report.runs
-    )
-
-
-def _skipped(report: Report) -> str:
-    if not report.skipped:
-        return ""
-    items = item_list(f"<code>{escape(folder.as_posix())}</code>: {escape(text)}" for folder, text in report.skipped)
-    return f'<section><h2 id="skipped">Left out ({len(report.skipped)})</h2>{items}</section>'
+def _origin(run: Run) -> Text:
+    """Folder, command, commit, seed, date and machine of a run, in what is known of them."""
+    origin = run.origin
+    words = [f"commit {commit_of(origin)}{' with uncommitted changes' if origin.get('dirty') else ''}"]
+    words.append(f"seed {run.training.get('seed', NONE)}, fold {run.fold}")
+    words += [str(origin[name]) for name in ("date", "cpu") if origin.get(name)]
+    words += [f"{name} {origin[name]}" for name in ("threads", "torch") if origin.get(name)]
+    command = Code(str(origin.get("command", "unknown command")))
+    return (Code(run.folder.as_posix()), ": ", command, f", {', '.join(words)}")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from torchsonic.lab.metrics.paper import paper_cost, paper_results
-from torchsonic.lab.report.table1.collect import TASKS, Column, Run, Test
+from torchsonic.lab.report.table1.collect import TASKS, Column, Test
 
-__all__ = ["Cell", "Estimate", "Row", "Table", "as_data", "estimate", "make_table", "rank_line"]
+__all__ = ["Estimate", "Pair", "Row", "Table1", "estimate", "make_table", "rank_line"]
 
 FOCUS = "SonicNet"
 
@@ -25,7 +24,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Cell:
+class Pair:
     """Our number and the paper's, either of which may be missing."""
 
     ours: Estimate | None = None
@@ -46,11 +45,11 @@ class Row:
     kind: str
     """``dice`` or the name of a cost."""
     test: Test | None
-    cells: tuple[Cell, ...]
+    cells: tuple[Pair, ...]
 
 
 @dataclass(frozen=True)
-class Table:
+class Table1:
     """Rows in the paper's order over columns in the paper's order."""
 
     columns: tuple[Column, ...]
@@ -91,14 +90,14 @@ def _paper_tests() -> dict[tuple[str, float], dict[str, float]]:
     return {(row["test"], float(row["level"])): row["values"] for row in rows if row["level"] is not None}
 
 
-def make_table(columns: Sequence[Column]) -> Table:
+def make_table(columns: Sequence[Column]) -> Table1:
     """The table of some columns; tests that no run has are left out."""
     rows = []
     for task, title in TASKS.items():
         if any(column.of(task) for column in columns):
             rows += [_score_row(columns, task, title, test) for test in _tests(columns, task)]
             rows += [_cost_row(columns, task, title, *cost) for cost in COSTS]
-    return Table(tuple(columns), tuple(rows))
+    return Table1(tuple(columns), tuple(rows))
 
 
 def _tests(columns: Sequence[Column], task: str) -> list[Test]:
@@ -110,12 +109,12 @@ def _tests(columns: Sequence[Column], task: str) -> list[Test]:
 
 
 def _score_row(columns: Sequence[Column], task: str, title: str, test: Test) -> Row:
-    def cell(column: Column) -> Cell:
+    def pair(column: Column) -> Pair:
         ours = estimate(run.scores[test] for run in column.of(task) if test in run.scores)
         numbers = {} if test[2] else _paper_tests().get(test[:2], {})
-        return Cell(ours, numbers.get(column.paper or ""))
+        return Pair(ours, numbers.get(column.paper or ""))
 
-    return Row(f"{title}: Dice", _label(test), "dice", test, tuple(map(cell, columns)))
+    return Row(f"{title}: Dice", _label(test), "dice", test, tuple(map(pair, columns)))
 
 
 def _label(test: Test) -> str:
@@ -126,11 +125,11 @@ def _label(test: Test) -> str:
 
 
 def _cost_row(columns: Sequence[Column], task: str, title: str, kind: str, label: str, scale: float) -> Row:
-    def cell(column: Column) -> Cell:
+    def pair(column: Column) -> Pair:
         ours = estimate(scale * run.costs[kind] for run in column.of(task) if kind in run.costs)
-        return Cell(ours, _paper_number(column, kind) if task == "synthshape" else None)
+        return Pair(ours, _paper_number(column, kind) if task == "synthshape" else None)
 
-    return Row(f"{title}: cost", label, kind, None, tuple(map(cell, columns)))
+    return Row(f"{title}: cost", label, kind, None, tuple(map(pair, columns)))
 
 
 def _paper_number(column: Column, kind: str) -> float | None:
@@ -139,7 +138,7 @@ def _paper_number(column: Column, kind: str) -> float | None:
     return {"parameters": cost.params_millions, "flops": cost.gflops}.get(kind)
 
 
-def rank_line(table: Table) -> str | None:
+def rank_line(table: Table1) -> str | None:
     """In how many rows under perturbation SonicNet is first or second, in our runs and in the paper.
 
     Only the paper's models in their default form are compared; equal scores share the better place.
@@ -153,7 +152,7 @@ def rank_line(table: Table) -> str | None:
     if FOCUS not in names or len(names) < 2:
         return None
 
-    def count(score: Callable[[Cell], float | None]) -> tuple[int, int, int]:
+    def count(score: Callable[[Pair], float | None]) -> tuple[int, int, int]:
         places = []
         for row in table.perturbed:
             scores = {table.columns[place].paper: score(row.cells[place]) for place in known}
@@ -176,38 +175,3 @@ def rank_line(table: Table) -> str | None:
     )
     first, second, total = count(lambda cell: cell.paper)
     return f"{line} In the paper, among the same models, it is so in {first + second} of {total}."
-
-
-def as_data(table: Table) -> dict[str, Any]:
-    """The table for JSON."""
-    return {
-        "columns": [_column_data(column) for column in table.columns],
-        "rows": [
-            {
-                "group": row.group,
-                "row": row.label,
-                "kind": row.kind,
-                "cells": [
-                    {
-                        "ours": None if cell.ours is None else vars(cell.ours),
-                        "paper": cell.paper,
-                        "difference": cell.difference,
-                    }
-                    for cell in row.cells
-                ],
-            }
-            for row in table.rows
-        ],
-    }
-
-
-def _column_data(column: Column) -> dict[str, Any]:
-    def folders(runs: Iterable[Run]) -> list[str]:
-        return [run.folder.as_posix() for run in runs]
-
-    return {
-        "name": column.name,
-        "model": column.model,
-        "options": dict(column.options),
-        "runs": {task: folders(column.of(task)) for task in TASKS},
-    }

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from torchsonic.lab.report.table1.style import new_figure, plain
+from torchsonic.lab.report.style import new_figure, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,16 @@ from torchsonic.lab.metrics.detection import summarise_lesions
 from torchsonic.lab.metrics.volumes import bootstrap_mean, mean_of, summarise
 from torchsonic.lab.runs.provenance import activity_warning
 
-__all__ = ["CaseResult", "Difference", "Evaluation", "ModelResult", "compare", "find_warnings", "worst_first"]
+__all__ = [
+    "CaseResult",
+    "Difference",
+    "Evaluation",
+    "ModelResult",
+    "as_data",
+    "case_warnings",
+    "compare",
+    "worst_first",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +138,7 @@ def compare(models: Sequence[ModelResult]) -> list[Difference]:
     return found
 
 
-def find_warnings(evaluation: Evaluation) -> list[str]:
+def case_warnings(evaluation: Evaluation) -> list[str]:
     """Sentences on what does not let models be compared."""
     found = []
     names = {frozenset(model.cases) for model in evaluation.models}
@@ -146,3 +155,39 @@ def find_warnings(evaluation: Evaluation) -> list[str]:
     if any(case.seconds is not None for model in evaluation.models for case in model.cases.values()):
         found += [text] if (text := activity_warning(dict(evaluation.run)).strip()) else []
     return found
+
+
+def as_data(evaluation: Evaluation) -> dict[str, Any]:
+    """Everything but the pictures, for programs."""
+    return {
+        "title": evaluation.title,
+        "run": dict(evaluation.run),
+        "classes": list(evaluation.classes),
+        "tolerance_mm": evaluation.tolerance,
+        "models": [_model_data(model, evaluation.threshold) for model in evaluation.models],
+        "differences": [vars(difference) for difference in compare(evaluation.models)],
+        "cases": [{"case": name, "spacing_mm": evaluation.spacings[name]} for name in evaluation.cases],
+        "skipped": [{"case": name, "reason": reason} for name, reason in evaluation.skipped],
+    }
+
+
+def _model_data(model: ModelResult, threshold: float) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "source": model.source,
+        "parameters": model.parameters,
+        "seconds_per_case": model.seconds(),
+        "peak_bytes": model.peak_bytes(),
+        "summary": model.summary(),
+        "lesions": model.lesions(threshold),
+        "run": dict(model.origin),
+        "cases": {
+            name: {
+                "scores": list(case.scores),
+                "seconds": case.seconds,
+                "peak_bytes": case.peak_bytes,
+                "findings": None if case.lesions is None else case.lesions["findings"],
+            }
+            for name, case in model.cases.items()
+        },
+    }

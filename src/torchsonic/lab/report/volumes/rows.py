@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torchsonic.lab.data.volumes import Case, find_cases
-from torchsonic.lab.metrics import count_parameters
-from torchsonic.lab.report.volumes.results import CaseResult, ModelResult
 from torchsonic.lab.runs.volumes import VolumesConfig, load_run
 from torchsonic.models import PretrainedError, PretrainedModel
 
@@ -42,21 +39,6 @@ class ScoreRow:
     name: str
     runs: tuple[TrainedRun, ...]
     tell_spacing: bool
-    cases: dict[str, CaseResult] = field(default_factory=dict)
-
-    def runs_for(self, case: str, external: bool) -> list[TrainedRun]:
-        """The runs that predict a case: those whose test it is in, or all if it comes from elsewhere."""
-        return [run for run in self.runs if external or case in run.tests]
-
-    def result(self) -> ModelResult:
-        """What is known at the end."""
-        return ModelResult(
-            name=self.name,
-            cases=self.cases,
-            parameters=count_parameters(self.runs[0].model),
-            source=", ".join(os.fspath(run.folder) for run in self.runs),
-            origin=self.runs[0].origin,
-        )
 
 
 def load_trained(folder: Path, device: str) -> TrainedRun:

@@ -74,7 +74,8 @@ class SyntheticConfig:
             raise ValueError(f"test_samples must be at most {most}, the size of a fold, got {self.test_samples}")
         if self.depth is not None and self.depth < 1:
             raise ValueError(f"depth must be at least 1, got {self.depth}")
-        changed = [name for name, value in _SONIC_DEFAULTS.items() if getattr(self, name) != value]
+        settings = {n: getattr(self, n) for n in _SONIC_DEFAULTS}
+        changed = [n for n, value in settings.items() if value not in (_SONIC_DEFAULTS[n], _FORMER.get(n))]
         if changed and self.model != "sonicnet":
             raise ValueError(f"{changed[0]} belongs to sonicnet, not to {self.model}")
 
@@ -86,6 +87,7 @@ class SyntheticConfig:
         return f"{self.task}/{'-'.join(parts)}/fold{self.fold}-seed{self.training.seed}"
 
 
+_FORMER = {"padding": "circular"}  # former defaults, which the settings of older runs hold whatever the network
 _SONIC_DEFAULTS = {"form": "post", "variant": "exact", "padding": None, "standardise": None, "bank": None}
 
 # One block learns to read the corners by turning its modes towards them, so these learn faster than elsewhere.

@@ -116,7 +116,7 @@ class VolumesConfig:
             raise ValueError("cache_dtype float16 holds values up to 65504 only; use it with normalisation zscore")
         if self.scale_by == "spacing" and not self.is_told:
             raise ValueError(f"scale_by spacing needs a network that is told it, {self.model} is not; use image")
-        changed = [name for name in _SONIC_ONLY if getattr(self, name) != DEFAULTS[name]]
+        changed = [name for name in _SONIC_ONLY if getattr(self, name) not in (DEFAULTS[name], FORMER.get(name))]
         if self.model == "unet" and changed:
             raise ValueError(f"{changed[0]} belongs to the Sonic networks, not to unet")
         changed = [name for name in _SONICNET_ONLY if getattr(self, name) != DEFAULTS[name]]
@@ -142,6 +142,7 @@ class VolumesConfig:
 
 _SONICNET_ONLY = ("width", "depth", "num_modes", "stride")
 _SONIC_ONLY = (*_SONICNET_ONLY, "mlp_ratio", "padding")
+FORMER = {"padding": "circular"}  # former defaults, which the settings of older runs hold whatever the network
 DEFAULTS = {option.name: option.default for option in fields(VolumesConfig)}
 
 # What a preset changes; the same for every model.

@@ -1,8 +1,7 @@
-"""Common look of the pictures: the Okabe-Ito palette, which colour-blind readers can tell apart."""
+"""Common look of figures: the Okabe-Ito palette, which colour-blind readers can tell apart."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torchsonic.lab.data.synthetic.shapes import KINDS
-from torchsonic.lab.report.table1.collect import Column
 from torchsonic.viz.style import new_figure, thin_axes
 
 if TYPE_CHECKING:
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ANSWERS",
     "class_legend",
-    "column_styles",
     "label_colours",
     "mark_patch",
     "new_figure",
@@ -31,30 +28,6 @@ __all__ = [
 
 CLASSES = ("#15181c", "#56B4E9", "#F0E442", "#009E73", "#D55E00", "#CC79A7")
 ANSWERS = {0: ("other", "#D55E00"), 1: ("one pair", "#0072B2")}
-MODELS = {
-    "convnet": ("#D55E00", "s"),
-    "vit": ("#CC79A7", "^"),
-    "s4nd": ("#E69F00", "D"),
-    "niff": ("#009E73", "v"),
-    "gfnet": ("#56B4E9", "P"),
-    "sonicnet": ("#0072B2", "o"),
-}
-OTHERS = (("#000000", "X"), ("#777777", "*"), ("#AA8800", "h"))
-LINES = ("-", "--", ":", "-.")
-
-
-def column_styles(columns: Sequence[Column]) -> list[dict[str, Any]]:
-    """Colour and marker of each model, and another line for each of its variants."""
-    seen: dict[str, int] = {}
-    styles = []
-    for column in columns:
-        unknown = [name for name in seen if name not in MODELS]
-        place = unknown.index(column.model) if column.model in unknown else len(unknown)
-        colour, marker = MODELS.get(column.model) or OTHERS[place % len(OTHERS)]
-        turn = seen.get(column.model, 0)
-        seen[column.model] = turn + 1
-        styles.append({"color": colour, "marker": marker, "linestyle": LINES[turn % len(LINES)]})
-    return styles
 
 
 def label_colours(label: Tensor) -> NDArray[np.float64]:
