@@ -49,7 +49,7 @@ class SpacedLayer(DefinedLayer):
 
     @property
     def network_spacing(self) -> tuple[float, ...]:
-        """Reference spacing of the network's input, without the strides before this layer, as the constructor got it."""
+        """Reference spacing of the network's input, without the strides before this layer; the constructor's."""
         steps = zip(self.reference_spacing, self.input_stride, strict=True)
         return tuple(float(f"{step / stride:.12g}") for step, stride in steps)
 
