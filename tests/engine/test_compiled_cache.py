@@ -11,9 +11,9 @@ from torchsonic.engine import cache
 
 @pytest.fixture(autouse=True)
 def nothing_kept():
-    cache.forget_couplings()
+    cache._by_value.entries.clear()
     yield
-    cache.forget_couplings()
+    cache._by_value.entries.clear()
 
 
 @torch.no_grad()

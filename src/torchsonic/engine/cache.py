@@ -18,7 +18,7 @@ from torch import Tensor
 
 from torchsonic.engine.coupling import TorchCoupling
 
-__all__ = ["CouplingCache", "find_coupling", "forget_couplings", "recording_graph"]
+__all__ = ["CouplingCache", "find_coupling", "recording_graph"]
 
 MOST_BYTES = 256 << 20
 """Of all responses in one store; larger ones are evaluated each time."""
@@ -57,11 +57,6 @@ _by_value = _Store()
 def find_coupling(values: list[Tensor], key: Hashable, make: Callable[[], TorchCoupling]) -> TorchCoupling:
     """A coupling that depends on small CPU tensors and on ``key``; made unless it is kept."""
     return _by_value.get((key, torch.cat([value.flatten() for value in values]).numpy().tobytes()), make)
-
-
-def forget_couplings() -> None:
-    """Free what compiled code keeps."""
-    _by_value.entries.clear()
 
 
 def recording_graph(device: torch.device) -> bool:

@@ -107,7 +107,7 @@ class Kept(NamedTuple):
 
 def without_autocast(device: torch.device) -> AbstractContextManager:
     """Switch autocast off, since transforms need at least float32; some devices have no autocast."""
-    if torch.amp.is_autocast_available(device.type):
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()
 

@@ -122,15 +122,7 @@ class TorchCoupling:
 
     def gradients(self) -> ModeShape:
         assert self._raw is not None
-        grads = self._grads
-        if self._band.half:
-            multiplicity = self._band.multiplicity(device=grads[0].device, dtype=grads[0].dtype.to_real())
-            first, second = (g * multiplicity for g in grads)
-            outer = [first - 1j * second, first + 1j * second] if self._paired else [first - 1j * second]
-            grad = torch.cat([g.mul_(0.5) for g in outer], dim=1) if self._paired else outer[0]
-        else:
-            grad = grads[0]
-        exact, cutoff = self._symmetry == "real", None
+        exact, cutoff, grad = self._symmetry == "real", None, self._take_response_gradient()
         if exact:
             grad = average_signs_backward(grad, self._band)
         if self._limits.active:
@@ -138,6 +130,16 @@ class TorchCoupling:
         found = response_gradient(grad, self._raw, self._shape, self._spacing, self._band, both_signs=exact)
         found = found._replace(cutoff=cutoff)
         return _fold_conjugate_poles(found) if self._paired else found
+
+    def _take_response_gradient(self) -> Tensor:
+        """The conjugate gradient of the responses, of both poles if they are paired; the sums are freed."""
+        grads, self._grads = self._grads, []
+        if not self._band.half:
+            return grads[0]
+        multiplicity = self._band.multiplicity(device=grads[0].device, dtype=grads[0].dtype.to_real())
+        first, second = (g.mul_(multiplicity) for g in grads)
+        second = 1j * second
+        return torch.cat([first - second, first + second], dim=1).mul_(0.5) if self._paired else first - second
 
     def _zeroed(self, w: Tensor) -> Tensor:
         return zero_imaginary(w, self._band) if self._symmetry == "half" else w

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from torchsonic.engine.call import Kept, Operands
-from torchsonic.engine.coupling import Coupling
 from torchsonic.engine.couplings import CouplingOf
 from torchsonic.engine.plan import Plan
 from torchsonic.engine.products import add_product, correlate, mix
@@ -92,21 +91,15 @@ def backward(
         for modes in plan.mode_chunks(mix_in.shape[0]):
             coupling = coupling_of(samples, modes)
             if there:
-                z = there.coefficients[:, modes]
+                z, signals = there.coefficients[:, modes], there.other[:, 2 * modes.start : 2 * modes.stop]
             else:
                 z = analyse_modes(mix(mix_in[modes].flatten(0, 1), xs), band, plan.boundary)
-            found = correlate(gs, _signals(there, modes, z, coupling, plan))
-            grad_out[:, modes] += found.unflatten(1, (-1, 2))
+                signals = synthesise_modes(coupling.forward(z), band, plan.out_size)
+            grad_out[:, modes] += correlate(gs, signals).unflatten(1, (-1, 2))
+            del signals  # their memory serves the adjoints
             g = synthesise_modes_adjoint(mix(back_out[:, modes].flatten(1).mT, gs), band)
             u = analyse_modes_adjoint(coupling.backward(g, z), band, plan.size, plan.boundary)
             grad_in[modes] += correlate(u, xs).unflatten(0, (-1, 2))
             if grad_x is not None:
                 add_product(grad_x[samples], back_in[modes].flatten(0, 1).mT, u, first=modes.start == 0)
     return grad_x, grad_in.mul_(signs[:, None]), grad_out
-
-
-def _signals(there: Kept | None, modes: slice, z: Tensor, coupling: Coupling, plan: Plan) -> Tensor:
-    """The modes' output signals, kept or computed again."""
-    if there is not None:
-        return there.other[:, 2 * modes.start : 2 * modes.stop]
-    return synthesise_modes(coupling.forward(z), plan.band, plan.out_size)

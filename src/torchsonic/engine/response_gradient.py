@@ -51,7 +51,7 @@ def response_gradient(
     # A dropped mode has gain zero. Its responses cannot be divided by the gain, and it gets no gradient.
     inverse_gain = shape.gain.reciprocal().nan_to_num_(posinf=0.0)
     wide = widest_float(grad.device)  # sums cancel, and squares of large responses overflow
-    change = (grad.to(wide.to_complex()) * response).mul_(response)
+    change = grad.to(wide.to_complex(), copy=True).mul_(response).mul_(response)
     moments = _moments(change, band, both_signs=both_signs) * inverse_gain[..., None]
     steps = spacing.to(wide)[:, None, None].pow(constant(_negative_powers(num_axes), grad.device, wide)).prod(-1)
     real, imaginary = torch.view_as_real(moments * steps).unbind(-1)

@@ -159,7 +159,7 @@ class ModeBank(SpacedLayer):
         return self.limits.soft
 
     def _cutoff(self, spacing: Tensor, dtype: torch.dtype) -> Tensor | None:
-        """Cutoffs ``(G, M)``: a fraction of the Nyquist frequency, of the grid's own in the paper's variant."""
+        """Cutoffs ``(G, M)``: a fraction of the Nyquist frequency of the reference or, as in the paper, the grid."""
         if self.raw_cutoff is None:
             return None
         part = (torch.sigmoid(self.raw_cutoff.to(dtype)) + smallest())[None]
