@@ -15,6 +15,7 @@ __all__ = ["LABELS", "RIVALS", "operator_tables", "operator_warnings"]
 
 LABELS = {contender.name: contender.label for contender in CONTENDERS}
 PADDED = {contender.name: f"{contender.label} ({contender.padding})" for contender in CONTENDERS}
+FLOORS = {"floor_complex": "complex floor, ms", "floor_real": "real floor, ms", "floor_onednn": "oneDNN floor, ms"}
 RIVALS = ("paper_order", "conv3", "depthwise31", "neuralop")
 STARTUP = {
     "import_torch": "import torch",
@@ -121,19 +122,19 @@ def _floor_table(records: list[dict]) -> Table:
     rows = []
     for record, pages in _each(records):
         ratio, goal = over_floor(record, "sonic", TRAIN_STEP, pages), floor_goal(record) if pages == KEPT else None
-        floors = [_times(record, name, TRAIN_STEP, pages) for name in ("floor_complex", "floor_real")]
+        floors = [_times(record, name, TRAIN_STEP, pages) for name in FLOORS]
         cells = [record["name"], pages, _times(record, "sonic", TRAIN_STEP, pages), *floors, written(ratio, ".2f", "x")]
         met = None if goal is None or ratio is None else ratio <= goal
         rows.append([*cells, written(goal, ".2f"), verdict(met)])
     return Table(
         "Forward + backward over the floor",
-        ["entry", "pages", "Sonic, ms", "complex floor, ms", "real floor, ms", "Sonic / floor", "goal", ""],
+        ["entry", "pages", "Sonic, ms", *FLOORS.values(), "Sonic / floor", "goal", ""],
         rows,
         [
             "The floor is the matrix products (two forward, four backward) and Fourier transforms (two forward, two "
             "backward) of a training step, and nothing else. Products write to memory that is already there. Complex: "
             "transforms of the M complex mode signals. Real: transforms of the C channels, products on half spectra. "
-            "The faster one counts."
+            "OneDNN: as complex, with that library's products. The fastest one counts."
         ],
         left=2,
     )
