@@ -89,8 +89,8 @@ def evaluation(mesh):
     shared = parallelize_modes(copy.deepcopy(whole), mesh)
     x = torch.randn(1, 3, 16, 16)
     with torch.no_grad():
-        first, kept = shared(x), list(shared._cache._entries.values())
-        again, still = shared(x), list(shared._cache._entries.values())
+        first, kept = shared(x), list(shared._cache._store.entries.values())
+        again, still = shared(x), list(shared._cache._store.entries.values())
         for layer in (whole, shared):
             layer.raw_scale.mul_(1.5)
         moved = shared(x)

@@ -116,11 +116,9 @@ def advising(
             "dtype": x.dtype,
             "device": x.device.type,
         }
-        free = free_bytes(x.device)
-        if free is not None:
-            free += sum(t.numel() * t.element_size() for t in kept if t is not None)
+        held = sum(t.numel() * t.element_size() for t in kept if t is not None)
         try:
-            text = _advice(sizes, options.mode_chunk or None, not keep, free, others)
+            text = _advice(sizes, options.mode_chunk or None, not keep, x.device, held, others)
         except Exception:  # there may not even be memory for the advice, and imports then fail in many ways
             raise error from None
         raise type(error)(text) from error
@@ -130,12 +128,14 @@ def _advice(
     sizes: tuple[int, int, int, int, tuple[int, ...]],
     chunk: int | None,
     recompute: bool,
-    free: int | None,
+    device: torch.device,
+    held: int,
     others: dict[str, Any],
 ) -> str:
     from torchsonic.engine.footprint import estimated_bytes, largest_fit  # it runs the operator itself
 
     asked = estimated_bytes(*sizes, mode_chunk=chunk, recompute=recompute, **others)
+    free = free_bytes(device)  # only now, since estimating loads modules, which takes memory
     batch, in_channels, out_channels, num_modes, size = sizes
     step = "forward and backward" if others["training"] else "forward"
     lines = [
@@ -147,6 +147,7 @@ def _advice(
         fit = largest_fit(asked // 2, sizes, **others)
         lines.append(f"mode_chunk={fit.mode_chunk} needs about {_readable(fit.needed)}.")
         return " ".join(lines)
+    free += held
     fit = largest_fit(int(USABLE * free), sizes, **others)
     lines.append(f"About {_readable(free)} are free.")
     if not fit.fits:
