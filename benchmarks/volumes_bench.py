@@ -19,6 +19,7 @@ from torchsonic.functional import keep_all_pages
 from torchsonic.lab.metrics import count_flops, count_parameters
 from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.lab.runs.volumes.plan import fine_axes, unet_strides
+from torchsonic.models.border import MARGIN
 
 __all__ = [
     "CONTENDERS",
@@ -230,6 +231,7 @@ def _measure_patch(
         "spacing": patch.spacing,
         "batch": patch.batch,
         "reference": patch.reference,
+        "margin": MARGIN,
         "goals": patch.goals,
         "once": [name for name in patch.once if name in steps],
         "networks": networks,

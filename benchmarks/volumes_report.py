@@ -69,8 +69,10 @@ def _patch_table(record: dict, *, pages_kept: bool) -> Table:
         "optimiser's step: best / median (samples), taken in turns; ratios are of the best. GFLOPs are of one patch "
         "forward, transforms counted. Peak of bytes allocated by PyTorch, with parameters, input and gradients; what "
         "oneDNN allocates within a convolution is not seen. ResEnc L and DynUNet have the stages that nnU-Net plans "
-        "for the patch. Sonic networks have their default margin of zeros unless they are said to wrap."
+        "for the patch."
     ]
+    if record.get("margin"):
+        note += [f" Sonic networks have a margin of {record['margin']} zeros unless they are said to wrap."]
     if UNET in _named(record):
         note += [" MONAI UNet has the levels and strides that ", Code("train volumes --model unet"), " gives it."]
     if pages_kept:

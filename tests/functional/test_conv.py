@@ -168,7 +168,6 @@ def test_custom_operator_passes_opcheck(limits):
                 0,
                 "real",
                 *layer.limits,
-                [0.0],
                 keep,
                 False,
             )
@@ -193,7 +192,7 @@ def test_gradients_have_the_layout_that_compilers_are_told():
     x = torch.randn(2, 3, 4, 5, dtype=torch.float64)
     weights = [layer.mix_in.detach(), layer.mix_out.detach(), *shape]
     transposed = [w if w is None else w.mT.contiguous().mT for w in weights]
-    arguments = (layer.bias, spacing, [4, 5], "circular", [0], "modes", 0, "real", *layer.limits, [0.0], [True] * 11)
+    arguments = (layer.bias, spacing, [4, 5], "circular", [0], "modes", 0, "real", *layer.limits, [True] * 11)
     backward, grad_y = torch.ops.torchsonic.spectral_conv_backward.default, torch.ones(2, 4, 4, 5, dtype=torch.float64)
     told = (grad_y, [], x, *transposed, *arguments)
     torch.library.opcheck(backward, told, test_utils=("test_schema", "test_faketensor"))

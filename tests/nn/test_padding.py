@@ -93,7 +93,7 @@ def test_compiled_layers_have_the_same_margin():
     layer = SonicConv2d(3, 4, num_modes=2, padding=3, padding_mode="zeros")
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     x = torch.randn(2, 3, 9, 7, requires_grad=True)
-    for spacing in (1.0, 0.5, torch.tensor([[0.5, 2.0], [1.0, 0.25]])):
+    for spacing in (1.0, 0.5):
         actual, expected = compiled(x, spacing), layer(x, spacing)
         assert relative_error(actual, expected) < 1e-6
         both = (torch.autograd.grad(y.square().sum(), x)[0] for y in (actual, expected))

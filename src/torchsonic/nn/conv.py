@@ -164,13 +164,14 @@ class SonicConvNd(ReadableModes):
 
         Of several spacings, the finest counts; ``forward`` takes samples with margins of their own one by one.
         """
-        untold = not spacing.numel() if isinstance(spacing, Tensor) else spacing == self.reference_spacing
-        if self.padding is None or untold:
-            return Boundary(self.padding_mode, self.padding or ())
-        if isinstance(spacing, Tensor):
-            finest = as_spacing(spacing, self.num_axes, batch=ANY_BATCH).amin(0).tolist()
-        else:
+        if self.padding is None:
+            return Boundary(self.padding_mode)
+        if not isinstance(spacing, Tensor):
             finest = spacing_values(spacing, self.num_axes)
+        elif len(spacing) == 0:
+            finest = self.reference_spacing
+        else:
+            finest = as_spacing(spacing, self.num_axes, batch=ANY_BATCH).amin(0).tolist()
         return Boundary(self.padding_mode, scaled_margin(self.padding, self.reference_spacing, finest))
 
     def _margins_differ(self, given: Spacing) -> bool:
