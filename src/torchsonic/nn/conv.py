@@ -138,8 +138,8 @@ class SonicConvNd(ReadableModes):
         given = self._spacing if spacing is None else batch_spacing(spacing)
         steps = as_spacing(given, self.num_axes, batch=x.shape[0], device=x.device)
         if self._margins_differ(given):
-            parts = zip(x.split(1), steps.split(1), strict=True)
-            return torch.cat([self.forward(sample, own, out_size) for sample, own in parts])
+            parts = zip(x.split(1), steps.split(1), strict=True)  # the plain method: a subclass acts on the whole batch
+            return torch.cat([SonicConvNd.forward(self, sample, own, out_size) for sample, own in parts])
         dtype = torch.promote_types(torch.promote_types(x.dtype, self.mix_in.dtype), torch.float32)
         active = lowering()
         if active is not None:
