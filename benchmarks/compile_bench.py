@@ -15,8 +15,8 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from benchmarks.progress import progress_bar
 from benchmarks.timing import Task, measure, training_step
 from torchsonic import SonicConv2d, SonicConv3d, create_model
-from torchsonic.evaluation.provenance import describe_run
 from torchsonic.export.run import first_line
+from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.nn import SonicBlock
 from torchsonic.testing import relative_error
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from benchmarks.compile_bench import DYNAMIC, EAGER, MOST_GRAPHS, MOST_TIME, STATIC
-from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure
+from benchmarks.figures import COLOURS, Figure, draw_bars, new_figure
 from benchmarks.tables import Table, milliseconds, verdict
 
 __all__ = ["compile_tables", "draw_compile"]
@@ -57,10 +55,11 @@ def _times(records: list[dict], kind: str) -> Table:
     headers = ["", "input"]
     for name in contenders:
         headers += [f"{name}, ms"] + ([] if name == EAGER else ["/ eager"])
-    return Table(LABELS[kind].capitalize(), headers, rows, ["Best of the rounds; compiling itself is not counted."])
+    notes = ["Best of the rounds; compiling itself is not counted."]
+    return Table(LABELS[kind].capitalize(), headers, rows, notes, left=2)
 
 
-def draw_compile(result: dict, path: Path) -> None:
+def draw_compile(result: dict) -> Figure:
     """One panel for each kind of pass: time over eager."""
     records = _measured(result)
     figure, panels = new_figure(len(LABELS), 1, width=10.0, height=3.4 * len(LABELS))
@@ -73,4 +72,4 @@ def draw_compile(result: dict, path: Path) -> None:
         draw_bars(panel, [name.replace("(", "\n(") for name in names], bars, colours, baseline=1)
         panel.set(ylabel="time over eager", title=f"{label} (below 1: faster)")
         panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    save_figure(figure, path, result["run"])
+    return figure

@@ -5,15 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from multiprocessing import get_context
-from pathlib import Path
 
 import torch
 
-from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure
+from benchmarks.figures import COLOURS, Figure, draw_bars, new_figure
 from benchmarks.progress import progress_bar
 from benchmarks.tables import Table, verdict
-from torchsonic.data import HalliGalli, SynthShape
-from torchsonic.evaluation.provenance import describe_run
+from torchsonic.lab.data import HalliGalli, SynthShape
+from torchsonic.lab.runs.provenance import describe_run
 
 __all__ = ["data_tables", "draw_data", "run_data_bench"]
 
@@ -61,7 +60,7 @@ def data_tables(result: dict) -> list[Table]:
     return [Table("Making images", ["data", "processes", "images/s", f"goal {GOAL:,}"], rows, [note])]
 
 
-def draw_data(result: dict, path: Path) -> None:
+def draw_data(result: dict) -> Figure:
     names = list(dict.fromkeys(row["data"] for row in result["rows"]))
     counts = sorted({row["processes"] for row in result["rows"]})
     speed = {(row["data"], row["processes"]): row["images_per_second"] for row in result["rows"]}
@@ -72,4 +71,4 @@ def draw_data(result: dict, path: Path) -> None:
     panel.axhline(GOAL, color="0.3", linewidth=0.8, linestyle="--")
     panel.set(title="Making images of 64 x 64 pixels", ylabel="images per second")
     panel.legend(frameon=False)
-    save_figure(figure, path, result["run"])
+    return figure

@@ -8,18 +8,17 @@ import statistics
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
-from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure
+from benchmarks.figures import COLOURS, Figure, draw_bars, new_figure
 from benchmarks.progress import progress_bar
 from benchmarks.tables import Table, verdict
-from torchsonic.evaluation.provenance import describe_run
 from torchsonic.explorer import Session, make_server, open_checkpoint
 from torchsonic.explorer.checkpoint import Checkpoint
+from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.models import SonicLayers
 
 __all__ = ["draw_explorer", "explorer_tables", "run_explorer_bench"]
@@ -118,10 +117,10 @@ def explorer_tables(result: dict) -> list[Table]:
     note = f"One request at a time, {result['moves']} moves of each kind, all pictures that change; the browser's "
     note += "own time to draw comes on top. Another grid also means another picture of the image."
     headers = ["move", "sampled image", "median ms", "worst ms", "processor ms", f"goal {GOAL_MS:.0f} ms"]
-    return [Table("A move", headers, rows, [note])]
+    return [Table("A move", headers, rows, [note], left=2)]
 
 
-def draw_explorer(result: dict, path: Path) -> None:
+def draw_explorer(result: dict) -> Figure:
     names = [f"{row['move']}\n{row['size']}" for row in result["rows"]]
     keys = {"by the clock": "median", "processor": "cpu"}
     series = {title: [row[key] for row in result["rows"]] for title, key in keys.items()}
@@ -130,4 +129,4 @@ def draw_explorer(result: dict, path: Path) -> None:
     panel.axhline(GOAL_MS, color="0.3", linewidth=0.8, linestyle="--")
     panel.set(title="A move in the explorer, by filter and pixels per side", ylabel="milliseconds")
     panel.legend(frameon=False)
-    save_figure(figure, path, result["run"])
+    return figure

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchsonic.viz import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+else:  # matplotlib is loaded when something is drawn
+    Figure = Any
 
-__all__ = ["COLOURS", "draw_bars", "new_figure", "save_figure", "use_log_scale"]
+__all__ = ["COLOURS", "Figure", "draw_bars", "new_figure", "sign_figure", "use_log_scale"]
 
 COLOURS = {
     "sonic": "#0072B2",
@@ -65,10 +66,10 @@ def use_log_scale(panel: Axes) -> None:
     panel.yaxis.set_minor_locator(NullLocator())
 
 
-def save_figure(figure: Figure, path: Path, run: dict) -> None:
-    """Write a PNG with its origin underneath."""
+def sign_figure(figure: Figure, run: dict) -> Figure:
+    """Put the origin underneath."""
     commit = (run["commit"] or "unknown")[:10] + (" (dirty)" if run["dirty"] else "")
     machine = run["cpu"] if run["device"] == "cpu" else run["device"]
     text = f"{machine}, {run['threads']} threads, torch {run['torch']}, commit {commit}"
     figure.supxlabel(text, fontsize="small", color="0.4")
-    figure.savefig(path, dpi=130)
+    return figure

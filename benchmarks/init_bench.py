@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 
-from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure
+from benchmarks.figures import COLOURS, Figure, draw_bars, new_figure
 from benchmarks.init_probe import BANKS, MLP_STEPS, probe
 from benchmarks.progress import progress_bar
 from benchmarks.tables import Table
-from torchsonic.evaluation.provenance import describe_run
+from torchsonic.lab.runs.provenance import describe_run
 
 __all__ = ["draw_init", "init_tables", "run_init_bench"]
 
@@ -47,7 +46,7 @@ def init_tables(result: dict) -> list[Table]:
     return [Table("Initial banks of modes", ["bank", "modes", "far", "rank", "near"], rows, notes)]
 
 
-def draw_init(result: dict, path: Path) -> None:
+def draw_init(result: dict) -> Figure:
     counts = sorted({r["modes"] for r in result["banks"]})
     figure, panels = new_figure(len(counts), 1, width=11, height=3.6 * len(counts))
     for panel, modes in zip(panels, counts, strict=True):
@@ -60,4 +59,4 @@ def draw_init(result: dict, path: Path) -> None:
         panel.axhline(0.5, color="0.3", linewidth=0.8, linestyle="--")
         panel.tick_params(axis="x", labelsize="small")
     panels[0].legend(loc="lower center", bbox_to_anchor=(0.5, 1.1), ncols=2, frameon=False)
-    save_figure(figure, path, result["run"])
+    return figure

@@ -17,8 +17,8 @@ from benchmarks.memory import peak_bytes, storage_bytes
 from benchmarks.progress import progress_bar
 from torchsonic import SonicConv3d
 from torchsonic.engine.pages import keep_pages
-from torchsonic.evaluation.provenance import describe_run
 from torchsonic.functional import estimated_bytes
+from torchsonic.lab.runs.provenance import describe_run
 
 __all__ = ["FULL", "QUICK", "SETTINGS", "Case", "run_memory_bench"]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from benchmarks.figures import COLOURS, new_figure, save_figure
+from benchmarks.figures import COLOURS, Figure, new_figure
 from benchmarks.tables import Table, verdict
 
 __all__ = ["draw_memory", "memory_tables"]
@@ -49,7 +47,7 @@ def _large_tables(large: dict, case: dict) -> list[Table]:
     ]
 
 
-def draw_memory(result: dict, path: Path) -> None:
+def draw_memory(result: dict) -> Figure:
     """Peaks over the number of modes: a straight line, a lower one, and none."""
     figure, (panel,) = new_figure(1, 1, width=7, height=4)
     settings = list(dict.fromkeys(row["setting"] for row in result["sweep"]))
@@ -63,4 +61,4 @@ def draw_memory(result: dict, path: Path) -> None:
     n = result["case"]["size"]
     panel.set(title=f"A training step on {n} x {n} x {n} voxels", xlabel="modes M", ylabel="peak memory, MB")
     panel.legend(frameon=False)
-    save_figure(figure, path, result["run"])
+    return figure

@@ -12,9 +12,9 @@ from benchmarks.memory import peak_bytes, storage_bytes
 from benchmarks.progress import progress_bar
 from benchmarks.timing import Task, measure, training_step
 from torchsonic import create_model, list_models
-from torchsonic.evaluation import count_flops, count_parameters
-from torchsonic.evaluation.provenance import describe_run
 from torchsonic.functional import keep_all_pages
+from torchsonic.lab.metrics import count_flops, count_parameters
+from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.models import PretrainedModel, model_entry
 
 __all__ = ["FORWARD", "FULL", "QUICK", "TRAIN", "Group", "ModelGoal", "run_models_bench", "time_ratio"]

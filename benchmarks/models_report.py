@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure, use_log_scale
+from benchmarks.figures import COLOURS, Figure, draw_bars, new_figure, use_log_scale
 from benchmarks.models_bench import FORWARD, TRAIN, time_ratio
 from benchmarks.tables import Table, milliseconds, verdict, written
-from torchsonic.evaluation import paper_results
+from torchsonic.lab.metrics import paper_results
 from torchsonic.models import model_entry
 
 __all__ = ["draw_models", "models_tables"]
@@ -27,7 +25,7 @@ def _goal_table(summary: list[dict]) -> Table:
     rows = [
         [row["group"], row["quantity"], written(row["measured"]), row["goal"], verdict(row["met"])] for row in summary
     ]
-    return Table("Goals", ["group", "quantity", "measured", "goal", ""], rows)
+    return Table("Goals", ["group", "quantity", "measured", "goal", ""], rows, left=2)
 
 
 def _kinds(record: dict) -> list[str]:
@@ -118,7 +116,7 @@ def _ratio(paper: dict | None, reference: dict, column: str) -> str:
     return "-" if paper is None else f"{paper[column] / reference[column]:.2f}"
 
 
-def draw_models(result: dict, path: Path) -> None:
+def draw_models(result: dict) -> Figure:
     """One panel for each group: images per second over those of plain convolution."""
     records = result["groups"]
     widest = max(len(record["models"]) for record in records)
@@ -133,7 +131,7 @@ def draw_models(result: dict, path: Path) -> None:
         panel.set_ylabel(f"images/s / {record['reference']}")
         panel.set_title(f"{record['group']}: {record['image_size']} px, batch {record['batch']} (above 1: faster)")
         panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    save_figure(figure, path, result["run"])
+    return figure
 
 
 def _wrapped(name: str) -> str:

@@ -13,8 +13,8 @@ from benchmarks.goals import summarise
 from benchmarks.operator_entry import Settings, measure_apart
 from benchmarks.progress import progress_bar
 from benchmarks.startup import measure_startup
-from torchsonic.evaluation.provenance import describe_run
 from torchsonic.functional import keep_all_pages
+from torchsonic.lab.runs.provenance import describe_run
 
 __all__ = ["ENTRY_BUDGET", "QUICK_BUDGET", "run_operator_bench"]
 

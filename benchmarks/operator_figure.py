@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from benchmarks.contenders import TRAIN_STEP
 from benchmarks.entries import KEPT, NOT_KEPT, PAGES
-from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure, use_log_scale
+from benchmarks.figures import COLOURS, Figure, draw_bars, new_figure, use_log_scale
 from benchmarks.goals import SPEED_GOALS, floor_goal, saved_goal, speed_up, step_over_floor
 from benchmarks.operator_report import LABELS, RIVALS
 
 __all__ = ["draw_operator"]
 
 
-def draw_operator(result: dict, path: Path) -> None:
+def draw_operator(result: dict) -> Figure:
     """Three panels: speed-ups with their goals, step over the floor, bytes saved."""
     records = result["entries"]
     names = [record["name"] for record in records]
@@ -50,7 +48,7 @@ def draw_operator(result: dict, path: Path) -> None:
     saved.set_xlabel("entry: axes - channels - modes - size in pixels")
     for panel in (step, floor, saved):
         panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    save_figure(figure, path, result["run"])
+    return figure
 
 
 def _mark_goals(panel, goals: list[float | None], colour: str, label: str) -> None:

@@ -8,12 +8,14 @@ from benchmarks.baseline import SLOWER
 from benchmarks.contenders import CONTENDERS, FORWARD, TRAIN_STEP
 from benchmarks.entries import KEPT, PAGES
 from benchmarks.goals import floor_goal, floor_time, over_floor, saved_goal, speed_up
-from benchmarks.tables import Table, milliseconds, verdict, written
+from benchmarks.tables import Table, alarm, milliseconds, verdict, written
+from torchsonic.lab.report import Code
 
-__all__ = ["LABELS", "RIVALS", "operator_tables"]
+__all__ = ["LABELS", "RIVALS", "operator_tables", "operator_warnings"]
 
 LABELS = {contender.name: contender.label for contender in CONTENDERS}
 PADDED = {contender.name: f"{contender.label} ({contender.padding})" for contender in CONTENDERS}
+FLOORS = {"floor_complex": "complex floor, ms", "floor_real": "real floor, ms", "floor_onednn": "oneDNN floor, ms"}
 RIVALS = ("paper_order", "conv3", "depthwise31", "neuralop")
 STARTUP = {
     "import_torch": "import torch",
@@ -52,25 +54,30 @@ def _goal_table(summary: list[dict]) -> Table:
         ]
         for row in summary
     ]
-    return Table("Goals", ["group", "quantity", "statistic", "entries", "measured", "goal", ""], rows)
+    return Table("Goals", ["group", "quantity", "statistic", "entries", "measured", "goal", ""], rows, left=4)
+
+
+def operator_warnings(result: dict) -> list[str]:
+    """What has become slower than in the stored results."""
+    return [
+        f"{row['entry']}, pages {row['pages']}: {row['quantity']} was {row['stored']:.3f} and is "
+        f"{row['measured']:.3f}, {row['change'] - 1:.0%} slower."
+        for row in (result["baseline"] or {"rows": []})["rows"]
+        if row["change"] > SLOWER
+    ]
 
 
 def _baseline_table(baseline: dict | None) -> list[Table]:
     if baseline is None:
         return []
-    rows, warnings = [], []
+    rows = []
     for row in baseline["rows"]:
-        change = f"{row['change'] - 1:+.0%}"
-        numbers = [f"{row['stored']:.3f}", f"{row['measured']:.3f}"]
-        slower = row["change"] > SLOWER
-        rows.append([row["entry"], row["pages"], row["quantity"], *numbers, f"**{change}**" if slower else change])
-        if slower:
-            name = f"{row['entry']}, pages {row['pages']}: {row['quantity']}"
-            warnings.append(f"Warning: {name} was {numbers[0]} and is {numbers[1]}, {row['change'] - 1:.0%} slower.")
+        cells = [row["entry"], row["pages"], row["quantity"], f"{row['stored']:.3f}", f"{row['measured']:.3f}"]
+        rows.append([*cells, alarm(f"{row['change'] - 1:+.0%}", when=row["change"] > SLOWER)])
     run = baseline["run"]
     note = f"Stored results: commit {(run['commit'] or 'unknown')[:10]}, {run['cpu']}, {run['threads']} threads."
     headers = ["entry", "pages", "quantity", "stored", "measured", "change"]
-    return [Table("Against the stored results", headers, rows, [note, *warnings])]
+    return [Table("Against the stored results", headers, rows, [note], left=3)]
 
 
 def _each(records: list[dict]) -> Iterator[tuple[dict, str]]:
@@ -100,10 +107,14 @@ def _step_table(records: list[dict]) -> Table:
         [
             "Entries are named axes-C-M-size; padding is in brackets. Milliseconds are best / median; ratios are of "
             "the best.",
-            "Pages not kept: a fresh process, as a user's script. Pages kept: a fresh process that calls "
-            "`torchsonic.functional.keep_all_pages()` first, which helps all contenders. All contenders take turns in "
-            "one process, and ratios are within it.",
+            (
+                "Pages not kept: a fresh process, as a user's script. Pages kept: a fresh process that calls ",
+                Code("torchsonic.functional.keep_all_pages()"),
+                " first, which helps all contenders. All contenders take turns in one process, and ratios are within "
+                "it.",
+            ),
         ],
+        left=2,
     )
 
 
@@ -111,20 +122,21 @@ def _floor_table(records: list[dict]) -> Table:
     rows = []
     for record, pages in _each(records):
         ratio, goal = over_floor(record, "sonic", TRAIN_STEP, pages), floor_goal(record) if pages == KEPT else None
-        floors = [_times(record, name, TRAIN_STEP, pages) for name in ("floor_complex", "floor_real")]
+        floors = [_times(record, name, TRAIN_STEP, pages) for name in FLOORS]
         cells = [record["name"], pages, _times(record, "sonic", TRAIN_STEP, pages), *floors, written(ratio, ".2f", "x")]
         met = None if goal is None or ratio is None else ratio <= goal
         rows.append([*cells, written(goal, ".2f"), verdict(met)])
     return Table(
         "Forward + backward over the floor",
-        ["entry", "pages", "Sonic, ms", "complex floor, ms", "real floor, ms", "Sonic / floor", "goal", ""],
+        ["entry", "pages", "Sonic, ms", *FLOORS.values(), "Sonic / floor", "goal", ""],
         rows,
         [
             "The floor is the matrix products (two forward, four backward) and Fourier transforms (two forward, two "
             "backward) of a training step, and nothing else. Products write to memory that is already there. Complex: "
             "transforms of the M complex mode signals. Real: transforms of the C channels, products on half spectra. "
-            "The faster one counts."
+            "OneDNN: as complex, with that library's products. The fastest one counts."
         ],
+        left=2,
     )
 
 
@@ -146,6 +158,7 @@ def _forward_table(records: list[dict]) -> Table:
         ["entry", "pages", "Sonic, ms", "floor, ms", "Sonic / floor", "evaluation mode / floor", *rivals],
         rows,
         ["The floor is that of the forward pass alone. Evaluation mode keeps the responses from call to call."],
+        left=2,
     )
 
 
@@ -184,10 +197,10 @@ def _accuracy_table(records: list[dict]) -> Table:
     for record in records:
         accuracy = record["accuracy"]
         pairs = [f"{accuracy['sonic'][kind]:.1e} / {accuracy['paper_order'][kind]:.1e}" for kind in kinds]
-        flagged = f"**above: {', '.join(accuracy['flagged'])}**" if accuracy["flagged"] else "ok"
+        flagged = alarm(f"above: {', '.join(accuracy['flagged'])}") if accuracy["flagged"] else "ok"
         wrong = [f"{LABELS[name]}: {found}" for name, found in record["checks"].items() if found != "ok"]
         worst = f"{accuracy['worst']['sonic']:.1e} / {accuracy['worst']['paper_order']:.1e}"
-        rows.append([record["name"], *pairs, flagged, worst, f"**{'; '.join(wrong)}**" if wrong else "ok"])
+        rows.append([record["name"], *pairs, flagged, worst, alarm("; ".join(wrong)) if wrong else "ok"])
     return Table(
         "float32 error: Sonic / paper's order",
         ["entry", *kinds, "at most twice", "worst of all draws", "outputs finite, of right shape"],
@@ -205,8 +218,7 @@ def _saved_table(records: list[dict]) -> Table:
         cells = [record["name"]]
         for name, recompute in (("sonic", False), ("sonic_recompute", True)):
             saved, goal = record["saved"][name], saved_goal(record, recompute=recompute)
-            cells.append(f"{saved:.3f}" if saved <= goal else f"**{saved:.3f}**")
-            cells.append(f"{goal:.3f}")
+            cells += [alarm(f"{saved:.3f}", when=saved > goal), f"{goal:.3f}"]
         rows.append([*cells, *[f"{record['saved'][name]:.3f}" for name in ("paper_order", "conv3")]])
     headers = ["entry", "Sonic", "goal", "Sonic, recompute", "goal", LABELS["paper_order"], LABELS["conv3"]]
     return Table("Bytes saved for the backward pass / bytes of the input", headers, rows)
@@ -219,4 +231,4 @@ def _startup_table(startup: dict[str, float]) -> Table:
 
 def _skipped_table(records: list[dict]) -> list[Table]:
     rows = [[r["name"], LABELS[name], reason] for r in records for name, reason in r["skipped"].items()]
-    return [Table("Not measured", ["entry", "contender", "reason"], rows)] if rows else []
+    return [Table("Not measured", ["entry", "contender", "reason"], rows, left=3)] if rows else []

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from benchmarks.accuracy import LEAST_ERROR, geometric_mean
 from benchmarks.progress import progress_bar
-from torchsonic.evaluation.provenance import describe_run
+from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.nn.conv import make_sonic
 
 __all__ = ["SETTINGS", "SIZES", "Setting", "run_precision_bench"]

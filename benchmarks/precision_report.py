@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from benchmarks.accuracy import geometric_mean
-from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure
+from benchmarks.figures import COLOURS, Figure, draw_bars, new_figure
 from benchmarks.tables import Table
 
 __all__ = ["draw_precision", "precision_tables"]
@@ -45,7 +43,7 @@ def precision_tables(result: dict) -> list[Table]:
     shape = (
         f"{result['channels']} channels, {result['modes']} modes, batch {result['batch']}; 3-wide circular convolution."
     )
-    tables.append(Table(f"{PARTS['total']} at each size", ["size", "numbers", *headers], cells, [shape]))
+    tables.append(Table(f"{PARTS['total']} at each size", ["size", "numbers", *headers], cells, [shape], left=2))
     return [*tables, *_skipped(rows)]
 
 
@@ -65,10 +63,10 @@ def _skipped(rows: list[dict]) -> list[Table]:
         for row in rows
         if "skipped" in row
     ]
-    return [Table("Not measured", ["size", "numbers", "layer", "reason"], found)] if found else []
+    return [Table("Not measured", ["size", "numbers", "layer", "reason"], found, left=4)] if found else []
 
 
-def draw_precision(result: dict, path: Path) -> None:
+def draw_precision(result: dict) -> Figure:
     """Total errors as bars, one cluster for each setting."""
     rows = result["rows"]
     settings = list(dict.fromkeys(row["setting"] for row in rows))
@@ -80,4 +78,4 @@ def draw_precision(result: dict, path: Path) -> None:
     panel.set_yscale("log")
     panel.set(title="Error against float64, weights and input included", ylabel="max|a - b| / max|b|")
     panel.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    save_figure(figure, path, result["run"])
+    return figure

@@ -13,8 +13,8 @@ from benchmarks.blocks import conv_block, sonic_block, transformer_block
 from benchmarks.memory import peak_bytes, storage_bytes
 from benchmarks.progress import progress_bar
 from benchmarks.timing import Task, measure, training_step
-from torchsonic.evaluation import paper_results
-from torchsonic.evaluation.provenance import describe_run
+from torchsonic.lab.metrics import paper_results
+from torchsonic.lab.runs.provenance import describe_run
 
 __all__ = ["FULL", "QUICK", "Sweeps", "fit_line", "run_scaling_bench"]
 

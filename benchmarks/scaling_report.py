@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
-from benchmarks.figures import COLOURS, new_figure, save_figure, use_log_scale
+from benchmarks.figures import COLOURS, Figure, new_figure, use_log_scale
 from benchmarks.tables import Table, milliseconds, written
 
 __all__ = ["draw_scaling", "scaling_tables"]
@@ -92,10 +91,10 @@ def _fit_table(result: dict) -> Table:
             span = f"{sweep['values'][0]} .. {sweep['values'][-1]}"
             slope = f"{scale * fit['slope']:.4g} {unit} per {name.removesuffix('s')}"
             rows.append([f"{name} {span}", fixed, slope, f"{fit['r2']:.4f}"])
-    return Table("Straight lines through the Sonic block's cost", ["over", "at", "slope", "R^2"], rows)
+    return Table("Straight lines through the Sonic block's cost", ["over", "at", "slope", "R^2"], rows, left=2)
 
 
-def draw_scaling(result: dict, path: Path) -> None:
+def draw_scaling(result: dict) -> Figure:
     """Upper row: time and memory over pixels, and their ratios to convolution beside the paper's. Lower row: fits."""
     figure, panels = new_figure(2, 4, width=17.0, height=8.0)
     for panel, key in zip((panels[0], panels[1]), QUANTITIES, strict=True):
@@ -105,7 +104,7 @@ def draw_scaling(result: dict, path: Path) -> None:
     places = [(name, key) for name in AXES for key in QUANTITIES]
     for panel, (name, key) in zip(panels[4:], places, strict=True):
         _draw_fit(panel, result["sweeps"][name], name, key)
-    save_figure(figure, path, result["run"])
+    return figure
 
 
 def _pixel_axis(panel) -> None:

@@ -15,10 +15,11 @@ from benchmarks.progress import progress_bar
 from benchmarks.timing import Task, measure
 from torchsonic import create_model
 from torchsonic.baselines import MonaiUNet
-from torchsonic.evaluation import count_flops, count_parameters
-from torchsonic.evaluation.provenance import describe_run
-from torchsonic.experiments.volumes.plan import fine_axes, unet_strides
 from torchsonic.functional import keep_all_pages
+from torchsonic.lab.metrics import count_flops, count_parameters
+from torchsonic.lab.runs.provenance import describe_run
+from torchsonic.lab.runs.volumes.plan import fine_axes, unet_strides
+from torchsonic.models.border import MARGIN
 
 __all__ = [
     "CONTENDERS",
@@ -33,7 +34,8 @@ __all__ = [
 ]
 
 CLASSES = 4
-DEFAULT, REFERENCE, UNET = "sonicnet3d.light", "nnU-Net ResEnc L", "MONAI UNet"
+DEFAULT, LIGHT = "sonicunet3d", "sonicnet3d.light"
+REFERENCE, UNET = "nnU-Net ResEnc L", "MONAI UNet"
 STEP = "train_step"
 BLOCKS = (1, 3, 4, 6, 6, 6)  # of ResEnc L's stages; deeper ones have as many as the last
 MOST_FEATURES = 320
@@ -64,8 +66,11 @@ class Patch:
         return "x".join(map(str, self.size))
 
 
+DYN_UNET = "MONAI DynUNet"  # it and ResEnc L want sizes that their strides divide
 PAPER = "sonicnet3d.paper"  # minutes for a step; its goal is for cubes
-HEARTS = Patch((10, 124, 128), (10.0, 1.4, 1.4), 2, 120.0, without=(PAPER,), reference=UNET, goals=(1.3, 1.0))
+HEARTS = Patch(
+    (10, 124, 128), (10.0, 1.4, 1.4), 2, 120.0, without=(PAPER, DYN_UNET, REFERENCE), reference=UNET, goals=(1.3, 1.0)
+)
 FULL = (
     Patch((32, 192, 192), (3.0, 0.5, 0.5), without=(PAPER,)),
     Patch((96, 96, 96), (1.0, 1.0, 1.0), once=(PAPER,)),
@@ -74,10 +79,10 @@ FULL = (
 QUICK = (Patch((16, 32, 32), (3.0, 0.5, 0.5), budget=30.0, without=(PAPER,)),)
 
 
-def _sonic(preset: str, **options: int) -> Callable[[Patch], nn.Module]:
+def _sonic(preset: str, **options: Any) -> Callable[[Patch], nn.Module]:
     def build(patch: Patch) -> nn.Module:
         arguments: dict = {"in_channels": 1, "num_classes": CLASSES, "spacing": patch.spacing, **options}
-        if preset == DEFAULT:
+        if preset == LIGHT:
             arguments["stride"] = tuple(2 if fine else 1 for fine in fine_axes(patch.spacing))
         return create_model(preset, **arguments)
 
@@ -133,11 +138,12 @@ def _unet(patch: Patch) -> nn.Module:
 
 CONTENDERS: dict[str, Callable[[Patch], nn.Module]] = {
     DEFAULT: _sonic(DEFAULT),
-    "sonicnet3d.light, 12 modes": _sonic(DEFAULT, num_modes=12),
+    f"{DEFAULT}, wrapping": _sonic(DEFAULT, padding_mode="circular"),
+    LIGHT: _sonic(LIGHT),
     "sonicnet3d": _sonic("sonicnet3d"),
     PAPER: _sonic(PAPER),
     UNET: _unet,
-    "MONAI DynUNet": _dyn_unet,
+    DYN_UNET: _dyn_unet,
     REFERENCE: _res_enc_l,
 }
 
@@ -228,6 +234,7 @@ def _measure_patch(
         "spacing": patch.spacing,
         "batch": patch.batch,
         "reference": patch.reference,
+        "margin": MARGIN,
         "goals": patch.goals,
         "once": [name for name in patch.once if name in steps],
         "networks": networks,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from benchmarks.figures import COLOURS, draw_bars, new_figure, save_figure, use_log_scale
+from benchmarks.figures import COLOURS, Figure, draw_bars, new_figure, use_log_scale
 from benchmarks.tables import Table, verdict
-from benchmarks.volumes_bench import DEFAULT, PAPER_BYTES, REFERENCE, UNET
+from benchmarks.volumes_bench import PAPER_BYTES, REFERENCE, UNET
+from torchsonic.lab.report import Code
 
 __all__ = ["draw_volumes", "volumes_tables"]
 
@@ -38,14 +37,15 @@ def _goal_table(result: dict) -> Table:
     for record in result["patches"]:
         bounds = record.get("goals", (1 / 2, 1 / 3))
         for quantity, words, bound in zip(("best_s", "peak_bytes"), ("time", "peak memory"), bounds, strict=True):
-            ratio = _ratio(record, DEFAULT, quantity)
-            cells = [_title(record), f"{words} of {DEFAULT} / {_reference(record)}"]
+            default = record["networks"][0]["name"]  # earlier results had another one
+            ratio = _ratio(record, default, quantity)
+            cells = [_title(record), f"{words} of {default} / {_reference(record)}"]
             rows.append([*cells, f"{ratio:.2f}", f"<= {bound:.2f}", verdict(ratio <= bound)])
         if tuple(record["size"]) == (96, 96, 96) and "sonicnet3d.paper" in _named(record):
             peak = _named(record)["sonicnet3d.paper"]["peak_bytes"]
             cells = [_title(record), "peak memory of sonicnet3d.paper, GB"]
             rows.append([*cells, f"{peak / 1e9:.2f}", f"<= {PAPER_BYTES / 1e9:.0f}", verdict(peak <= PAPER_BYTES)])
-    return Table("Goals", ["patch", "quantity", "measured", "goal", ""], rows)
+    return Table("Goals", ["patch", "quantity", "measured", "goal", ""], rows, left=2)
 
 
 def _patch_table(record: dict, *, pages_kept: bool) -> Table:
@@ -64,23 +64,25 @@ def _patch_table(record: dict, *, pages_kept: bool) -> Table:
         for network in record["networks"]
     ]
     spacing = " x ".join(f"{step:g}" for step in record["spacing"])
-    note = (
+    note: list[str | Code] = [
         f"Voxels of {spacing} mm. A step is forward and backward in training mode, gradients of all parameters, no "
         "optimiser's step: best / median (samples), taken in turns; ratios are of the best. GFLOPs are of one patch "
         "forward, transforms counted. Peak of bytes allocated by PyTorch, with parameters, input and gradients; what "
         "oneDNN allocates within a convolution is not seen. ResEnc L and DynUNet have the stages that nnU-Net plans "
         "for the patch."
-    )
+    ]
+    if record.get("margin"):
+        note += [f" Sonic networks have a margin of {record['margin']} zeros unless they are said to wrap."]
     if UNET in _named(record):
-        note += " MONAI UNet has the levels and strides that `train volumes --model unet` gives it."
+        note += [" MONAI UNet has the levels and strides that ", Code("train volumes --model unet"), " gives it."]
     if pages_kept:
-        note += " Freed memory is kept, as in training."
+        note += [" Freed memory is kept, as in training."]
     if record.get("once"):
-        note += f" {', '.join(record['once'])}: one step, timed while memory was measured, which makes it slower."
-    return Table(_title(record), headers, rows, [note])
+        note += [f" {', '.join(record['once'])}: one step, timed while memory was measured, which makes it slower."]
+    return Table(_title(record), headers, rows, [tuple(note)])
 
 
-def draw_volumes(result: dict, path: Path) -> None:
+def draw_volumes(result: dict) -> Figure:
     """One panel for each patch: time and memory over those of the reference."""
     records = result["patches"]
     figure, panels = new_figure(len(records), 1, width=10.0, height=3.8 * len(records))
@@ -97,4 +99,4 @@ def draw_volumes(result: dict, path: Path) -> None:
         use_log_scale(panel)
         panel.set(ylabel=f"over {_reference(record)}", title=f"{_title(record)} (below 1: cheaper)")
         panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
-    save_figure(figure, path, result["run"])
+    return figure

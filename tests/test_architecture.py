@@ -8,80 +8,63 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "torchsonic"
 
-# Each part may import itself and the parts listed; nobody imports `cli`.
+# Each part may import itself and the parts listed; nobody imports `cli`, and nobody but `cli` all of `lab`.
 MATHEMATICS = {"arguments", "spectral"}
 OPERATOR = {*MATHEMATICS, "engine", "functional"}
+NETWORKS = {"nn", "models", "baselines", "__version__"}
+DATA, METRICS, TRAINING = "lab.data", "lab.metrics", "lab.training"
 ALLOWED = {
     "arguments": set(),
+    "io": set(),
+    "moved": set(),
     "spectral": {"arguments"},
-    "engine": MATHEMATICS,
+    "engine": {*MATHEMATICS, "io"},
     "functional": {*MATHEMATICS, "engine"},
     "nn": OPERATOR,
     "testing": {"functional", "nn"},
     "demo": {"functional", "nn", "viz"},
-    "models": {*OPERATOR, "nn", "__version__"},
+    "models": {*OPERATOR, "io", "nn", "__version__"},
     "baselines": {*OPERATOR, "nn", "models"},
     "parallel": {"arguments", "nn"},
-    "files": set(),
-    "loading": set(),
-    "data": {"files"},
-    "evaluation": {"functional", "data", "__version__"},
-    "training": {"files", "loading", "engine", "functional", "nn", "data", "evaluation", "parallel"},
     "viz": {*MATHEMATICS, "functional", "nn"},
-    "experiments": {
-        *OPERATOR,
-        "files",
-        "nn",
-        "models",
-        "baselines",
-        "data",
-        "evaluation",
-        "training",
-        "viz",
-        "demo",
-        "__version__",
-    },
-    "integrations": {*OPERATOR, "files", "loading", "nn", "models", "baselines", "data"},
-    "export": {*OPERATOR, "files", "nn", "__version__"},
-    "explorer": {"functional", "nn", "models", "baselines", "data"},
-    "cli": {
-        *OPERATOR,
-        "files",
-        "nn",
-        "testing",
-        "demo",
-        "models",
-        "baselines",
-        "evaluation",
-        "integrations",
-        "data",
-        "training",
-        "explorer",
-        "export",
-    },
-    "__init__": {"functional", "nn", "models", "baselines"},
+    "integrations": {*OPERATOR, *NETWORKS, "io", DATA},
+    "export": {*OPERATOR, "io", "nn", "__version__"},
+    "explorer": {*NETWORKS, "functional", DATA},
+    "lab": set(),
+    DATA: {"io"},
+    METRICS: {"functional", DATA},
+    TRAINING: {"io", "engine", "functional", "nn", "parallel", DATA, METRICS},
+    "lab.runs": {*OPERATOR, *NETWORKS, "io", DATA, METRICS, TRAINING},
+    "lab.report": {*OPERATOR, *NETWORKS, "io", "viz", DATA, METRICS, TRAINING, "lab.runs"},
+    "cli": {*OPERATOR, *NETWORKS, "io", "testing", "demo", "integrations", "explorer", "export", "lab"},
+    "__init__": {"functional", "nn", "models", "baselines", "moved"},
 }
 CORE = {"torch", "numpy", "safetensors"}
 OPTIONAL_IN = {
     "baselines": {"monai"},
-    "cli": {"tyro", "rich", "benchmarks"},
-    "data": {"nibabel", "scipy", "PIL"},
+    "cli": {"tyro", "rich", "tools"},  # the last only in a checkout
+    DATA: {"nibabel", "scipy", "PIL"},
     "demo": {"matplotlib", "rich"},
-    "evaluation": {"monai", "picai_eval", "report_guided_annotation"},
-    "experiments": {"files", "matplotlib"},
+    METRICS: {"monai", "picai_eval", "report_guided_annotation"},
+    "lab.runs": {"lightning_fabric"},
+    "lab.report": {"matplotlib", "rich", "jinja2"},  # torch requires the last
     "engine": {"pyvkfft", "pyopencl", "cupy"},  # the FFT backend, where it is used
     "models": {"huggingface_hub"},
     "explorer": {"PIL"},
     "export": {"onnx", "onnxruntime"},
-    "integrations": {"files", "timm", "monai", "nnunetv2"},
-    "training": {"files", "lightning_fabric", "rich", "wandb"},
+    "integrations": {"timm", "monai", "nnunetv2"},
+    TRAINING: {"lightning_fabric", "rich", "wandb"},
     "viz": {"matplotlib", "PIL"},
 }
 
 
 def part_of(path: Path) -> str:
-    first = path.relative_to(SOURCE).parts[0]
-    return first.removesuffix(".py")
+    return part_named(path.relative_to(SOURCE).with_suffix("").parts)
+
+
+def part_named(names) -> str:
+    """The part that a module belongs to; rooms of the laboratory are parts of their own."""
+    return ".".join(names[:2]) if names[0] == "lab" and names[1:2] not in ([], ("__init__",)) else names[0]
 
 
 def imports_of(path: Path):
@@ -105,12 +88,29 @@ def test_imports_point_one_way():
         for name in imports_of(path):
             top, *rest = name.split(".")
             if top == "torchsonic" and rest:
-                target = rest[0]  # a part, or a public name of the package, which only `cli` may take from there
+                target = part_named(
+                    tuple(rest)
+                )  # or a public name of the package, which only `cli` may take from there
                 if target != part and target not in ALLOWED[part] and part != "cli":
                     wrong.append(f"{path.relative_to(ROOT)} imports {name}")
             elif top not in CORE | sys.stdlib_module_names | OPTIONAL_IN.get(part, set()) | {"torchsonic"}:
                 wrong.append(f"{path.relative_to(ROOT)} needs {top}")
     assert not wrong, "\n".join(wrong)
+
+
+def test_only_commands_know_the_laboratory():
+    """Explorer and integrations may take its data, nobody else anything of it."""
+    takers = {
+        part for part, allowed in ALLOWED.items() if not part.startswith("lab") and any("lab" in a for a in allowed)
+    }
+    assert takers == {"cli", "explorer", "integrations"}
+    assert all({a for a in ALLOWED[part] if "lab" in a} == {DATA} for part in takers - {"cli"})
+
+
+def test_the_wheel_holds_no_commands_of_a_checkout():
+    for path in SOURCE.rglob("*.py"):
+        named = {name.split(".")[0] for name in imports_of(path)} & {"benchmarks", "tools", "tests"}
+        assert not named or path == SOURCE / "cli" / "checkout.py", path
 
 
 def test_importing_the_package_loads_nothing_optional():
@@ -127,6 +127,19 @@ def test_files_stay_small():
     long = {p.name: n for p in SOURCE.rglob("*.py") if (n := len(p.read_text().splitlines())) > 300}
     # The layer's whole interface and the list of laws each stand in one place.
     assert set(long) <= {"conv.py", "laws.py"}, long
+
+
+def test_functions_of_the_laboratory_stay_short():
+    """Docstrings counted; constructors may have more parameters."""
+    wrong = []
+    for path in [*(SOURCE / "lab").rglob("*.py"), *(SOURCE / "cli").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.name != "__init__":
+                inputs = [a.arg for a in (*node.args.args, *node.args.kwonlyargs) if a.arg not in ("self", "cls")]
+                if (node.end_lineno or 0) - node.lineno >= 60 or len(inputs) > 8:
+                    wrong.append(node.name)
+    # The loop is read from top to bottom; the others are scorers of reports, and one of their parts.
+    assert set(wrong) <= {"fit", "score_folders", "score_runs", "score_sizes"}, wrong
 
 
 def frames_to(name):
@@ -167,13 +180,16 @@ def test_the_definition_of_the_operator_is_one_short_file():
 
 def test_public_names_exist():
     import torchsonic
-    import torchsonic.evaluation
+    import torchsonic.lab.data
+    import torchsonic.lab.metrics
+    import torchsonic.lab.training
     import torchsonic.parallel
     import torchsonic.testing
     import torchsonic.viz
 
     core = (torchsonic.functional, torchsonic.nn, torchsonic.models, torchsonic.baselines)
-    others = (torchsonic.evaluation, torchsonic.parallel, torchsonic.testing, torchsonic.viz)
+    lab = (torchsonic.lab.data, torchsonic.lab.metrics, torchsonic.lab.training)
+    others = (torchsonic.parallel, torchsonic.testing, torchsonic.viz, *lab)
     for module in (torchsonic, *core, *others):
         for name in module.__all__:
             assert hasattr(module, name), f"{module.__name__}.{name}"

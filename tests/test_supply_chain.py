@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 
 from tests.load_rules import network_imports, unsafe_calls
-from torchsonic.cli import main
-from torchsonic.evaluation.dependencies import (
+from tools.dependencies import (
     check_pins,
     direct_dependencies,
     licence_of,
     licence_page,
     read_pins,
 )
+from torchsonic.cli import main
 
 ROOT = Path(__file__).parents[1]
-SOURCES = [path for part in ("src", "benchmarks", "recipes") for path in sorted((ROOT / part).rglob("*.py"))]
+SOURCES = [path for part in ("src", "benchmarks", "tools", "recipes") for path in sorted((ROOT / part).rglob("*.py"))]
 # Who may speak to a network, and with what: the Hub when it is asked, a logger when it is chosen, and our own server.
 MAY_CONNECT = {
     "src/torchsonic/models/hub.py": {"huggingface_hub"},
-    "src/torchsonic/training/loggers.py": {"wandb"},
+    "src/torchsonic/lab/training/loggers.py": {"wandb"},
     "src/torchsonic/explorer": {"http", "socket", "urllib"},
     "benchmarks": {"http", "urllib", "socket"},
 }
@@ -38,7 +38,7 @@ def test_no_source_can_execute_what_a_file_says():
 
 
 def test_pickles_are_read_in_one_place():
-    assert [path.name for path in SOURCES if "torch.load(" in path.read_text()] == ["loading.py"]
+    assert [path.name for path in SOURCES if "torch.load(" in path.read_text()] == ["io.py"]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """SONIC: a global, oriented, resolution-invariant convolution for PyTorch."""
 
+import sys
+
 from torchsonic import baselines, functional, models, nn
 from torchsonic.functional import (
     Modes,
@@ -10,6 +12,7 @@ from torchsonic.functional import (
     use_fft_backend,
 )
 from torchsonic.models import PretrainedError, create_model, from_pretrained, list_models
+from torchsonic.moved import MovedModules
 from torchsonic.nn import (
     SonicConv1d,
     SonicConv2d,
@@ -21,6 +24,7 @@ from torchsonic.nn import (
 )
 
 __version__ = "0.1.0"
+sys.meta_path.insert(0, MovedModules())  # before Python's own finder, which would load moved modules a second time
 
 __all__ = [
     "Modes",

@@ -53,6 +53,15 @@ def test_a_measured_plan_is_the_fastest_candidate_and_is_found_once(monkeypatch)
     assert len(tried) == number == len(ORDERS) + 2
 
 
+def test_measuring_keeps_no_more_in_memory_than_the_call(monkeypatch):
+    kept = []
+    monkeypatch.setattr(kernels, "backward", lambda grad_y, operands, options, plan, parts, needs: kept.append(parts))
+    set_plan_search("measure")
+    make_layer(2, execution={"recompute": True})(torch.randn(2, 3, 5, 6, dtype=torch.float64))
+    assert kept
+    assert not any(kept)
+
+
 def test_results_do_not_depend_on_the_plan_beyond_rounding():
     layer, x = make_layer(2), torch.randn(3, 3, 6, 7, dtype=torch.float64)
     expected = step(layer, x)
@@ -87,10 +96,37 @@ def test_plans_are_kept_on_disk_and_bad_files_are_refused(tmp_path, monkeypatch)
     monkeypatch.setattr(search, "_remembered", {})
     set_plan_search("model", file=file)
     assert remembered_plans() == plans
-    for text in ("nothing", '{"key": ["fastest", 1]}', '{"key": 3}', '{"key": ["modes", 0]}'):
+    for text in ("nothing", '{"key": ["fastest", 1]}', '{"key": 3}', '{"key": ["modes", 0]}', "[1]"):
         file.write_text(text)
         with pytest.raises(ValueError, match=r"holds no plans .*; delete it, or name another"):
             set_plan_search("model", file=file)
+
+
+def test_a_file_keeps_the_plans_of_other_processes_and_needs_a_folder(tmp_path):
+    file = tmp_path / "plans.json"
+    set_plan_search("measure", file=file)
+    file.write_text('{"of another": ["modes", 2]}')
+    step(make_layer(1), torch.randn(2, 3, 8, dtype=torch.float64))
+    assert json.loads(file.read_text()) == {"of another": ["modes", 2], **remembered_plans()}
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        set_plan_search("model", file=tmp_path / "nowhere" / "plans.json")
+    assert torchsonic.plan_search() == "measure"
+
+
+def test_what_is_measured_keeps_no_more_than_the_call(monkeypatch):
+    seen = []
+    forward = kernels.modes_order.forward
+    monkeypatch.setattr(
+        kernels.modes_order, "forward", lambda *a, keep=False: seen.append(keep) or forward(*a, keep=keep)
+    )
+    set_plan_search("measure")
+    x = torch.randn(2, 3, 8, dtype=torch.float64)
+    for recompute in (True, False):
+        seen.clear()
+        step(make_layer(1, execution={"order": "modes", "recompute": recompute}), x)
+        assert len(seen) > 1
+        assert set(seen) == {not recompute}
+    assert len(remembered_plans()) == 2
 
 
 def test_tracers_and_transforms_take_the_model(monkeypatch):

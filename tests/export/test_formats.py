@@ -20,7 +20,8 @@ TOLERANCE = 1e-4
 
 def sonicnet(**options):
     torch.manual_seed(0)
-    return SonicNet(2, 3, **{"width": 8, "depth": 2, "num_modes": 6, "field": 16, **options})
+    usual = {"width": 8, "depth": 2, "num_modes": 6, "field": 16, "padding_mode": "circular"}
+    return SonicNet(2, 3, **{**usual, **options})
 
 
 def classifier(**options):
@@ -31,8 +32,9 @@ def classifier(**options):
 MODELS = {
     "power of two": (sonicnet, (64, 64)),
     "224": (lambda: sonicnet(depth=1), (224, 224)),
-    "odd": (lambda: sonicnet(padding_mode="reflect"), (45, 51)),
-    "zeros": (lambda: sonicnet(depth=1, padding_mode="zeros"), (31, 20)),
+    "odd": (lambda: sonicnet(padding_mode="reflect", padding=None), (45, 51)),
+    "zeros": (lambda: sonicnet(depth=1, padding_mode="zeros", padding=None), (31, 20)),
+    "border": (lambda: sonicnet(padding_mode="zeros"), (31, 20)),
     "paper": (lambda: sonicnet(variant="paper"), (18, 21)),
     "hybrid": (lambda: sonicnet(depth=1, local_kernel=3), (19, 24)),
     "volume": (lambda: sonicnet(spatial_dims=3, stride=2, form="pre", norm="channel"), (7, 12, 9)),
@@ -86,7 +88,7 @@ def test_fixed_sizes(name, to, tmp_path):
     ("make", "to"),
     [
         (lambda: sonicnet(depth=1), "pt2"),
-        (lambda: sonicnet(spatial_dims=1, depth=1, stride=2, padding_mode="reflect"), "onnx"),
+        (lambda: sonicnet(spatial_dims=1, depth=1, stride=2, padding_mode="reflect", padding=None), "onnx"),
         (lambda: sonicnet(depth=1, variant="paper"), "onnx"),
         (lambda: sonicnet(spatial_dims=3, depth=1), "pt2"),
     ],

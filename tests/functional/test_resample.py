@@ -45,6 +45,15 @@ def test_half_precision_comes_back_in_half_precision():
     torch.testing.assert_close(y.float(), resample(x, 21), rtol=0.05, atol=0.05)
 
 
+def test_an_empty_batch_gives_an_empty_batch_and_gradient():
+    x = torch.zeros(0, 3, 8, 9, requires_grad=True)
+    y = resample(x, (4, 12))
+    assert y.shape == (0, 3, 4, 12)
+    y.sum().backward()
+    assert x.grad is not None
+    assert x.grad.shape == x.shape
+
+
 def test_gradients_flow_through_resampling():
     x = torch.randn(1, 2, 4, 5, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda t: resample(t, (7, 4)), (x,))
@@ -63,6 +72,15 @@ def test_gradients_flow_through_resampling():
 def test_bad_input_is_refused_by_name(x, size, error, words):
     with pytest.raises(error, match=words):
         resample(x, size)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 4, 5), (2, 0, 4, 5)])
+def test_nothing_is_resampled_to_nothing(shape):
+    x = torch.zeros(shape, requires_grad=True)
+    for run in (resample, torch.compile(resample, fullgraph=True, backend="aot_eager")):
+        y = run(x, (8, 3))
+        assert y.shape == (*shape[:2], 8, 3)
+        assert torch.autograd.grad(y.sum(), x)[0].shape == shape
 
 
 def test_compiled_resampling_needs_one_graph_for_odd_and_even_sizes():

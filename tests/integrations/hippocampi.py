@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.data.nifti import make_affine, write_case
+from tests.lab.data.nifti import make_affine, write_case
 
 SPACING = (1.2, 1.0, 1.0)
 AFFINE = make_affine(SPACING)

@@ -18,7 +18,7 @@ from monai.inferers import SlidingWindowInferer as PlainInferer  # noqa: E402
 from monai.transforms import Orientationd, RandZoomd  # noqa: E402
 
 from tests.integrations.absent import import_without  # noqa: E402
-from torchsonic.integrations.monai import SlidingWindowInferer, SonicNet, spacing_of  # noqa: E402
+from torchsonic.integrations.monai import SlidingWindowInferer, SonicNet, SonicUNet, spacing_of  # noqa: E402
 
 BUNDLE = Path(__file__).parents[2] / "recipes" / "monai_bundle"
 SIZE = (10, 12, 6)
@@ -45,7 +45,8 @@ def image(spacing, angle=0.0, size=SIZE):
 
 def make(**options):
     torch.manual_seed(1)
-    return SonicNet(3, 1, 3, **{"width": 8, "depth": 2, "spacing": (1.0, 1.0, 6.0), **options}).eval()
+    usual = {"width": 8, "depth": 2, "spacing": (1.0, 1.0, 6.0)}
+    return SonicNet(3, 1, 3, **{**usual, **options}).eval()
 
 
 @pytest.fixture
@@ -208,6 +209,15 @@ def test_saved_models_are_torchsonics(tmp_path, batch):
     assert SonicNet.from_pretrained(tmp_path, use_meta=False).use_meta is False
 
 
+def test_the_network_for_volumes_hears_the_spacing_too(tmp_path, batch):
+    model = SonicUNet(3, 1, 2, widths=(8, 8), num_modes=(4, 4), spacing=(1.0, 1.0, 6.0)).eval()
+    loaded = SonicUNet.from_pretrained(model.save_pretrained(tmp_path))
+    with torch.no_grad():
+        expected = model.network(batch.as_tensor(), spacing_of(batch))
+        torch.testing.assert_close(model(batch).as_tensor(), expected)
+        torch.testing.assert_close(loaded(batch).as_tensor(), expected)
+
+
 def test_options_that_do_not_exist_are_refused():
     with pytest.raises(TypeError, match="channels"):
         SonicNet(3, 1, 2, channels=(8, 16))
@@ -260,7 +270,7 @@ def test_both_bundle_configurations_describe_one_network():
     train, inference = (json.loads((BUNDLE / "configs" / f"{n}.json").read_text()) for n in ("train", "inference"))
     for key in ("network_def", "in_channels", "out_channels", "reference_spacing", "patch"):
         assert train[key] == inference[key], key
-    network = SonicNet(
+    network = SonicUNet(
         **{
             name: value
             for name, value in train["network_def"].items()

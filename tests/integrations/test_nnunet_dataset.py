@@ -10,8 +10,8 @@ nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
 
 from tests.integrations.hippocampi import write_cases  # noqa: E402
 from torchsonic.cli import main  # noqa: E402
-from torchsonic.data.volumes import CaseError  # noqa: E402
 from torchsonic.integrations.nnunet_dataset import TRAINERS, convert_dataset, install_trainers  # noqa: E402
+from torchsonic.lab.data.volumes import CaseError  # noqa: E402
 
 
 def test_conversion_keeps_files_and_describes_them(tmp_path):

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 import torchsonic
-from torchsonic.integrations.nnunet_settings import NETWORK, PREFIX, Settings, network_arguments, read_settings
+from torchsonic.integrations.nnunet_settings import (
+    NETWORK,
+    PREFIX,
+    Settings,
+    complete_network,
+    network_arguments,
+    read_settings,
+)
 
 PAGE = Path(__file__).parents[2] / "docs" / "nnunet.md"
 TOML = 'epochs = 3\npatch_size = [40, 56, 40]\noptimiser = "adamw"\nlearning_rate = 1\ncheckpointing = true\n'
@@ -104,11 +111,30 @@ def test_the_network_is_the_presets_with_what_was_set(preset):
     arguments = network_arguments(Settings(preset=preset, width=8, norm="channel"), 3, hybrid=False)
     name = "sonicnet3d" if preset == "default" else f"sonicnet3d.{preset}"
     expected = torchsonic.create_model(name, width=8, norm="channel")
+    assert arguments.pop("class") == "SonicNet"
     made = torchsonic.models.SonicNet(1, 4, spatial_dims=3, **arguments)
     assert {n: p.shape for n, p in made.named_parameters()} == {n: p.shape for n, p in expected.named_parameters()}
     assert made.blocks[0].stride == expected.blocks[0].stride
     own = set(inspect.signature(torchsonic.models.SonicNet).parameters)
     assert set(arguments) == own - {"in_channels", "num_classes", "spatial_dims", "spacing"}  # no default left open
+
+
+def test_volumes_have_a_u_shaped_network_by_default_and_images_have_not():
+    arguments = network_arguments(Settings(norm="channel", padding_mode="circular"), 3, hybrid=True)
+    own = set(inspect.signature(torchsonic.models.SonicUNet).parameters)
+    assert set(arguments) - {"class"} == own - {"in_channels", "num_classes", "spatial_dims", "spacing"}
+    assert (arguments["class"], arguments["norm"], arguments["padding"]) == ("SonicUNet", "channel", None)
+    assert network_arguments(Settings(), 2, hybrid=False)["class"] == "SonicNet"
+    assert network_arguments(Settings(depth=2), 3, hybrid=False)["class"] == "SonicNet"  # as it always was
+
+
+def test_plans_of_older_versions_name_no_class_and_no_margin():
+    assert complete_network({"width": 8, "padding_mode": "zeros"}) == {
+        "class": "SonicNet",
+        "width": 8,
+        "padding_mode": "zeros",
+        "padding": None,
+    }
 
 
 def test_every_setting_of_the_network_reaches_it():
@@ -120,7 +146,7 @@ def test_every_setting_of_the_network_reaches_it():
         stride=(1, 2),
         norm="instance",
         form="pre",
-        padding_mode="zeros",
+        padding_mode="reflect",
         field=12.0,
         head_kernel=3,
         local_kernel=5,

@@ -1,11 +1,13 @@
 """A saved model comes back whole, or not at all."""
 
 import copy
+import inspect
 import json
 import pickle
 import shutil
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 import torchsonic
 from torchsonic.models import PretrainedModel, SonicNet, SynthShapeNet
+from torchsonic.models.border import MARGIN
 from torchsonic.models.pretrained import CONFIG_NAME, WEIGHTS_NAME
 
 
@@ -202,7 +205,7 @@ def test_a_model_whose_layers_were_moved_elsewhere_is_not_saved_as_what_it_was(m
     layer = model.blocks[0].operator
     layer.set_spacing(3.0)
     model.save_pretrained(tmp_path)  # what a layer is told is no part of it
-    layer.padding_mode = "zeros"
+    layer.padding_mode = "reflect"
     with pytest.raises(ValueError, match=r"not what its arguments build.*blocks\.0\.operator\._extra_state"):
         model.save_pretrained(tmp_path)
 
@@ -221,6 +224,28 @@ def test_folders_of_older_versions_load_without_a_word(folder, model):
     save_file(state, path)
     loaded = torchsonic.from_pretrained(folder, verify=False)
     assert all(torch.equal(value, model.state_dict()[name]) for name, value in loaded.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["sonicnet", "synthshape"])
+def test_files_of_format_1_hold_what_was_passed_and_wrap_as_they_did(name, tmp_path):
+    stored = Path(__file__).parent / "format_1" / name
+    model = torchsonic.from_pretrained(stored)
+    x = torch.linspace(-1, 1, 12).reshape(1, 1, 3, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(
+            model(x).flatten(), torch.tensor(json.loads((stored / "logits.json").read_text())), rtol=0, atol=1e-5
+        )
+    assert {layer.padding_mode for _, layer in torchsonic.nn.sonic_layers(model)} == {"circular"}
+    assert torchsonic.from_pretrained(model.save_pretrained(tmp_path)).arguments == model.arguments
+
+
+def test_files_hold_all_arguments_so_that_defaults_may_change(folder, model):
+    config = json.loads((folder / CONFIG_NAME).read_text())
+    assert config["format"] == 2
+    assert set(config["arguments"]) == set(inspect.signature(SonicNet).parameters)
+    assert (config["arguments"]["padding"], config["arguments"]["padding_mode"]) == (MARGIN, "zeros")
+    shapes = torchsonic.create_model("synthshape_sonicnet").arguments["backbone_options"]
+    assert (shapes["padding"], shapes["padding_mode"]) == (MARGIN, "zeros")
 
 
 def test_weights_of_another_kind_of_number_are_refused(folder):
@@ -250,7 +275,18 @@ def test_a_mistyped_path_does_not_ask_the_hub(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
-    refuses("runs/nothing", "there is no folder 'runs/nothing', and it is no Hub repository")
+    refuses("runs/nothing", "there is no folder 'runs/nothing'; for a repository .* write hub:runs/nothing")
+
+
+def test_a_run_is_loaded_by_its_folder(model, tmp_path):
+    model.save_pretrained(tmp_path / "run" / "model")
+    assert type(torchsonic.from_pretrained(tmp_path / "run")) is type(model)
+    (tmp_path / "stopped" / "checkpoints").mkdir(parents=True)
+    refuses(tmp_path / "stopped", "has not ended; give its command again")
+
+
+def test_weights_have_the_permissions_of_the_umask(folder):
+    assert (folder / WEIGHTS_NAME).stat().st_mode == (folder / CONFIG_NAME).stat().st_mode
 
 
 def test_users_own_models_are_saved_too(tmp_path):
@@ -305,8 +341,8 @@ class FakeHub(types.ModuleType):
 def test_the_hub_gives_and_takes_models(model, folder, monkeypatch):
     hub = FakeHub(folder)
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    assert isinstance(torchsonic.from_pretrained("someone/model"), SonicNet)
-    refuses("someone/else", "none came from the Hub: 404")
+    assert isinstance(torchsonic.from_pretrained("hub:someone/model"), SonicNet)
+    refuses("hub:someone/else", "cannot be fetched from the Hub: 404")
     assert model.push_to_hub("someone/model", private=True) == "commit"
     assert hub.uploads[0] == ("someone/model", True)
     assert isinstance(hub.uploads[1], SonicNet)
@@ -314,6 +350,6 @@ def test_the_hub_gives_and_takes_models(model, folder, monkeypatch):
 
 def test_without_the_hub_package_the_error_names_the_extra(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    refuses("someone/model", r"torchsonic\[hub\]")
+    refuses("hub:someone/model", r"torchsonic\[hub\]")
     with pytest.raises(ImportError, match=r"torchsonic\[hub\]"):
         model.push_to_hub("someone/model")

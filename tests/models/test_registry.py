@@ -120,6 +120,8 @@ def traced(name: str):
     """The registered model with one block of each kind."""
     if name == "sonic_tiny":
         return small(name, widths=(8, 16), depths=(1, 1))
+    if name == "sonicunet3d":
+        return small(name, widths=(8, 16), num_modes=(4, 8))
     return small(name, **({"width": 8} if name.startswith("resnet50") else {"depth": 1}))
 
 
@@ -149,6 +151,7 @@ def test_compiled_model_gives_the_same_output(name):
         ("sonicnet2d.light", {"width": 8, "depth": 2, "num_modes": 4}, True),
         ("sonicnet3d", {"width": 8, "depth": 2, "num_modes": 4}, False),
         ("synthshape_sonicnet", {"width": 8, "depth": 1}, True),
+        ("sonicunet3d", {"widths": (8, 16), "num_modes": (4, 8)}, True),
     ],
 )
 def test_five_sizes_need_at_most_two_graphs(name, options, train):
@@ -358,6 +361,32 @@ def test_sonicnet_refuses_what_it_cannot_build():
     ):
         with pytest.raises(ValueError, match=next(iter(bad))):
             SonicNet(1, 2, **bad)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "margins"),
+    [
+        ("sonicnet2d", {"depth": 2}, [(8, 8), (8, 8)]),
+        ("sonicnet2d.light", {"depth": 2, "spacing": (3.0, 1.0)}, [(3, 8), (2, 4)]),
+        ("sonicnet3d", {"depth": 1, "padding": (1, 2, 3)}, [(1, 2, 3)]),
+        ("sonicnet3d", {"depth": 1, "padding": None}, [None]),
+        ("synthshape_sonicnet", {"depth": 1}, [(8, 8)]),
+    ],
+)
+def test_networks_for_images_see_a_margin_of_zeros(name, options, margins):
+    layers = [layer for _, layer in torchsonic.nn.sonic_layers(torchsonic.create_model(name, **options))]
+    assert {layer.padding_mode for layer in layers} == {"zeros"}
+    assert [layer.padding for layer in layers] == margins
+
+
+def test_wrapping_networks_and_classifiers_have_no_margin():
+    for name, options in (("sonicnet2d", {"padding_mode": "circular"}), ("sonicnet3d.paper", {}), ("sonic_tiny", {})):
+        with torch.device("meta"):
+            model = torchsonic.create_model(name, **options)
+        for _, layer in torchsonic.nn.sonic_layers(model):
+            assert (layer.padding_mode, layer.padding) == ("circular", None)
+    with pytest.raises(ValueError, match="'circular' has no margin"):
+        SonicNet(1, 2, padding=4, padding_mode="circular")
 
 
 def test_checkpointing_changes_neither_gradients_nor_statistics():

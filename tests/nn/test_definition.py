@@ -8,8 +8,8 @@ from torch import nn
 
 import torchsonic
 from tests.layers import LAYERS, make_layer
+from torchsonic.lab.training.average import MovingAverage
 from torchsonic.nn import HybridConv, LocalConv, SonicBlock, SpacedSequential
-from torchsonic.training.average import MovingAverage
 
 CHANGES = {
     "spacing": ((2.0, 0.5), r"spacing=\(2.0, 0.5\)"),

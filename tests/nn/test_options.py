@@ -26,6 +26,31 @@ def test_a_third_positional_argument_is_refused_with_its_value():
             build(3, 8, 5)
 
 
+@pytest.mark.parametrize("option", ["kernel_size", "dilation", "groups"])
+def test_options_of_convolutions_are_refused_with_the_reason(option):
+    with pytest.raises(TypeError, match=f"SonicConv2d has no option '{option}', since .*; leave it out"):
+        torchsonic.SonicConv2d(4, 4, **{option: 3})
+    with pytest.raises(TypeError, match=r"SonicConv2d has no option 'kernel'$"):
+        torchsonic.SonicConv2d(4, 4, kernel=3)
+
+
+def test_fields_of_groups_may_be_none_for_their_defaults():
+    layer = make_layer(2, limits={"band_order": None, "magnitude": None}, execution={"order": None, "recompute": None})
+    assert layer.limits == ResponseLimits()
+    assert layer.execution == Execution()
+    with pytest.raises(ValueError, match=r"execution.recompute must be one of None, False, True, got 'yes'"):
+        make_layer(2, execution={"recompute": "yes"})
+
+
+def test_orders_of_older_versions_are_translated_where_a_layer_is_built():
+    with pytest.warns(FutureWarning, match="order='modes-modes' is now 'modes'; pass that"):
+        layer = make_layer(2, execution={"order": "modes-modes"})
+    assert layer.order == "modes"
+    x = torch.randn(1, 3, 9, 8, dtype=torch.float64)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), layer(x))
+
+
 def test_groups_are_their_mappings():
     x = torch.randn(1, 3, 9, 8, dtype=torch.float64)
     for given in ({"band_order": 2, "magnitude": 0.7, "soft": True}, ResponseLimits(2, 0.7, True)):
@@ -56,8 +81,9 @@ def test_an_old_keyword_works_and_names_its_replacement_once(old):
 
 
 def test_an_old_keyword_may_say_that_there_is_none():
-    with pytest.warns(FutureWarning):
+    with pytest.warns(FutureWarning) as seen:
         layer = make_layer(2, band_limit=None, magnitude_limit=None, soft_limit=False, mode_chunk=None)
+    assert "band_limit= is deprecated; leave it out" in [str(warning.message) for warning in seen]
     assert not layer.limits.active
     assert layer.execution == Execution()
 

@@ -1,5 +1,6 @@
 """A margin of padding: what is exact about it, and what follows it."""
 
+import numpy as np
 import pytest
 import torch
 from torch.func import functional_call, vmap
@@ -56,6 +57,10 @@ def test_the_margin_keeps_its_physical_width_where_the_spacing_is_told():
     assert layer.boundary((1.0, 4.0)).margin == (8, 2)
     assert layer.boundary(torch.tensor([[1.0, 4.0], [0.5, 8.0]])).margin == (16, 2)
     x = torch.randn(1, 3, 8, 9, dtype=torch.float64)
+    torch.testing.assert_close(layer(x, np.array([1.0, 4.0])), layer(x, (1.0, 4.0)))
+    assert layer.boundary((2.0, 1e9)).margin == (4, 1)  # a margin is never less than a sample
+    assert layer(x, spacing=(2.0, 1e9)).isfinite().all()
+    assert layer(x[:0], spacing=torch.ones(0, 2)).shape == (0, 4, 8, 9)
     together, alone = layer(torch.cat([x, x]), torch.tensor([[1.0, 4.0]] * 2)), layer(x, (1.0, 4.0))
     torch.testing.assert_close(together[:1], alone)
 
@@ -93,3 +98,33 @@ def test_compiled_layers_have_the_same_margin():
         assert relative_error(actual, expected) < 1e-6
         both = (torch.autograd.grad(y.square().sum(), x)[0] for y in (actual, expected))
         assert relative_error(*both) < 1e-5
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_a_sample_does_not_depend_on_the_spacings_of_the_others(stride):
+    layer = make_layer(2, padding_mode="zeros", padding=3, stride=stride)
+    x, rows = torch.randn(3, 3, 16, 12, dtype=torch.float64), [(1.0, 1.0), (0.5, 0.25), (1.0, 1.0)]
+    together = layer(x, torch.tensor(rows, dtype=torch.float64))
+    alone = torch.cat([layer(sample[None], row) for sample, row in zip(x, rows, strict=True)])
+    assert relative_error(together, alone) < 1e-12
+    assert layer(x[:0], torch.ones(0, 2)).shape == (0, *together.shape[1:])
+
+
+def test_a_margin_of_less_than_a_sample_is_one():
+    layer = make_layer(2, padding_mode="zeros", padding=1)
+    assert layer.boundary((1e9, 0.5)).margin == (1, 2)
+    x = torch.randn(1, 3, 8, 9, dtype=torch.float64)
+    training = layer(x, (1e9, 0.5))
+    with torch.no_grad():
+        assert relative_error(layer.eval()(x, (1e9, 0.5)), training) < 1e-12
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # PyTorch's own, where it breaks a graph
+def test_compilers_and_exporters_do_not_guess_a_margin_from_a_spacing_that_they_do_not_know():
+    layer = SonicConv2d(3, 4, num_modes=2, padding=3, padding_mode="zeros")
+    x, spacing = torch.randn(2, 3, 16, 12), torch.tensor([[0.5, 0.5], [0.25, 1.0]])
+    torch._dynamo.reset()
+    compiled = torch.compile(layer, backend="aot_eager")
+    assert relative_error(compiled(x, spacing), layer(x, spacing)) < 1e-6
+    with pytest.raises(ValueError, match=r"the margin of padding=\(3, 3\) follows the spacing.* fixed spacing"):
+        torch.export.export(layer, (x, spacing))

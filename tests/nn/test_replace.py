@@ -67,6 +67,8 @@ def test_what_was_replaced_is_listed_with_its_padding():
         "body.0": f"{before['body.0']} -> SonicConv2d, 4 modes, 'reflect'",
         "dilated": f"{before['dilated']} -> SonicConv2d, 4 modes, 'zeros'",
     }
+    found = torchsonic.nn.replaced_convs(torchsonic.replace_convs(Net(), num_modes=4, padding=8))
+    assert found["dilated"].endswith("4 modes, 'zeros', padding (8, 8)")
 
 
 def test_options_reach_the_layers():

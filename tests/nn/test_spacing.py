@@ -80,3 +80,11 @@ def test_errors_name_the_layer_and_the_remedy():
         torchsonic.set_spacing(model, (1.0, 2.0, 3.0))
     with pytest.raises(ValueError, match="positive"):
         torchsonic.set_spacing(model, -1.0)
+
+
+@pytest.mark.parametrize("spacing", [-1.0, (1.0, float("nan")), torch.tensor([[1.0, 1.0], [1.0, -2.0]])])
+def test_compiled_layers_refuse_an_impossible_spacing(spacing):
+    torch._dynamo.reset()
+    compiled = torch.compile(torchsonic.SonicConv2d(2, 3, num_modes=2), fullgraph=True, backend="aot_eager")
+    with pytest.raises(ValueError, match="spacing must be positive and finite"):
+        compiled(torch.randn(2, 2, 6, 5), spacing)

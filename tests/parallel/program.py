@@ -21,13 +21,13 @@ from torch.distributed.tensor.parallel import parallelize_module
 
 import torchsonic
 from tests.parallel.training import CONFIG, make_model, make_task
-from torchsonic.evaluation.memory import peak_bytes
 from torchsonic.export import ExportConfig, export_model
+from torchsonic.lab.metrics.memory import peak_bytes
+from torchsonic.lab.training import CheckpointError, TrainingConfig, fit, make_fabric
 from torchsonic.models import SonicNet
 from torchsonic.nn import SonicBlock
 from torchsonic.nn.parameters import is_sharded
 from torchsonic.parallel import ModeParallel, clip_gradients, parallelize_modes, shard_parameters
-from torchsonic.training import CheckpointError, TrainingConfig, fit, make_fabric
 
 LAYERS = {
     "two axes": lambda: torchsonic.SonicConv2d(3, 5, num_modes=8),
@@ -89,8 +89,8 @@ def evaluation(mesh):
     shared = parallelize_modes(copy.deepcopy(whole), mesh)
     x = torch.randn(1, 3, 16, 16)
     with torch.no_grad():
-        first, kept = shared(x), list(shared._cache._entries.values())
-        again, still = shared(x), list(shared._cache._entries.values())
+        first, kept = shared(x), list(shared._cache._store.entries.values())
+        again, still = shared(x), list(shared._cache._store.entries.values())
         for layer in (whole, shared):
             layer.raw_scale.mul_(1.5)
         moved = shared(x)

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from tests.parallel.training import CONFIG, make_model, make_task
-from torchsonic.training import TrainingConfig, fit
-from torchsonic.training.checkpoint import kept_weights
-from torchsonic.training.loggers import read_log
+from torchsonic.lab.training import TrainingConfig, fit
+from torchsonic.lab.training.checkpoint import kept_weights
+from torchsonic.lab.training.loggers import read_log
 
 pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installed")
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="PyTorch was built without distributed")

@@ -3,8 +3,8 @@
 import torch
 
 import torchsonic
-from torchsonic.data import SynthShape
-from torchsonic.training import SegmentationTask
+from torchsonic.lab.data import SynthShape
+from torchsonic.lab.training import SegmentationTask
 
 CONFIG = {
     **{"steps": 8, "batch": 4, "accumulate": 2, "log_every": 1, "checkpoint_every": 1, "accelerator": "cpu"},

@@ -66,6 +66,11 @@ def test_bad_spacing_is_refused_by_name(given, error, words):
     assert "spacing" in str(caught.value)
 
 
+def test_a_spacing_belongs_to_whoever_asked_for_it():
+    as_spacing(1.25, 2).mul_(2)
+    assert as_spacing(1.25, 2).tolist() == [[1.25, 1.25]]
+
+
 def test_per_sample_spacing_must_match_the_batch():
     assert as_spacing(torch.ones(4, 2), 2, batch=4).shape == (4, 2)
     with pytest.raises(ValueError, match="3 rows for a batch of 4"):

@@ -15,20 +15,18 @@ from dataclasses import dataclass, fields, make_dataclass
 from typing import Annotated, Any, Union, get_type_hints
 
 import torchsonic
-from torchsonic.cli.bench import BenchCompile, BenchModels, BenchOperator, BenchScaling, BenchVolumes
-from torchsonic.cli.bench_others import BenchData, BenchExplorer, BenchInit, BenchMemory, BenchPrecision
-from torchsonic.cli.bench_results import BenchReport
+from torchsonic.cli.checkout import commands_of_checkout
+from torchsonic.cli.command import Command, UserError, make_folder, require, require_console_and_figures
 from torchsonic.cli.convert import Convert
-from torchsonic.cli.dependencies import DependenciesCheck, DependenciesLicences
-from torchsonic.cli.evaluate import EvaluateVolumes, name_kind
-from torchsonic.cli.explain import Explain, Figures
+from torchsonic.cli.evaluate import EvaluateVolumes
+from torchsonic.cli.explain import Explain
 from torchsonic.cli.explore import Explore
 from torchsonic.cli.export import Export
 from torchsonic.cli.images import EvaluateImages, PredictImages, TrainImages
 from torchsonic.cli.models import Models
 from torchsonic.cli.nnunet import NnunetConvert, NnunetInstall
 from torchsonic.cli.report import DataPreview, Report, Table1
-from torchsonic.cli.surroundings import Command, UserError, make_folder, require, require_console_and_figures
+from torchsonic.cli.run_kind import name_kind
 from torchsonic.cli.synthetic import EvaluateSynthetic, TrainHalliGalli, TrainSynthShape
 from torchsonic.cli.volumes import PredictVolumes, TrainVolumes
 from torchsonic.demo import DemoConfig, run_demo
@@ -70,7 +68,10 @@ COMMANDS: dict[str, Any] = {
         "Train a model; a run that was stopped goes on.",
         {"synthshape": TrainSynthShape, "halligalli": TrainHalliGalli, "volumes": TrainVolumes, "images": TrainImages},
     ),
-    "predict": ("Let a trained model predict.", {"volumes": PredictVolumes, "images": PredictImages}),
+    "predict": (
+        "Let a trained model predict; 'predict RUN' finds the kind of the run itself.",
+        {"volumes": PredictVolumes, "images": PredictImages},
+    ),
     "evaluate": (
         "Test finished runs, or segmentations of any tool; 'evaluate RUN' finds the kind of the run itself.",
         {"synthetic": EvaluateSynthetic, "volumes": EvaluateVolumes, "images": EvaluateImages},
@@ -80,29 +81,9 @@ COMMANDS: dict[str, Any] = {
     "report": Report,
     "table1": Table1,
     "data": ("Look at the data.", {"preview": DataPreview}),
-    "figures": Figures,
     "nnunet": ("Use Sonic networks in nnU-Net.", {"install": NnunetInstall, "convert": NnunetConvert}),
-    "bench": (
-        "Measure speed and memory.",
-        {
-            "operator": BenchOperator,
-            "scaling": BenchScaling,
-            "precision": BenchPrecision,
-            "memory": BenchMemory,
-            "volumes": BenchVolumes,
-            "models": BenchModels,
-            "compile": BenchCompile,
-            "init": BenchInit,
-            "data": BenchData,
-            "explorer": BenchExplorer,
-            "report": BenchReport,
-        },
-    ),
-    "dependencies": (
-        "Look at the packages a checkout asks for.",
-        {"check": DependenciesCheck, "licences": DependenciesLicences},
-    ),
     "version": Version,
+    **commands_of_checkout(),
 }
 
 
@@ -170,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         require("tyro", "cli")
-        _parse(name_kind(arguments, list(COMMANDS["evaluate"][1]))).run()
+        _parse(name_kind(arguments, {name: COMMANDS[name][1] for name in ("evaluate", "predict")})).run()
     except UserError as error:
         print(f"torchsonic: {error}", file=sys.stderr)
         return 1

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from torchsonic.cli.surroundings import UserError
+from torchsonic.cli.command import UserError
 
 __all__ = ["Convert"]
 

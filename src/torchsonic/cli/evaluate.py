@@ -1,25 +1,21 @@
-"""``torchsonic evaluate volumes``, and which of the ``evaluate`` commands a run is for."""
+"""``torchsonic evaluate volumes``: scores and a report."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from torchsonic.cli.surroundings import UserError, check_device, make_folder, require, warnings_in_one_line
+from torchsonic.cli.command import UserError, check_device, make_folder, require, warnings_in_one_line
 
 if TYPE_CHECKING:
-    from torchsonic.experiments.volume_report import Evaluation
+    from torchsonic.lab.report.volumes import Evaluation
 
-__all__ = ["EvaluateVolumes", "kind_of_run", "name_kind"]
+__all__ = ["EvaluateVolumes"]
 
 THRESHOLD = 0.5
-LOG_WIDTH = 200
-MARKS = {"volumes": "patch", "images": "image_size"}
-"""A setting that runs of a kind have and others have not."""
+PRINTED = ("Scores", "Differences", "Lesions")
+"""Tables of the report that a console shows, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +65,17 @@ class EvaluateVolumes:
             require(package, "medical")
         require("matplotlib", "viz")
         require("rich", "cli")
-        from torchsonic.experiments.volume_report import write_report
+        from torchsonic.lab.report import print_document, write_document
+        from torchsonic.lab.report.volumes import make_page
 
         try:
             with warnings_in_one_line():
                 evaluation = self._score()
-            written = write_report(evaluation, make_folder(self.out))
+            document = make_page(evaluation)
+            written = write_document(document, make_folder(self.out))
         except (OSError, ValueError) as error:
             raise UserError(str(error)) from error
-        _print(evaluation)
+        print_document(document, sections=PRINTED)
         print("written:", written[0])
 
     def _check(self) -> None:
@@ -108,64 +106,19 @@ class EvaluateVolumes:
         check_device(self.device)
 
     def _score(self) -> Evaluation:
-        shared: dict[str, Any] = {
-            "classes": self.classes,
-            "lesion_class": self.lesions,
-            "threshold": self.threshold,
-            "tolerance": self.tolerance,
-            "pictures": self.pictures,
-            "keep_going": self.keep_going,
-        }
+        from torchsonic.lab.report.volumes import Scoring, score_folders
+        from torchsonic.lab.report.volumes.runs import score_runs
+
+        scoring = Scoring(
+            classes=self.classes,
+            lesion_class=self.lesions,
+            threshold=self.threshold,
+            tolerance=self.tolerance,
+            pictures=self.pictures,
+            keep_going=self.keep_going,
+        )
         if self.predictions and self.labels is not None:
-            from torchsonic.experiments.volume_report import score_folders
-
-            shared |= {"images": self.images, "probabilities": self.probabilities}
-            return score_folders(self.predictions, self.labels, **shared)
-        from torchsonic.experiments.volume_report.runs import score_runs
-
-        shared |= {"external": self.external, "data": self.data, "device": self.device}
-        return score_runs(self.runs, make_folder(self.out), **shared)
-
-
-def _print(evaluation: Evaluation) -> None:
-    from rich.console import Console
-    from rich.table import Column, Table
-
-    from torchsonic.experiments.volume_report.results import compare
-    from torchsonic.experiments.volume_report.words import cost_headers, difference_rows, lesion_headers, lesion_rows
-    from torchsonic.experiments.volume_report.words import score_groups as groups
-    from torchsonic.experiments.volume_report.words import score_rows as rows
-
-    console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
-    headers = [f"{group}\n{measure}" for group in groups(evaluation) for measure in ("Dice", "NSD")]
-    table = Table(Column("", overflow="fold"), *headers, *cost_headers(evaluation), title=evaluation.title)
-    for name, cells, costs in rows(evaluation):
-        table.add_row(name, *[f"{cell.text}\n{cell.interval}".strip() for cell in cells], *costs)
-    console.print(table)
-    for name, (dice, nsd), count in difference_rows(compare(evaluation.models)):
-        words = [f"{title} {cell.text} ({cell.interval})" for title, cell in (("Dice", dice), ("NSD", nsd))]
-        console.print(f"{name}: {', '.join(words)}, {count} cases", highlight=False)
-    for name, cells in lesion_rows(evaluation):
-        listed = ", ".join(f"{title} {cell.text}" for title, cell in zip(lesion_headers(), cells, strict=True))
-        console.print(f"{name}, lesions: {listed}", highlight=False)
-    for name, reason in evaluation.skipped:
-        print(f"warning: left out: {name}: {reason}", file=sys.stderr)
-
-
-def kind_of_run(folder: Path) -> str:
-    """``volumes`` or ``images`` for a run on folders of these, else ``synthetic``, which then says what is wrong."""
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return "synthetic"
-    if not isinstance(config, dict):
-        return "synthetic"
-    return next((kind for kind, mark in MARKS.items() if mark in config), "synthetic")
-
-
-def name_kind(arguments: Sequence[str], kinds: Sequence[str]) -> list[str]:
-    """Arguments in which ``evaluate RUN`` says of what kind the run is, so that users need not."""
-    words = list(arguments)
-    if words[:1] == ["evaluate"] and len(words) > 1 and not words[1].startswith("-") and words[1] not in kinds:
-        words.insert(1, kind_of_run(Path(words[1])))
-    return words
+            more = {"images": self.images, "probabilities": self.probabilities}
+            return score_folders(self.predictions, self.labels, scoring=scoring, **more)
+        more = {"external": self.external, "data": self.data}
+        return score_runs(self.runs, make_folder(self.out), scoring=scoring, device=self.device, **more)

@@ -1,4 +1,4 @@
-"""``torchsonic explain`` and ``torchsonic figures``."""
+"""``torchsonic explain``: one page on what a model has learnt."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from torchsonic.cli.surroundings import UserError, make_folder, require
+from torchsonic.cli.command import UserError, make_folder, require
 
-__all__ = ["Explain", "Figures"]
+__all__ = ["Explain"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +34,8 @@ class Explain:
             raise UserError(f"--layers must be at least 1, got {self.layers}")
         if self.out.is_dir():  # said before minutes of drawing
             raise UserError(f"--out {self.out} is a folder; give an HTML file, such as {self.out / 'explain.html'}")
-        from torchsonic.experiments.explain import load_subject, write_explanation
-        from torchsonic.training.checkpoint import CheckpointError
+        from torchsonic.lab.report.explain import load_subject, write_explanation
+        from torchsonic.lab.training.checkpoint import CheckpointError
 
         make_folder(self.out.parent)
         try:
@@ -52,28 +52,3 @@ class Explain:
 
 def _say(text: str) -> None:
     print("drawn:", text, flush=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Figures:
-    """Make all figures of the documentation; trains what it shows, a few minutes."""
-
-    out: Path = Path("docs/images")
-    """Folder for the figures."""
-    steps: int = 150
-    """Training steps of the networks on SynthShape that are shown."""
-    only: tuple[str, ...] = ()
-    """Names of the figures to make, without their endings; all by default."""
-
-    def run(self) -> None:
-        for package, extra in (("lightning_fabric", "train"), ("rich", "train"), ("matplotlib", "viz")):
-            require(package, extra)
-        if self.steps < 2:
-            raise UserError(f"--steps must be at least 2, got {self.steps}")
-        from torchsonic.experiments.figures import FIGURES, make_figures
-
-        unknown = [name for name in self.only if name not in FIGURES]
-        if unknown:
-            raise UserError(f"--only must be of {', '.join(FIGURES)}, got {unknown[0]}")
-        for path in make_figures(make_folder(self.out), only=self.only or tuple(FIGURES), steps=self.steps):
-            print("written:", path, flush=True)

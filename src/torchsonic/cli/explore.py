@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from torchsonic.cli.surroundings import UserError, require
+from torchsonic.cli.command import UserError, require
 
 __all__ = ["Explore"]
 

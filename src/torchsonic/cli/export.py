@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from torchsonic.cli.surroundings import UserError, make_folder
+from torchsonic.cli.command import UserError, make_folder
+from torchsonic.io import read_json
 
 if TYPE_CHECKING:
     from torch import nn
@@ -117,6 +117,7 @@ def _line(row: CheckRow) -> str:
 
 def _find(given: str) -> _Source:
     """A folder if there is one, else a name of the registry."""
+    from torchsonic.lab.runs.folder import is_run
     from torchsonic.models import PretrainedError, create_model, from_pretrained, list_models, model_entry
 
     folder = Path(given)
@@ -125,14 +126,14 @@ def _find(given: str) -> _Source:
             raise UserError(f"{given} is no folder and no model; 'torchsonic models' lists the names")
         print(f"{given} comes with untrained weights; give the folder of a saved model or a run for trained ones")
         return _Source(given, create_model(given), model_entry(given)[0].input_size[1:])
-    is_run = (folder / "model" / "config.json").is_file()
+    own = is_run(folder)
     try:
-        model = from_pretrained(folder / "model" if is_run else folder)
+        model = from_pretrained(folder / "model" if own else folder)
     except PretrainedError as error:
         raise UserError(str(error)) from error
     # Beside the model of a run on images stands what it knows of them.
-    settings = _read(folder / ("config.json" if is_run else "images.json"))
-    named = _read(folder / "classes.json") if is_run else settings
+    settings = _read(folder / ("config.json" if own else "images.json"))
+    named = _read(folder / "classes.json") if own else settings
     return _Source(
         _name(folder.resolve()),
         model,
@@ -152,7 +153,7 @@ def _name(folder: Path) -> str:
 
 def _preparation(settings: dict[str, Any]) -> dict[str, Any]:
     """How a run on images made its input from the bytes of a photograph."""
-    from torchsonic.evaluation.classification import MEAN, STD
+    from torchsonic.lab.metrics.classification import MEAN, STD
 
     if "test_crop" not in settings:
         return {}
@@ -161,10 +162,9 @@ def _preparation(settings: dict[str, Any]) -> dict[str, Any]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        return read_json(path)
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _usual_size(settings: dict[str, Any]) -> tuple[int, ...] | None:
@@ -178,7 +178,7 @@ def _usual_size(settings: dict[str, Any]) -> tuple[int, ...] | None:
 
 def _usual_spacing(model: nn.Module, settings: dict[str, Any]) -> tuple[float, ...]:
     """What a model was told in training of pixels that are not those it was made for; empty if it was told nothing."""
-    from torchsonic.experiments.images.network import told_spacing
+    from torchsonic.lab.runs.images.network import told_spacing
     from torchsonic.models import Classifier
 
     if not isinstance(model, Classifier):

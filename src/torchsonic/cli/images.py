@@ -4,74 +4,54 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from torchsonic.cli.surroundings import (
+from torchsonic.cli.command import (
     UserError,
     check_device,
     make_folder,
     option_value,
     require,
-    training_errors_in_words,
     warnings_in_one_line,
 )
-from torchsonic.experiments.images import PRESETS, ImagesConfig, apply_init, apply_preset
-
-if TYPE_CHECKING:
-    from torchsonic.experiments.image_report import SizeReport
+from torchsonic.cli.train import TrainCommand
+from torchsonic.lab.runs.images import PRESETS, ImagesConfig, apply_init, apply_preset
 
 __all__ = ["EvaluateImages", "PredictImages", "TrainImages"]
 
-RUNS = Path("runs")
-LOG_WIDTH = 160
+PRINTED = ("Top-1, percent", "Top-1 lost relative to the training size, percent")
+"""Tables of the report that a console shows, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainImages(ImagesConfig):
+class TrainImages(TrainCommand, ImagesConfig):
     """Train a network on folders of images, train/CLASS/ and val/CLASS/, and test it."""
 
     preset: Literal["smoke", "quick", "imagenet-50m"] = "quick"
     """Steps and sizes: smoke takes less than a minute, quick about 25 (small networks); imagenet-50m is the paper's."""
-    seeds: tuple[int, ...] = ()
-    """Several seeds, one run after another, instead of --seed."""
-    out: Path = RUNS
-    """Folder of runs; each run has its own in it, and goes on if it was stopped."""
+
+    config_class: ClassVar[type] = ImagesConfig
+    presets: ClassVar[Collection[str]] = PRESETS
+    apply_preset = staticmethod(apply_preset)
+    thrift: ClassVar[str] = "smaller --batch or --image-size, or --accumulate"
 
     @classmethod
     def with_preset(cls, arguments: Sequence[str]) -> Any:
-        """The defaults of the preset and of the run that the arguments name, over which further options then win."""
-        chosen = option_value(arguments, "--preset") or cls.preset
-        if chosen not in PRESETS:  # to be refused by the parser, in its words
-            return cls()
-        config = replace(apply_preset(cls(), chosen), preset=chosen)
-        init = option_value(arguments, "--init")
-        return config if init is None else apply_init(config, Path(init))
+        """Those of the run that the arguments name, too."""
+        command, init = super().with_preset(arguments), option_value(arguments, "--init")
+        return command if init is None else apply_init(command, Path(init))
 
     def run(self) -> None:
         require("PIL", "images")
-        require("lightning_fabric", "train")
-        require("rich", "train")
-        from torchsonic.experiments.images import run_experiment
+        from torchsonic.lab.runs.images import run_experiment
 
-        shared = {f.name: getattr(self, f.name) for f in fields(ImagesConfig)}
-        if any(seed < 0 for seed in self.seeds):
-            raise UserError(f"--seeds must not be negative, got {', '.join(map(str, self.seeds))}")
-        make_folder(self.out)
-        for seed in self.seeds or (self.training.seed,):
-            config = ImagesConfig(**{**shared, "training": replace(self.training, seed=seed)})
-            folder = self.out / config.name
-            print(f"{config.data}, {config.label}, seed {seed}: {folder}")
-            with training_errors_in_words("smaller --batch or --image-size, or --accumulate"), warnings_in_one_line():
-                results = run_experiment(config, folder)
-            _print_results(results)
+        self.train(run_experiment, lambda c: f"{c.data}, {c.label}", _print_results)
 
 
 def _print_results(results: dict[str, Any]) -> None:
-    if not results:  # another process than the first
-        return
     print(f"top-1 {results['top1']:.1%}, top-5 {results['top5']:.1%} of {results['images']['test']} images")
     if results["left_out"]:
         print(f"{len(results['left_out'])} unreadable images were left out: {', '.join(list(results['left_out'])[:5])}")
@@ -115,7 +95,8 @@ class EvaluateImages:
         sizes = self._sizes()
         check_device(self.device)
         out = make_folder(self.out)
-        from torchsonic.experiments.image_report import score_runs, write_report
+        from torchsonic.lab.report import print_document, write_document
+        from torchsonic.lab.report.image_sizes import make_page, score_runs
         from torchsonic.models import PretrainedError
 
         try:
@@ -129,10 +110,11 @@ class EvaluateImages:
                     cache_gb=self.cache_gb,
                     device=self.device,
                 )
-            written = write_report(report, out)
+            document = make_page(report)
+            written = write_document(document, out)
         except (OSError, PretrainedError, ValueError, RuntimeError) as error:
             raise UserError(str(error)) from error
-        _print_report(report)
+        print_document(document, sections=PRINTED)
         print("written:", written[0])
 
     def _sizes(self) -> tuple[int, ...]:
@@ -143,25 +125,6 @@ class EvaluateImages:
         if not sizes or min(sizes) < 8:
             raise UserError(f"--resolutions must be sizes of at least 8 with commas, got {self.resolutions!r}")
         return sizes
-
-
-def _print_report(report: SizeReport) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    from torchsonic.experiments.image_report import accuracy_rows, loss_rows, verdict_lines
-
-    console = Console(width=None if sys.stdout.isatty() else LOG_WIDTH)
-    for title, (headers, rows) in (
-        ("top-1, percent", accuracy_rows(report)),
-        ("top-1 lost relative to the training size, percent", loss_rows(report)),
-    ):
-        table = Table(*headers, title=title)
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
-    for line in verdict_lines(report):
-        console.print(line, highlight=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +150,7 @@ class PredictImages:
 
     def run(self) -> None:
         require("PIL", "images")
-        from torchsonic.experiments.images import list_files, load_run, predict_files
+        from torchsonic.lab.runs.images import list_files, load_run, predict_files
         from torchsonic.models import PretrainedError
 
         if not self.files:

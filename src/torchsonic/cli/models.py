@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from torchsonic.cli.surroundings import UserError, make_folder, require
-from torchsonic.evaluation.catalogue import HEADERS, NOTES, CatalogueRow, put_table, table_cells, to_markdown
+from torchsonic.cli.command import UserError, make_folder, require
+from torchsonic.lab.report.catalogue import CatalogueRow, catalogue_table, marked_table, put_table
+from torchsonic.lab.report.console import print_table
 
 __all__ = ["Models"]
-
-LOG_WIDTH = 160
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +37,9 @@ class Models:
             raise UserError(f"no model matches {self.pattern!r}; run: torchsonic models, without a pattern, for all")
         text = None if self.out is None else _read(self.out)
         rows = _count(names, flops=self.flops)
-        _print(rows)
+        print_table(catalogue_table(rows))
         if self.out is not None and text is not None:
-            self.out.write_text(put_table(text, to_markdown(rows, self._command())), encoding="utf-8")
+            self.out.write_text(put_table(text, marked_table(rows, self._command())), encoding="utf-8")
             print("written:", self.out)
 
     def _command(self) -> str:
@@ -53,7 +52,7 @@ def _read(path: Path) -> str:
     """The text that is to hold the table, checked before minutes of work are spent on that."""
     if not path.exists():
         make_folder(path.parent)
-        return f"# Models\n\n{to_markdown([], '')}\n"
+        return f"# Models\n\n{marked_table([], '')}\n"
     try:
         text = path.read_text(encoding="utf-8")
         put_table(text, "")
@@ -73,7 +72,7 @@ def _count(names: Sequence[str], *, flops: bool) -> list[CatalogueRow]:
 def _row(name: str, *, flops: bool) -> CatalogueRow:
     import torch
 
-    from torchsonic.evaluation import count_flops, count_parameters, paper_cost
+    from torchsonic.lab.metrics import count_flops, count_parameters, paper_cost
     from torchsonic.models import create_model, model_entry
 
     entry, _ = model_entry(name)
@@ -84,20 +83,3 @@ def _row(name: str, *, flops: bool) -> CatalogueRow:
     row = entry.paper.get(name.partition(".")[2])
     paper = paper_cost(row, entry.task, len(entry.input_size) - 1)
     return CatalogueRow(name, entry.task, entry.input_size, count_parameters(model), number, paper)
-
-
-def _print(rows: Sequence[CatalogueRow]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=LOG_WIDTH)
-    shown = Table()
-    for index, header in enumerate(HEADERS):
-        shown.add_column(header, justify="left" if index < 3 else "right")
-    for row in rows:
-        shown.add_row(*table_cells(row))
-    console.print(shown)
-    for note in NOTES:
-        console.print(note, style="dim", highlight=False)

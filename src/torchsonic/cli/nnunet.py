@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from torchsonic.cli.surroundings import UserError, require
+from torchsonic.cli.command import UserError, require
 
 __all__ = ["NnunetConvert", "NnunetInstall"]
 
@@ -61,9 +61,9 @@ class NnunetConvert:
     def run(self) -> None:
         require("nibabel", "medical")
         require("rich", "cli")
-        from torchsonic.data.volumes import find_cases
         from torchsonic.integrations.nnunet_dataset import convert_dataset
-        from torchsonic.training.progress import counting_progress
+        from torchsonic.lab.data.volumes import find_cases
+        from torchsonic.lab.training.progress import counting_progress
 
         try:
             with counting_progress("copying cases", len(find_cases(self.data)), show=True) as advance:

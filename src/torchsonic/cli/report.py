@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, get_args
 
-from torchsonic.cli.surroundings import UserError, make_folder, require
-from torchsonic.experiments.synthetic import ModelName, TaskName
+from torchsonic.cli.command import UserError, make_folder, require
+from torchsonic.lab.runs.synthetic import ModelName, TaskName
 
 __all__ = ["DataPreview", "Report", "Table1"]
 
@@ -29,23 +28,21 @@ class Report:
 
     def run(self) -> None:
         require("matplotlib", "viz")
-        from torchsonic.experiments.report import make_report, write_report
+        require("rich", "cli")
+        from torchsonic.lab.report import print_document, write_document
+        from torchsonic.lab.report.table1 import make_page, make_report
 
         try:
             report = make_report(self.runs)
         except ValueError as error:
             raise UserError(str(error)) from error
+        document = make_page(report)
         out = make_folder(self.out or self.runs / "report")
         try:
-            written = write_report(report, out)
+            written = write_document(document, out)
         except OSError as error:
             raise UserError(f"--out: cannot write {error.filename}: {error.strerror}") from error
-        if report.rank:
-            print(report.rank)
-        for text in report.warnings:
-            print(f"warning: {text}", file=sys.stderr)
-        for folder, reason in report.skipped:
-            print(f"left out: {folder}: {reason}", file=sys.stderr)
+        print_document(document, sections=())
         print(f"{len(report.runs)} runs, {report.num_left_out} left out; written: {written[0]}")
 
 
@@ -75,7 +72,7 @@ class Table1:
     def run(self) -> None:
         for package, extra in (("lightning_fabric", "train"), ("rich", "train"), ("matplotlib", "viz")):
             require(package, extra)
-        from torchsonic.experiments.table1 import plan_runs, train_all
+        from torchsonic.lab.runs.table1 import plan_runs, train_all
 
         try:
             configs = plan_runs(
@@ -116,7 +113,7 @@ class DataPreview:
 
     def run(self) -> None:
         require("matplotlib", "viz")
-        from torchsonic.experiments.preview import SHEETS, draw_sheet
+        from torchsonic.lab.report.preview import SHEETS, draw_sheet
 
         if self.seed < 0:
             raise UserError(f"--seed must not be negative, got {self.seed}")

@@ -2,83 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from torchsonic.cli.surroundings import (
+from torchsonic.cli.command import (
     UserError,
     check_device,
     make_folder,
-    option_value,
     require,
-    training_errors_in_words,
     warnings_in_one_line,
 )
-from torchsonic.experiments.volumes import PRESETS, VolumesConfig, apply_preset
+from torchsonic.cli.train import TrainCommand
+from torchsonic.lab.runs.volumes import PRESETS, VolumesConfig, apply_preset
 
 __all__ = ["PredictVolumes", "TrainVolumes"]
 
-RUNS = Path("runs")
 
-
-def _require_packages(*, training: bool) -> None:
+def _require_packages() -> None:
     require("nibabel", "medical")
     require("scipy", "medical")
     require("rich", "train")
-    if training:
-        require("lightning_fabric", "train")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainVolumes(VolumesConfig):
+class TrainVolumes(TrainCommand, VolumesConfig):
     """Train a network on a folder of NIfTI volumes and test it on whole cases."""
 
     preset: Literal["smoke", "quick"] = "quick"
     """Steps and sizes: smoke takes less than a minute; quick has 1,000 steps."""
-    seeds: tuple[int, ...] = ()
-    """Several seeds, one run after another, instead of --seed."""
     all_folds: bool = False
     """The whole cross-validation, one fold after another, instead of --fold."""
-    out: Path = RUNS
-    """Folder of runs; each run has its own in it, and goes on if it was stopped."""
 
-    @classmethod
-    def with_preset(cls, arguments: Sequence[str]) -> Any:
-        """The defaults of the preset that the arguments name, over which further options then win."""
-        chosen = option_value(arguments, "--preset") or cls.preset
-        if chosen not in PRESETS:  # to be refused by the parser, in its words
-            return cls()
-        return replace(apply_preset(cls(), chosen), preset=chosen)
+    config_class: ClassVar[type] = VolumesConfig
+    presets: ClassVar[Collection[str]] = PRESETS
+    apply_preset = staticmethod(apply_preset)
+    thrift: ClassVar[str] = "smaller --batch or --patch, or --accumulate"
+
+    def folds_to_train(self) -> Sequence[int]:
+        return range(self.folds) if self.all_folds else (self.fold,)
 
     def run(self) -> None:
-        _require_packages(training=True)
+        _require_packages()
         if self.model == "unet":
             require("monai", "medical")
-        from torchsonic.experiments.volumes import run_experiment
-
-        found: list[float] = []
-        make_folder(self.out)
-        for config in self._runs():
-            folder = self.out / config.name
-            print(f"{config.data}, {config.model}, seed {config.training.seed}: {folder}")
-            with training_errors_in_words("smaller --batch or --patch, or --accumulate"), warnings_in_one_line():
-                results = run_experiment(config, folder)
-            _print_results(results)
-            found += [results["dice"]] if results and results["dice"] is not None else []
-        if len(found) > 1:
-            print(f"mean Dice over {len(found)} runs: {sum(found) / len(found):.3f}")
-
-    def _runs(self) -> list[VolumesConfig]:
         if self.all_folds and self.split is not None:
             raise UserError("--all-folds and --split exclude each other")
-        shared = {f.name: getattr(self, f.name) for f in fields(VolumesConfig)}
-        return [
-            VolumesConfig(**{**shared, "fold": fold, "training": replace(self.training, seed=seed)})
-            for fold in (range(self.folds) if self.all_folds else (self.fold,))
-            for seed in self.seeds or (self.training.seed,)
-        ]
+        from torchsonic.lab.runs.volumes import run_experiment
+
+        results = self.train(run_experiment, lambda c: f"{c.data}, {c.model}", _print_results)
+        found = [result["dice"] for result in results if result and result["dice"] is not None]
+        if len(found) > 1:
+            print(f"mean Dice over {len(found)} runs: {sum(found) / len(found):.3f}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,11 +77,11 @@ class PredictVolumes:
     """Where the network runs: cpu, cuda, mps."""
 
     def run(self) -> None:
-        _require_packages(training=False)
-        from torchsonic.data.volumes import find_cases, write_labels
-        from torchsonic.experiments.volumes import load_run, predict_case, read_good_cases
+        _require_packages()
+        from torchsonic.lab.data.volumes import find_cases, write_labels
+        from torchsonic.lab.runs.volumes import load_run, predict_case, read_good_cases
+        from torchsonic.lab.training.progress import counting_progress
         from torchsonic.models import PretrainedError
-        from torchsonic.training.progress import counting_progress
 
         check_device(self.device)
         try:
@@ -140,8 +116,6 @@ def _print_results(results: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    if not results:  # another process than the first
-        return
     cases, console = results["cases"], Console()
     if cases:
         table = Table("class", "Dice", "cases", title=f"{results['model']}, {len(cases)} cases tested")

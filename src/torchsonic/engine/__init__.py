@@ -1,4 +1,4 @@
-"""How the operator is carried out: plans, kernels, couplings, transforms, caches and memory.
+"""How the operator is computed: plans, kernels, couplings, transforms, caches and memory.
 
-Nothing here defines mathematics; that is :mod:`torchsonic.spectral`, whose :mod:`plain` every result is held to.
+The mathematics is defined in :mod:`torchsonic.spectral`; results here are tested against its module :mod:`plain`.
 """

@@ -1,11 +1,12 @@
-"""Couplings that were made before, for evaluation: a store for each layer, and one for compiled code.
+"""Couplings kept from earlier calls in evaluation: one store per layer, and one for compiled code.
 
-A compiled graph computes the parameters of the responses anew in each call and knows no layer that could keep anything.
-There the values themselves are the key: nothing has to be forgotten when they change.
+A compiled graph computes the parameters of the responses in every call and has no layer to keep anything. There the
+values themselves are the key, so that nothing has to be dropped when they change.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections import OrderedDict
@@ -17,39 +18,49 @@ from torch import Tensor
 
 from torchsonic.engine.coupling import TorchCoupling
 
-__all__ = ["MOST_BYTES", "CouplingCache", "find_coupling", "forget_couplings", "recording_graph"]
+__all__ = ["CouplingCache", "find_coupling", "recording_graph"]
 
 MOST_BYTES = 256 << 20
-"""Of all kept responses together; larger ones are evaluated each time."""
+"""Of all responses in one store; larger ones are evaluated each time."""
 
-_lock = threading.Lock()
-_kept: OrderedDict[Hashable, TorchCoupling] = OrderedDict()
+
+class _Store:
+    """The couplings used last, as many as fit; threads may share it."""
+
+    def __init__(self, max_entries: float = math.inf, max_bytes: int = MOST_BYTES) -> None:
+        self.max_entries, self.max_bytes = max_entries, max_bytes
+        self.entries: OrderedDict[Hashable, TorchCoupling] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], TorchCoupling]) -> TorchCoupling:
+        with self._lock:
+            found = self.entries.get(key)
+            if found is not None:
+                self.entries.move_to_end(key)
+                return found
+        coupling = make()
+        if coupling.num_bytes > self.max_bytes:  # it would push all others out, and then itself
+            return coupling
+        with self._lock:
+            self.entries[key] = coupling
+            while len(self.entries) > self.max_entries or self._num_bytes() > self.max_bytes:
+                self.entries.popitem(last=False)
+        return coupling
+
+    def _num_bytes(self) -> int:
+        return sum(kept.num_bytes for kept in self.entries.values())
+
+
+_by_value = _Store()
 
 
 def find_coupling(values: list[Tensor], key: Hashable, make: Callable[[], TorchCoupling]) -> TorchCoupling:
-    """A coupling that depends on small CPU tensors and on ``key``; made if it is not at hand."""
-    full_key = (key, torch.cat([value.flatten() for value in values]).numpy().tobytes())
-    with _lock:
-        found = _kept.get(full_key)
-        if found is not None:
-            _kept.move_to_end(full_key)
-            return found
-    coupling = make()
-    with _lock:
-        _kept[full_key] = coupling
-        while sum(kept.num_bytes for kept in _kept.values()) > MOST_BYTES:
-            _kept.popitem(last=False)
-    return coupling
-
-
-def forget_couplings() -> None:
-    """Free what is kept."""
-    with _lock:
-        _kept.clear()
+    """A coupling that depends on small CPU tensors and on ``key``; made unless it is kept."""
+    return _by_value.get((key, torch.cat([value.flatten() for value in values]).numpy().tobytes()), make)
 
 
 def recording_graph(device: torch.device) -> bool:
-    """Whether a CUDA graph is being recorded: it would read kept responses even when they are dropped."""
+    """Whether a CUDA graph is being recorded, which would go on reading responses after they are dropped."""
     return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
 
@@ -65,8 +76,8 @@ class _Seen(NamedTuple):
         same = self.reference() is parameter and self.address == parameter.data_ptr()
         if not same or self.version != parameter._version:
             return False
-        # Writing through ``parameter.data`` leaves no trace in the version; on a CPU looking is cheap. Elsewhere it
-        # would make the host wait for the device, so there such writes need ``clear``.
+        # Writing through ``parameter.data`` does not change the version. Comparing values is cheap on a CPU; elsewhere
+        # the host would have to wait for the device, so users call ``clear`` after such writes.
         return parameter.device.type != "cpu" or parameter.equal(self.value)
 
 
@@ -76,27 +87,27 @@ class CouplingCache:
     Parameters
     ----------
     max_entries
-        Grids to remember; the least recently used one is dropped.
+        Number of grids to remember; the least recently used one is dropped.
     max_bytes
-        Of all kept responses together; larger ones are made each time.
+        Size of all kept responses together; larger ones are evaluated each time.
     """
 
-    def __init__(self, max_entries: int = 4, max_bytes: int = 256 << 20) -> None:
+    def __init__(self, max_entries: int = 4, max_bytes: int = MOST_BYTES) -> None:
         self.max_entries, self.max_bytes = max_entries, max_bytes
         self._lock = threading.Lock()
-        self._entries: OrderedDict[Hashable, TorchCoupling] = OrderedDict()
-        self._seen: list[_Seen] = []
+        self._forget()
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._store.entries)
 
     def clear(self) -> None:
         with self._lock:
             self._forget()
 
     def _forget(self) -> None:
-        # Another thread may still evaluate for the old ones: what it finds then goes into them.
-        self._entries, self._seen = OrderedDict(), []
+        # A new store: what another thread still evaluates for the old parameters goes into the old one.
+        self._store = _Store(self.max_entries, self.max_bytes)
+        self._seen: list[_Seen] = []
 
     def get(self, key: Hashable, parameters: list[Tensor], make: Callable[[], TorchCoupling]) -> TorchCoupling:
         """Return the coupling for ``key``, made anew if the parameters changed or the grid is new."""
@@ -104,19 +115,8 @@ class CouplingCache:
             if not self._still_are(parameters):
                 self._forget()
                 self._seen = [_Seen(weakref.ref(p), p.data_ptr(), p._version, p.detach().clone()) for p in parameters]
-            entries = self._entries
-            found = entries.get(key)
-            if found is not None:
-                entries.move_to_end(key)
-                return found
-        coupling = make()
-        if coupling.num_bytes > self.max_bytes:  # it would push all others out, and then itself
-            return coupling
-        with self._lock:
-            entries[key] = coupling
-            while len(entries) > self.max_entries or sum(r.num_bytes for r in entries.values()) > self.max_bytes:
-                entries.popitem(last=False)
-        return coupling
+            store = self._store
+        return store.get(key, make)
 
     def _still_are(self, parameters: list[Tensor]) -> bool:
         return len(self._seen) == len(parameters) and all(

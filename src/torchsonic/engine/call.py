@@ -18,7 +18,7 @@ __all__ = ["Kept", "Operands", "Options", "run_plain", "without_autocast"]
 
 
 class Operands(NamedTuple):
-    """The tensors of a call; see :func:`torchsonic.functional.spectral_conv`. All but the last get gradients."""
+    """The tensors of a call, as in :func:`torchsonic.functional.spectral_conv`. All but the last may have gradients."""
 
     x: Tensor
     mix_in: Tensor
@@ -38,12 +38,27 @@ class Operands(NamedTuple):
         return ModeShape(**{name: getattr(self, name) for name in ModeShape._fields})
 
     @property
+    def mixing(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """The tensors that do not belong to the responses."""
+        return self.x, self.mix_in, self.mix_out, self.bias
+
+    @property
+    def sizes(self) -> tuple[Tensor, int, int]:
+        """The input, and the numbers of output channels and modes: all that plans and memory depend on."""
+        return self.x, self.mix_out.shape[0], self.mix_in.shape[0]
+
+    @property
+    def per_sample(self) -> bool:
+        """Whether each sample has a spacing of its own."""
+        return self.spacing.shape[0] > 1
+
+    @property
     def shared(self) -> bool:
         """Whether all samples have the same responses."""
         return all(t is None or t.shape[0] == 1 for t in (*self.shape, self.spacing))
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Operands:
-        """Apply a function to every tensor that is there."""
+        """Apply a function to every tensor."""
         return Operands(*[None if t is None else change(t) for t in self])  # type: ignore[arg-type]
 
 
@@ -65,7 +80,7 @@ class Options(NamedTuple):
 
     @property
     def boundary(self) -> Boundary:
-        return Boundary(self.padding_mode, tuple(n for n in self.padding if n))
+        return Boundary(self.padding_mode, self.padding)
 
     @property
     def limits(self) -> ResponseLimits:
@@ -73,7 +88,7 @@ class Options(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What the backward pass would otherwise compute again, for one chunk of samples and all modes."""
+    """Intermediate results kept for the backward pass, of one chunk of samples and all modes."""
 
     coefficients: Tensor
     """``Z``, ``(b, M, *band)``, or ``(b, M, 2, *band)`` where channels are transformed."""
@@ -82,7 +97,7 @@ class Kept(NamedTuple):
 
     @classmethod
     def of_all_modes(cls, parts: list[Kept]) -> Kept:
-        """From what was kept of chunks of modes; a spectrum of channels is the same for all."""
+        """Join what was kept of chunks of modes, which share the spectrum of the channels if there is one."""
         if len(parts) == 1:
             return parts[0]
         shared = parts[0].other is parts[1].other
@@ -91,16 +106,16 @@ class Kept(NamedTuple):
 
 
 def without_autocast(device: torch.device) -> AbstractContextManager:
-    """Transforms need float32 whatever the context; some devices know no autocast at all."""
-    if torch.amp.is_autocast_available(device.type):
+    """Switch autocast off, since transforms need at least float32; some devices have no autocast."""
+    if torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type):
         return torch.autocast(device.type, enabled=False)
     return nullcontext()
 
 
 def run_plain(operands: Operands, options: Options) -> Tensor:
-    """The operator as it is defined, from differentiable operations."""
+    """Run the definition, which consists of differentiable operations."""
     x, mix_out = operands.x, operands.mix_out
-    if x.shape[0] == 0:  # no library transforms nothing; all operands still get their gradient, zero
+    if x.shape[0] == 0:  # FFT libraries refuse an empty batch; all operands still get a gradient of zero
         y = x.new_zeros(0, mix_out.shape[0], *options.out_size)
         return y + sum(t.sum() for t in operands[:-1] if t is not None)
     with without_autocast(x.device):

@@ -1,7 +1,7 @@
 """The order that transforms channels: transform, mix, couple, mix, transform back; and backward the five adjoints.
 
-It pays where there are more modes than channels, and is the paper's. The two real signals ``P, Q`` of a mode are pairs
-of half spectra. See :mod:`torchsonic.engine.modes_order` for the other order, and for the arguments.
+This is the paper's order, and the cheaper one if there are more modes than channels. The two real signals ``P, Q`` of a
+mode have a half spectrum each. :mod:`torchsonic.engine.modes_order` is the other order and describes the arguments.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from torchsonic.engine.couplings import CouplingOf
 from torchsonic.engine.plan import Plan, split
 from torchsonic.engine.products import add_spectrum, correlate_spectra, mix_modes
 from torchsonic.engine.transform import analyse, analyse_adjoint, synthesise, synthesise_adjoint
-from torchsonic.spectral.boundary import Boundary
 
 __all__ = ["backward", "forward"]
 
-# A transform back copies what it is given: channels are taken in parts of so many bytes.
+# The inverse transform copies its input, so it takes a few channels of at most this size at a time.
 INVERSE_BYTES = 64 << 20
 
 
@@ -30,7 +29,6 @@ def forward(
     mix_out: Tensor,
     bias: Tensor | None,
     coupling_of: CouplingOf,
-    boundary: Boundary,
     plan: Plan,
     *,
     keep: bool = False,
@@ -40,7 +38,7 @@ def forward(
     y = x.new_empty(x.shape[0], mix_out.shape[0], *plan.out_size)
     kept: list[Kept] = []
     for samples in plan.sample_chunks(x.shape[0]):
-        spectrum, parts, total = analyse(x[samples], band, boundary), [], None
+        spectrum, parts, total = analyse(x[samples], band, plan.boundary), [], None
         for modes in plan.mode_chunks(mix_in.shape[0]):
             z = mix_modes(mix_in[modes].flatten(0, 1), spectrum)
             w = coupling_of(samples, modes).forward(z)
@@ -59,19 +57,18 @@ def backward(
     operands: Operands,
     grad_y: Tensor,
     coupling_of: CouplingOf,
-    boundary: Boundary,
     plan: Plan,
     kept: Sequence[Kept],
     *,
     need_x: bool,
 ) -> tuple[Tensor | None, Tensor, Tensor]:
-    """Gradients of ``x`` (if needed), ``mix_in`` and ``mix_out``; those of the responses are left in the couplings."""
+    """Gradients of ``x`` (if needed), ``mix_in`` and ``mix_out``; the couplings collect those of the responses."""
     x, mix_in, mix_out, band = operands.x.contiguous(), operands.mix_in, operands.mix_out, plan.band
     grad_in, grad_out = mix_in.new_zeros(mix_in.shape), mix_out.new_zeros(mix_out.shape)
     grad_x = x.new_empty(x.shape) if need_x else None
     for index, samples in enumerate(plan.sample_chunks(x.shape[0])):
         there, total = kept[index] if kept else None, None
-        spectrum = there.other if there else analyse(x[samples], band, boundary)
+        spectrum = there.other if there else analyse(x[samples], band, plan.boundary)
         grad_spectrum = synthesise_adjoint(grad_y[samples], band)
         for modes in plan.mode_chunks(mix_in.shape[0]):
             coupling, w_in = coupling_of(samples, modes), mix_in[modes].flatten(0, 1)
@@ -83,7 +80,7 @@ def backward(
             if grad_x is not None:
                 total = add_spectrum(total, w_in.mT, g)
         if grad_x is not None and total is not None:
-            _put(grad_x[samples], total, lambda part: analyse_adjoint(part, band, plan.size, boundary))
+            _put(grad_x[samples], total, lambda part: analyse_adjoint(part, band, plan.size, plan.boundary))
     return grad_x, grad_in.mul_(math.prod(band.size_in)), grad_out
 
 

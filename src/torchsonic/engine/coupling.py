@@ -1,14 +1,14 @@
-"""How responses act on the coefficients of modes, and the derivative of that.
+"""How responses act on the coefficients of modes, and the gradient of that.
 
-Modes as complex signals have coefficients ``Z (b, m, *band)`` on the full spectrum, and ``W = T Z``. Modes as pairs of
-real signals ``P, Q`` have ``(b, m, 2, *band)`` on the half spectrum, where with the response ``T_a`` of the pole and
-``T_abar`` of its conjugate
+On the full spectrum, modes are complex signals with coefficients ``Z (b, m, *band)``, and ``W = T Z``. On the half
+spectrum they are pairs of real signals ``P, Q`` with coefficients ``(b, m, 2, *band)``. With the responses ``T_a`` of
+the pole and ``T_abar`` of its conjugate,
 
-    Re w = T1 P - T2 Q,     Im w = T1 Q + T2 P,     T1 = (T_a + T_abar) / 2,  T2 = (T_a - T_abar) / 2i;
+    Re w = T1 P - T2 Q,     Im w = T1 Q + T2 P,     T1 = (T_a + T_abar) / 2,  T2 = (T_a - T_abar) / 2i.
 
-the paper's notes use the half spectrum as it is, ``T1 = T_a`` and ``T2 = -i T_a``.
+The paper's notes use the half spectrum as it is: ``T1 = T_a`` and ``T2 = -i T_a``.
 
-A :class:`Coupling` is all that kernels know of it; another one may evaluate responses on the fly, on its own device.
+Kernels only use the interface :class:`Coupling`. Another implementation may evaluate responses on the fly.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torchsonic.spectral.nyquist import average_signs, average_signs_backward
 from torchsonic.spectral.response import ModeShape, Symmetry, grid_omega, respond
 from torchsonic.spectral.transform import zero_imaginary
 
-__all__ = ["Coupling", "TorchCoupling", "coupling_bytes"]
+__all__ = ["Coupling", "TorchCoupling"]
 
 
 class Coupling(Protocol):
@@ -37,34 +37,29 @@ class Coupling(Protocol):
         ...
 
     def backward(self, grad: Tensor, z: Tensor) -> Tensor:
-        """The gradient of ``Z`` from that of ``W``, which may be overwritten; that of the responses is added up.
+        """The gradient of ``Z`` from that of ``W``, which may be overwritten; gradients of the responses are summed up.
 
-        On the full spectrum both are conjugates. On the half spectrum the result is divided by the samples of the
-        input's grid, which saves the transform back a scaling.
+        On the full spectrum both are conjugates. On the half spectrum the result is divided by the number of samples of
+        the input grid, so that the inverse transform need not be scaled.
         """
         ...
 
     def gradients(self) -> ModeShape:
-        """Of the modes' parameters, from all that was added up."""
+        """Gradients of the modes' parameters, from all backward calls so far."""
         ...
 
 
-def coupling_bytes(num_modes: int, band: Band, dtype: torch.dtype) -> int:
-    """Bytes of the responses of so many modes, shared by the batch, for samples of a real type."""
-    return 2 * dtype.itemsize * num_modes * math.prod(band.shape) * (2 if band.half else 1)
-
-
 class TorchCoupling:
-    """Responses evaluated once, by PyTorch.
+    """Responses that PyTorch evaluates once and stores.
 
     Parameters
     ----------
     shape
-        Parameters of the modes, with one row for all samples or one for each.
+        Parameters of the modes, with one row for all samples or one per sample.
     spacing
-        ``(1, D)`` or one row for each sample.
+        ``(1, D)``, or one row per sample.
     differentiable
-        Whether gradients of the parameters will be asked for.
+        Whether :meth:`gradients` will be called.
     """
 
     def __init__(
@@ -79,7 +74,7 @@ class TorchCoupling:
     ) -> None:
         self._band, self._symmetry, self._limits = band, symmetry, limits
         self._paired = band.half and symmetry == "real"
-        # Both poles of a conjugate pair are modes like any others.
+        # The conjugate poles are evaluated as further modes.
         self._shape = _with_conjugate_poles(shape) if self._paired else shape
         self._spacing, self._omega = spacing, grid_omega(spacing, band, symmetry, shape.scale.dtype)
         raw = respond(self._omega, self._shape)
@@ -127,15 +122,7 @@ class TorchCoupling:
 
     def gradients(self) -> ModeShape:
         assert self._raw is not None
-        grads = self._grads
-        if self._band.half:
-            multiplicity = self._band.multiplicity(device=grads[0].device, dtype=grads[0].dtype.to_real())
-            first, second = (g * multiplicity for g in grads)
-            outer = [first - 1j * second, first + 1j * second] if self._paired else [first - 1j * second]
-            grad = torch.cat([g.mul_(0.5) for g in outer], dim=1) if self._paired else outer[0]
-        else:
-            grad = grads[0]
-        exact, cutoff = self._symmetry == "real", None
+        exact, cutoff, grad = self._symmetry == "real", None, self._take_response_gradient()
         if exact:
             grad = average_signs_backward(grad, self._band)
         if self._limits.active:
@@ -143,6 +130,16 @@ class TorchCoupling:
         found = response_gradient(grad, self._raw, self._shape, self._spacing, self._band, both_signs=exact)
         found = found._replace(cutoff=cutoff)
         return _fold_conjugate_poles(found) if self._paired else found
+
+    def _take_response_gradient(self) -> Tensor:
+        """The conjugate gradient of the responses, of both poles if they are paired; the sums are freed."""
+        grads, self._grads = self._grads, []
+        if not self._band.half:
+            return grads[0]
+        multiplicity = self._band.multiplicity(device=grads[0].device, dtype=grads[0].dtype.to_real())
+        first, second = (g.mul_(multiplicity) for g in grads)
+        second = 1j * second
+        return torch.cat([first - second, first + second], dim=1).mul_(0.5) if self._paired else first - second
 
     def _zeroed(self, w: Tensor) -> Tensor:
         return zero_imaginary(w, self._band) if self._symmetry == "half" else w
@@ -159,7 +156,7 @@ def _couple_pair(z: Tensor, t1: Tensor, t2: Tensor) -> Tensor:
 
 
 def _summed_product(a: Tensor, b: Tensor) -> Tensor:
-    """The sum over samples of ``a b``; on a CPU it does not leave the cache before it is complete."""
+    """The sum over samples of ``a b``; on a CPU sample by sample, so that the sum stays in the cache."""
     if a.device.type != "cpu":
         return (a * b).sum(0, keepdim=True)
     total = a[:1] * b[:1]
@@ -169,7 +166,7 @@ def _summed_product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _summed(grads: Tensor, shared: bool) -> Tensor:
-    """The sum over samples that share their responses."""
+    """Sum over samples if they share their responses."""
     return grads.sum(0, keepdim=True) if shared and grads.shape[0] > 1 else grads
 
 

@@ -1,4 +1,4 @@
-"""The couplings of one call, made chunk by chunk, and the gradients that they collect."""
+"""The couplings of one call, made chunk by chunk, and their gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CouplingOf = Callable[[slice, slice], Coupling]
 
 
 class Couplings:
-    """Couplings of chunks; one serves all samples if they share their responses and all modes are taken at once."""
+    """Makes the coupling of each chunk; a single one if samples share their responses and modes are not chunked."""
 
     def __init__(self, operands: Operands, options: Options, plan: Plan, *, differentiable: bool = False) -> None:
         self._operands, self._options, self._plan = operands, options, plan
@@ -28,7 +28,7 @@ class Couplings:
 
     def __call__(self, samples: slice, modes: slice) -> Coupling:
         if self._last is None or not self._lasting:
-            self._collect()  # before the next one takes its room
+            self._collect()  # first, so that two couplings never exist at once
             if not self._lasting:
                 self._part = samples, modes
             spacing, options = self._operands.spacing, self._options
@@ -43,7 +43,7 @@ class Couplings:
         return self._last
 
     def gradients(self) -> ModeShape:
-        """Of all modes' parameters, from what all couplings were given."""
+        """Gradients of all modes' parameters, from all couplings so far."""
         self._collect()
         return self._total or self._zeros()
 
@@ -51,7 +51,7 @@ class Couplings:
         return self._operands.shape.each(lambda t: t.new_zeros(t.shape))
 
     def _collect(self) -> None:
-        """Add the gradients of the last coupling; parameters that the batch shares get the sum."""
+        """Add the gradients of the last coupling, summed over samples for parameters that the batch shares."""
         last, self._last = self._last, None
         if last is None or not self._differentiable:
             return

@@ -1,4 +1,4 @@
-"""What to do when memory runs out inside the operator: say which chunk of modes would fit."""
+"""Advice when memory runs out inside the operator: which chunk of modes would fit."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["advising", "free_bytes", "is_exhaustion"]
 
-# How PyTorch's allocators for CPUs and for Apple's GPUs say it, and cuFFT and cuBLAS; CUDA's has an own exception.
+# Messages of PyTorch's allocators for CPUs and Apple GPUs, and of cuFFT and cuBLAS; CUDA has its own exception.
 WORDS = ("can't allocate memory", "not enough memory", "out of memory", "ALLOC_FAILED")
-# Part of the free memory to plan with: libraries behind the operations take some, and memory is fragmented.
+# Fraction of the free memory to plan with: libraries need some of it, and it is fragmented.
 USABLE = 0.8
 
 
 def is_exhaustion(error: BaseException) -> bool:
-    """Whether an error says that memory ran out."""
+    """Whether an error means that memory ran out."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(words in str(error) for words in WORDS)
@@ -38,7 +38,7 @@ def _number_in(path: str) -> int | None:
 
 
 def _free_on_host() -> int | None:
-    """The least of what the system, the container and the limit of the process leave; ``None`` if nobody tells."""
+    """What the system, the container and the limit of the process leave, whichever is least; ``None`` if unknown."""
     found = []
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -85,16 +85,17 @@ def advising(
     kept: Sequence[Tensor | None] = (),
     per_sample: bool = False,
 ) -> Iterator[None]:
-    """If memory runs out in the block, raise an error of the same class that says what was asked for and what fits.
+    """If memory runs out in the block, raise an error of the same class that says how much was needed and what fits.
 
     Parameters
     ----------
     sizes
         Batch, channels in and out, modes, and the samples of each axis.
     training
-        Whether a backward pass follows or is at work.
+        Whether this is a training step, forward or backward.
     keep, kept
-        Whether intermediate results were kept for the backward pass, and those that exist: chunks would free them.
+        Whether intermediate results are kept for the backward pass, and those that exist already, which chunks would
+        not need.
     """
     try:
         yield
@@ -115,12 +116,10 @@ def advising(
             "dtype": x.dtype,
             "device": x.device.type,
         }
-        free = free_bytes(x.device)
-        if free is not None:
-            free += sum(t.numel() * t.element_size() for t in kept if t is not None)
+        held = sum(t.numel() * t.element_size() for t in kept if t is not None)
         try:
-            text = _advice(sizes, options.mode_chunk or None, not keep, free, others)
-        except Exception:  # not even room to think; imports then fail in every way
+            text = _advice(sizes, options.mode_chunk or None, not keep, x.device, held, others)
+        except Exception:  # there may not even be memory for the advice, and imports then fail in many ways
             raise error from None
         raise type(error)(text) from error
 
@@ -129,12 +128,14 @@ def _advice(
     sizes: tuple[int, int, int, int, tuple[int, ...]],
     chunk: int | None,
     recompute: bool,
-    free: int | None,
+    device: torch.device,
+    held: int,
     others: dict[str, Any],
 ) -> str:
     from torchsonic.engine.footprint import estimated_bytes, largest_fit  # it runs the operator itself
 
     asked = estimated_bytes(*sizes, mode_chunk=chunk, recompute=recompute, **others)
+    free = free_bytes(device)  # only now, since estimating loads modules, which takes memory
     batch, in_channels, out_channels, num_modes, size = sizes
     step = "forward and backward" if others["training"] else "forward"
     lines = [
@@ -146,6 +147,7 @@ def _advice(
         fit = largest_fit(asked // 2, sizes, **others)
         lines.append(f"mode_chunk={fit.mode_chunk} needs about {_readable(fit.needed)}.")
         return " ".join(lines)
+    free += held
     fit = largest_fit(int(USABLE * free), sizes, **others)
     lines.append(f"About {_readable(free)} are free.")
     if not fit.fits:
@@ -157,6 +159,6 @@ def _advice(
         )
     elif not recompute:
         text = f"recompute=True would fit with about {_readable(fit.needed)}."
-    else:  # by the estimate it fits: memory is in pieces, or somebody took some
+    else:  # by the estimate it fits, so memory is fragmented or was taken by others
         text = f"Try mode_chunk={max(1, (chunk or num_modes) // 2)}."
     return " ".join([*lines, text])

@@ -1,7 +1,7 @@
 """Which library runs the operator's Fourier transforms: PyTorch's own, or VkFFT.
 
-Both compute the same, over the last axes: forward with or without the factor ``1/N``, inverse without.
-Compilers and dispatch modes get PyTorch's, whose shapes they know. Nothing here is differentiable.
+Both compute the same over the last axes; the forward transform has the factor ``1/N`` if asked for. Compilers and
+dispatch modes always see PyTorch's transforms, whose shapes they know. Nothing here is differentiable.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ FFTBackend = Literal["torch", "vkfft"]
 
 _chosen: FFTBackend = "torch"
 _engines: dict[str, Engine] = {}
-# Reasons for which PyTorch took over; each was told once.
+# Reasons for falling back on PyTorch that users were warned of, once each.
 _told: set[str] = set()
 # Devices and transforms that VkFFT refused, so that it is not asked again.
 _refused: set[tuple] = set()
 
 
 def set_fft_backend(name: FFTBackend) -> None:
-    """Choose who runs Fourier transforms from now on, in all threads.
+    """Choose the library that runs Fourier transforms from now on, in all threads.
 
     Parameters
     ----------
     name
-        ``"torch"``, or ``"vkfft"``, which the paper ran on: it needs the extra ``vkfft``. What VkFFT cannot do, or
-        where it is missing, PyTorch does, and one warning says why.
+        ``"torch"``, or ``"vkfft"``, which the paper used and which needs the extra ``vkfft``. If VkFFT is missing or
+        cannot run a transform, PyTorch runs it, and one warning says why.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def use_fft_backend(name: FFTBackend) -> Iterator[None]:
 
 
 def rfftn(x: Tensor, size: tuple[int, ...], *, scaled: bool = False) -> Tensor:
-    """Half spectrum of real ``x`` over its last axes, which are filled with zeros up to ``size``.
+    """Half spectrum of real ``x`` over its last axes, padded with zeros to ``size``.
 
     Parameters
     ----------
@@ -92,9 +92,10 @@ def rfftn(x: Tensor, size: tuple[int, ...], *, scaled: bool = False) -> Tensor:
 
 
 def irfftn(spectrum: Tensor, size: tuple[int, ...]) -> Tensor:
-    """Real samples ``(..., *size)`` of a half spectrum, not scaled; missing last coefficients are zero.
+    """Real samples ``(..., *size)`` of a half spectrum, unscaled; coefficients missing at the end are zero.
 
-    Imaginary parts that no real signal has (at the origin, at Nyquist frequencies) are ignored.
+    Imaginary parts that the spectrum of a real signal cannot have (at the origin and at Nyquist frequencies) are
+    ignored.
     """
     if _chosen == "vkfft" and _is_plain(spectrum):
         found = _inverse(spectrum, size)
@@ -104,7 +105,7 @@ def irfftn(spectrum: Tensor, size: tuple[int, ...]) -> Tensor:
 
 
 def complex_fftn(z: Tensor, num_axes: int, *, inverse: bool = False, scaled: bool = False) -> Tensor:
-    """Full spectrum of complex ``z`` over its last axes, or the transform back; neither is scaled unless told to."""
+    """Transform of complex ``z`` over its last axes; ``scaled`` divides by the number of samples."""
     if _chosen == "vkfft" and _is_plain(z):
         found = _complex(z, num_axes, inverse=inverse)
         if found is not None:
@@ -114,13 +115,13 @@ def complex_fftn(z: Tensor, num_axes: int, *, inverse: bool = False, scaled: boo
 
 
 def _is_plain(x: Tensor) -> bool:
-    """Whether a tensor may leave PyTorch: nobody traces it, and it has numbers."""
+    """Whether another library may read a tensor: it is not traced, and has values."""
     unwatched = just_numbers() and _get_current_dispatch_mode() is None
     return unwatched and type(x) in (Tensor, torch.nn.Parameter) and x.numel() > 0
 
 
 def _engine(x: Tensor, size: tuple[int, ...]) -> Engine | None:
-    """The engine for a tensor, unless it refused before."""
+    """The engine for a tensor, unless it refused such a tensor before."""
     kind = x.device.type
     if {(kind,), (kind, x.dtype, size)} & _refused:
         return None
@@ -141,7 +142,7 @@ def _tell(reason: str) -> None:
 
 
 def _try(x: Tensor, size: tuple[int, ...], run: Callable[[Engine], Tensor]) -> Tensor | None:
-    """What VkFFT makes of a tensor, or ``None`` if it refuses."""
+    """The result of VkFFT, or ``None`` if it refuses."""
     engine = _engine(x, size)
     if engine is None:
         return None
@@ -179,9 +180,9 @@ def _complex(z: Tensor, num_axes: int, *, inverse: bool) -> Tensor | None:
 
 
 def _made_real(spectrum: Tensor, size: tuple[int, ...]) -> Tensor:
-    """Give the planes that are their own mirror images the symmetry of a real signal's; others have it by storage.
+    """Make the self-conjugate planes symmetric, as those of a real signal are.
 
-    PyTorch's transform ignores what breaks it. VkFFT packs two halves of a signal into one, and mixes it in.
+    PyTorch's transform ignores the asymmetric part. VkFFT packs two halves of a signal into one, which mixes it in.
     """
     spectrum = spectrum.clone()
     other_axes = tuple(range(1, len(size)))

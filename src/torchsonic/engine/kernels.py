@@ -1,4 +1,4 @@
-"""One call of the operator, outside autograd: find its plan, run it forward and backward, and advise if memory ends."""
+"""One call of the operator without autograd: its plan, its surroundings, its gradients."""
 
 from __future__ import annotations
 
@@ -27,29 +27,35 @@ def order_of(plan: Plan) -> ModuleType:
     return channels_order if plan.band.half else modes_order
 
 
-def find_plan(operands: Operands, options: Options, *, training: bool = False) -> Plan:
-    """The plan of a call: a measured one, if plans are measured, or what the model of the cost says."""
-    x, sizes = operands.x, (operands.mix_out.shape[0], operands.mix_in.shape[0])
-    if not searching() or not just_numbers() or x.shape[0] == 0:
-        return plan_for(x, *sizes, options)
+def find_plan(operands: Operands, options: Options, *, training: bool = False, keep: bool = False) -> Plan:
+    """The plan of a call: a measured one if plans are measured, otherwise that of the cost model.
+
+    Parameters
+    ----------
+    training, keep
+        Whether a backward pass follows, and whether intermediate results are kept for it.
+    """
+    if not searching() or not just_numbers() or operands.x.shape[0] == 0:
+        return plan_for(*operands.sizes, options)
 
     def run(order: str, sample_chunk: int) -> None:
-        plan = plan_for(x, *sizes, options._replace(order=order), sample_chunk)
-        given = (x, operands.mix_in, operands.mix_out, operands.bias, Couplings(operands, options, plan))
-        y, kept = order_of(plan).forward(*given, options.boundary, plan, keep=training)
+        plan = plan_for(*operands.sizes, options._replace(order=order), sample_chunk)
+        y, kept = order_of(plan).forward(*operands.mixing, Couplings(operands, options, plan), plan, keep=keep)
         if training:
             backward(y, operands, options, plan, kept, [True] * len(operands))
 
-    where = (x.device.type, x.dtype, torch.get_num_threads(), torch.__version__, operands.shared, training)
-    key = " ".join(map(str, (tuple(x.shape), *sizes, *options, *where)))
-    found = measured_choice(key, x.shape[0], options.order, run)
+    x, *counts = operands.sizes
+    where = (x.device.type, x.dtype, torch.get_num_threads(), torch.__version__, operands.shared, training, keep)
+    key = " ".join(map(str, (tuple(x.shape), *counts, *options, *where)))
+    forced = "channels" if options.symmetry == "half" else options.order
+    found = measured_choice(key, x.shape[0], forced, run)
     if found is None:
-        return plan_for(x, *sizes, options)
-    return plan_for(x, *sizes, options._replace(order=found.order), found.sample_chunk)
+        return plan_for(*operands.sizes, options)
+    return plan_for(*operands.sizes, options._replace(order=found.order), found.sample_chunk)
 
 
 def plan_for(x: Tensor, out_channels: int, num_modes: int, options: Options, sample_chunk: int | None = None) -> Plan:
-    """The plan that the model of the cost gives a call on ``x (B, C, *size)``."""
+    """The cost model's plan for a call on ``x (B, C, *size)``."""
     return make_plan(
         x.shape[0],
         x.shape[1],
@@ -68,13 +74,20 @@ def plan_for(x: Tensor, out_channels: int, num_modes: int, options: Options, sam
 
 @contextmanager
 def prepared(
-    operands: Operands, options: Options, *, training: bool = False, keep: bool = False, kept: Sequence = ()
+    x: Tensor,
+    out_channels: int,
+    num_modes: int,
+    options: Options,
+    *,
+    training: bool = False,
+    keep: bool = False,
+    kept: Sequence[Tensor] = (),
+    per_sample: bool = False,
 ) -> Iterator[None]:
-    """What kernels need round them: full precision, pages at hand, and advice if memory runs out."""
-    x, per_sample = operands.x, operands.spacing.shape[0] > 1
+    """Run kernels without autocast, with freed memory kept, and give advice if memory runs out (:mod:`exhaustion`)."""
     if x.device.type == "cpu":
         keep_pages()
-    sizes = (x.shape[0], x.shape[1], operands.mix_out.shape[0], operands.mix_in.shape[0], tuple(x.shape[2:]))
+    sizes = (x.shape[0], x.shape[1], out_channels, num_modes, tuple(x.shape[2:]))
     with (
         without_autocast(x.device),
         advising(x, sizes, options, training=training, keep=keep, kept=kept, per_sample=per_sample),
@@ -85,14 +98,12 @@ def prepared(
 def backward(
     grad_y: Tensor, operands: Operands, options: Options, plan: Plan, kept: Sequence[Kept], needs: Sequence[bool]
 ) -> Operands:
-    """Gradients of all operands (``None`` for the spacing, and for ``x`` and ``bias`` if they are not needed).
+    """Gradients of all operands; ``None`` for the spacing, and for ``x`` and ``bias`` if not needed.
 
-    ``needs`` has one answer for each operand.
+    ``needs`` says of each operand whether its gradient is needed.
     """
     wanted = dict(zip(Operands._fields, needs, strict=False))
     couplings = Couplings(operands, options, plan, differentiable=any(wanted[name] for name in ModeShape._fields))
-    mixed = order_of(plan).backward(
-        operands, grad_y.contiguous(), couplings, options.boundary, plan, kept, need_x=wanted["x"]
-    )
+    mixed = order_of(plan).backward(operands, grad_y.contiguous(), couplings, plan, kept, need_x=wanted["x"])
     grad_bias = grad_y.sum([d for d in range(grad_y.dim()) if d != 1]) if wanted["bias"] else None
     return Operands(*mixed, *couplings.gradients(), grad_bias, None)  # type: ignore[arg-type]

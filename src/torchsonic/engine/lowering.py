@@ -1,8 +1,8 @@
 """The one place where ordinary code asks whether a model is being exported.
 
-Exporters want real operations that every runtime knows. While a :class:`Lowering` is active, layers and
-:func:`torchsonic.functional.resample` hand their work to it; see :mod:`torchsonic.export`. Sizes may then be symbols,
-which runtimes hold as integers and convert to nothing by themselves: :func:`number` makes tensors of them.
+Exporters need real operations that every runtime has. While a :class:`Lowering` is active, layers and
+:func:`torchsonic.functional.resample` delegate to it; see :mod:`torchsonic.export`. Sizes may then be symbols, which
+runtimes store as integers and do not convert; :func:`number` turns them into tensors.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ __all__ = ["Lowering", "is_symbolic", "lowering", "number", "use_lowering"]
 
 
 class Lowering(Protocol):
-    """Writes operators down for other runtimes."""
+    """Expresses operators in operations of other runtimes."""
 
     def convolve(self, layer: Any, x: Tensor, out_size: tuple[int, ...], given: Any, steps: Tensor) -> Tensor:
-        """A Sonic layer on prepared ``x (B, C, *size)``, at a spacing as it was given and as a tensor."""
+        """Apply a Sonic layer to prepared ``x (B, C, *size)``; the spacing comes as it was given and as a tensor."""
         ...
 
     def resample(self, x: Tensor, size: tuple[int, ...]) -> Tensor:
@@ -34,7 +34,7 @@ _active: ContextVar[Lowering | None] = ContextVar("torchsonic_lowering", default
 
 
 def lowering() -> Lowering | None:
-    """The export that is under way here, if any."""
+    """The active export, if any."""
     return None if torch.compiler.is_dynamo_compiling() else _active.get()
 
 

@@ -1,7 +1,7 @@
 """The order that transforms modes: mix, transform, couple, transform back, mix; and backward the five adjoints.
 
-A mode's two real signals ``P, Q`` travel as one complex signal with a full spectrum. Samples are taken in chunks that
-suit the memory, and within them modes in chunks that bound it.
+The two real signals ``P, Q`` of a mode are transformed as one complex signal with a full spectrum. The plan cuts the
+batch into chunks that suit caches and allocator, and the modes into chunks that bound the memory.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from torchsonic.engine.call import Kept, Operands
-from torchsonic.engine.coupling import Coupling
 from torchsonic.engine.couplings import CouplingOf
 from torchsonic.engine.plan import Plan
 from torchsonic.engine.products import add_product, correlate, mix
@@ -21,7 +20,6 @@ from torchsonic.engine.transform import (
     synthesise_modes,
     synthesise_modes_adjoint,
 )
-from torchsonic.spectral.boundary import Boundary
 from torchsonic.spectral.constants import constant
 
 __all__ = ["backward", "forward"]
@@ -33,7 +31,6 @@ def forward(
     mix_out: Tensor,
     bias: Tensor | None,
     coupling_of: CouplingOf,
-    boundary: Boundary,
     plan: Plan,
     *,
     keep: bool = False,
@@ -42,15 +39,17 @@ def forward(
 
     Parameters
     ----------
+    x, mix_in, mix_out, bias
+        ``(B, C, *size)``, ``(M, 2, C)`` with ``Re B, Im B``, ``(K, M, 2)`` with ``Re C, -Im C``, and ``(K,)``.
     coupling_of
-        Gives the coupling of some samples and modes.
+        Returns the coupling of some samples and modes.
     keep
-        Also return the intermediate results that the backward pass would otherwise compute again.
+        Also return intermediate results for the backward pass, which computes them again otherwise.
 
     Returns
     -------
     tuple
-        ``y (B, K, *out_size)`` and what is kept of each chunk of samples.
+        ``y (B, K, *out_size)``, and what is kept of each chunk of samples.
     """
     x, band = x.contiguous(), plan.band
     y = x.new_empty(x.shape[0], mix_out.shape[0], *plan.out_size)
@@ -58,7 +57,7 @@ def forward(
     for samples in plan.sample_chunks(x.shape[0]):
         parts = []
         for modes in plan.mode_chunks(mix_in.shape[0]):
-            z = analyse_modes(mix(mix_in[modes].flatten(0, 1), x[samples]), band, boundary)
+            z = analyse_modes(mix(mix_in[modes].flatten(0, 1), x[samples]), band, plan.boundary)
             signals = synthesise_modes(coupling_of(samples, modes).forward(z), band, plan.out_size)
             add_product(y[samples], mix_out[:, modes].flatten(1), signals, first=modes.start == 0, bias=bias)
             if keep:
@@ -71,21 +70,20 @@ def backward(
     operands: Operands,
     grad_y: Tensor,
     coupling_of: CouplingOf,
-    boundary: Boundary,
     plan: Plan,
     kept: Sequence[Kept],
     *,
     need_x: bool,
 ) -> tuple[Tensor | None, Tensor, Tensor]:
-    """Gradients of ``x`` (if needed), ``mix_in`` and ``mix_out``; those of the responses are left in the couplings.
+    """Gradients of ``x`` (if needed), ``mix_in`` and ``mix_out``; the couplings collect those of the responses.
 
-    Computed from ``grad_y`` and either what was ``kept`` or ``x`` alone.
+    Without ``kept``, intermediate results are computed again from ``x``.
     """
     x, mix_in, mix_out, band = operands.x.contiguous(), operands.mix_in, operands.mix_out, plan.band
-    # Complex signals come back as conjugates: the sign of every Q changes.
+    # Adjoints work on conjugates (see `transform`), so the sign of every Q changes.
     signs = constant((1.0, -1.0), x.device, x.dtype)
     back_in, back_out = mix_in * signs[:, None], mix_out * signs
-    # In one layout whatever that of the operands: compilers are told it before.
+    # Contiguous whatever the layout of the operands, as the compiled operator declares.
     grad_in, grad_out = mix_in.new_zeros(mix_in.shape), mix_out.new_zeros(mix_out.shape)
     grad_x = x.new_empty(x.shape) if need_x else None
     for index, samples in enumerate(plan.sample_chunks(x.shape[0])):
@@ -93,21 +91,15 @@ def backward(
         for modes in plan.mode_chunks(mix_in.shape[0]):
             coupling = coupling_of(samples, modes)
             if there:
-                z = there.coefficients[:, modes]
+                z, signals = there.coefficients[:, modes], there.other[:, 2 * modes.start : 2 * modes.stop]
             else:
-                z = analyse_modes(mix(mix_in[modes].flatten(0, 1), xs), band, boundary)
-            found = correlate(gs, _signals(there, modes, z, coupling, plan))
-            grad_out[:, modes] += found.unflatten(1, (-1, 2))
+                z = analyse_modes(mix(mix_in[modes].flatten(0, 1), xs), band, plan.boundary)
+                signals = synthesise_modes(coupling.forward(z), band, plan.out_size)
+            grad_out[:, modes] += correlate(gs, signals).unflatten(1, (-1, 2))
+            del signals  # their memory serves the adjoints
             g = synthesise_modes_adjoint(mix(back_out[:, modes].flatten(1).mT, gs), band)
-            u = analyse_modes_adjoint(coupling.backward(g, z), band, plan.size, boundary)
+            u = analyse_modes_adjoint(coupling.backward(g, z), band, plan.size, plan.boundary)
             grad_in[modes] += correlate(u, xs).unflatten(0, (-1, 2))
             if grad_x is not None:
                 add_product(grad_x[samples], back_in[modes].flatten(0, 1).mT, u, first=modes.start == 0)
     return grad_x, grad_in.mul_(signs[:, None]), grad_out
-
-
-def _signals(there: Kept | None, modes: slice, z: Tensor, coupling: Coupling, plan: Plan) -> Tensor:
-    """The modes' signals behind their responses, kept or computed again."""
-    if there is not None:
-        return there.other[:, 2 * modes.start : 2 * modes.stop]
-    return synthesise_modes(coupling.forward(z), plan.band, plan.out_size)

@@ -1,9 +1,9 @@
-"""Keeping freed memory at hand on a CPU.
+"""Keeping freed memory in the process, on a CPU.
 
-The C library hands freed blocks back to the system once they exceed a threshold, and every page of the next block then
-costs a fault: on a virtual machine more than the transform that fills it. The threshold follows the largest block that
-was ever freed, up to 32 MiB, so freeing one untouched block of that size raises it for the whole process. Larger
-blocks, which volumes consist of, are given back at once unless glibc is told otherwise: for processes that train.
+The C library returns freed blocks above a threshold to the system, and every page of the next block then costs a page
+fault: on a virtual machine more than the transform that fills it. The threshold adapts to the largest block ever freed,
+up to 32 MiB, so freeing one untouched block of that size raises it for the whole process. Larger blocks, as volumes
+need, are returned at once unless glibc is told otherwise, which training does.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["keep_all_pages", "keep_pages", "keeps_all_pages"]
 
 LARGEST_ADAPTING_BLOCK = 31 << 20
 RESERVE = 0.25
-"""Free memory over what the process holds, below which it keeps nothing."""
+"""If free memory is less than this fraction of what the process holds, nothing is kept."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4  # glibc's malloc.h
 KEEPING = {M_MMAP_MAX: 0, M_TRIM_THRESHOLD: -1}
-# What `keep_pages` leads to, which has to be said now: glibc adapts no threshold once one was set.
+# What `keep_pages` leads to. It must be set explicitly, since glibc stops adapting once a threshold was set.
 USUAL = {
     M_MMAP_MAX: 65536,
     M_MMAP_THRESHOLD: LARGEST_ADAPTING_BLOCK,
@@ -35,32 +35,32 @@ USUAL = {
 
 @lru_cache(maxsize=1)
 def keep_pages() -> None:
-    """Let the allocator keep up to twice 31 MiB of freed memory; costs nothing, since no page is touched."""
+    """Let the allocator keep up to 62 MiB of freed memory. This is free, since no page is touched."""
     torch.empty(LARGEST_ADAPTING_BLOCK, dtype=torch.uint8, device="cpu")
 
 
 def keep_all_pages() -> bool:
-    """Let the allocator keep all freed memory, while there is plenty of it.
+    """Let the allocator keep all freed memory while there is plenty of it.
 
-    For programs that do one thing again and again, as training does: the process stays as large as it ever was, and a
-    training step on volumes takes about half of the time. Call it at every step: memory that is kept falls into pieces,
-    so a process that holds more than four times what is left free gives it back, and keeps nothing from then on.
+    Meant for programs that repeat the same step, such as training: the process does not shrink any more, and a training
+    step on volumes takes about half the time. Call it at every step. Kept memory becomes fragmented, so once the
+    process holds more than four times the free memory, it returns what it kept and keeps nothing from then on.
 
     Returns
     -------
     bool
-        Whether memory is kept; only glibc can be asked to.
+        Whether memory is kept; only glibc supports it.
     """
     return _allocator.keep()
 
 
 def keeps_all_pages() -> bool:
-    """Whether freed memory of any size is at hand."""
+    """Whether freed memory of any size is kept."""
     return _allocator.state == "keeping"
 
 
 class _Allocator:
-    """What the C library of this process was told."""
+    """The settings of this process's C library."""
 
     def __init__(self) -> None:
         self.state: Literal["usual", "keeping", "given back"] = "usual"

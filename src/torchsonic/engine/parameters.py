@@ -1,7 +1,8 @@
-"""The parameters' own mathematics in few operations: from stored numbers to physical ones and their gain, and back.
+"""From stored parameters to physical ones and their gain, in few operations, with a backward pass written by hand.
 
-It is :func:`torchsonic.spectral.parameters.physical` followed by :func:`torchsonic.spectral.gain.reference_gain`, on
-tensors of M numbers: what counts is the number of operations, forward and backward, not their size.
+The result is that of :func:`torchsonic.spectral.parameters.physical` and
+:func:`torchsonic.spectral.gain.reference_gain`. Tensors have only M numbers, so time is spent on the number of
+operations, not on their size.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def physical_with_gain(raw: Sequence[Tensor], spacing: tuple[float, ...]) -> Six
         Direction ``(M, D)``, scale, damping, oscillation, transverse ``(M,)`` and the limit of oscillation ``()``, as
         they are stored.
     """
-    ordinary = all(type(t) in (Tensor, torch.nn.Parameter) for t in raw)  # not shared out over processes
+    ordinary = all(type(t) in (Tensor, torch.nn.Parameter) for t in raw)  # not DTensors
     if len(spacing) == 1 or not ordinary or not just_numbers():
         return _plain(raw, spacing)
     return _PhysicalWithGain.apply(spacing, *raw)  # type: ignore[return-value]
@@ -47,9 +48,9 @@ def _plain(raw: Sequence[Tensor], spacing: tuple[float, ...]) -> Six:
 class _PhysicalWithGain(torch.autograd.Function):
     """``g^-2 = <A>`` over the quadrature, with ``A = atan2(h, w) / h``, ``h = 2 r p`` and ``w = p^2 + b^2 - r^2``.
 
-    Backward needs only ``dA/dp = (Re R - A) / p + Im R / r`` and ``dA/db = b Im R / (r p)`` with ``R = 1 / (w + i h)``:
-    the gain doubles when scale, damping, oscillation and transverse do, and the step along the mode enters it with the
-    scale, as ``s / step``, and with the transverse, as ``tau step^2`` (in space ``tau step``).
+    With ``R = 1 / (w + i h)``, backward needs only ``dA/dp = (Re R - A) / p + Im R / r`` and ``dA/db = b Im R / (r
+    p)``. The derivative by the scale follows, since the gain doubles when scale, damping, oscillation and transverse
+    do. The step along the mode enters the gain only as ``s / step`` and as ``tau step^2`` (3-D: ``tau step``).
     """
 
     @staticmethod
@@ -96,7 +97,7 @@ class _PhysicalWithGain(torch.autograd.Function):
         )
         spacing, device, dtype, transverse = ctx.spacing, step.device, step.dtype, three[2]
         nodes, weights = (constant(a, device, dtype) for a in transverse_quadrature(len(spacing)))
-        # Of the mean power, where it is not at its least.
+        # The gradient of the mean power, zero where it is clamped.
         outer = (grad_gain * gain.pow(3) * (gain < least_power() ** -0.5))[:, None] * (weights * -0.5)
         inverse = torch.complex(width, height).reciprocal()  # no square that could overflow
         tilt = inverse.imag / reach[:, None]
@@ -120,7 +121,7 @@ class _PhysicalWithGain(torch.autograd.Function):
         stored = grads_three * constant(_affine(spacing)[1], device, dtype) * torch.sigmoid(raw_three)
         limit = raw[5]
         by_part = limit * (1 - part.square()) * grad_oscillation
-        by_limit = (part * grad_oscillation).sum().reshape(limit.shape)  # a vector where parameters are shared out
+        by_limit = (part * grad_oscillation).sum().reshape(limit.shape)  # sharded parameters have a vector
         return None, turned, stored[0], stored[1], by_part, stored[2], by_limit
 
 

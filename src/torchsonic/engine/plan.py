@@ -1,13 +1,13 @@
-"""How one call of the operator is carried out: order of evaluation and chunks.
+"""How one call of the operator is computed: order of evaluation and chunks.
 
-The mixing matrices commute with the Fourier transform, so either modes or channels may be transformed. Two orders, one
-operator:
+The mixing matrices commute with the Fourier transform, so either modes or channels can be transformed. The two orders
+give the same result:
 
     modes       mix, FFT of M complex signals | couple | IFFT of M complex signals, mix
     channels    FFT of C real signals, mix    | couple | mix, IFFT of K real signals
 
-Orders that transform modes on one side and channels on the other were never more than a few per cent faster.
-A model of the cost chooses, or what was measured on this machine: see :mod:`search`.
+A cost model chooses, or a measurement on this machine (:mod:`search`). Mixed orders, with modes on one side and
+channels on the other, were never more than a few per cent faster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torchsonic.arguments import choice, positive
 from torchsonic.engine.pages import keeps_all_pages
 from torchsonic.engine.products import takes_samples_apart
 from torchsonic.spectral.band import Band
-from torchsonic.spectral.boundary import Boundary, PaddingMode
+from torchsonic.spectral.boundary import CIRCULAR, Boundary, PaddingMode
 from torchsonic.spectral.response import Symmetry
 
 __all__ = ["ORDERS", "Plan", "known_order", "make_plan", "order_by_channels", "order_costs", "split"]
@@ -35,8 +35,8 @@ OLD_ORDERS = {
 
 # Measured on AVX2 cores: a flop of a multi-axis FFT takes as long as this many flops of a matrix product.
 FFT_FLOP_COST = 4.0
-# Bytes of the modes' signals that a CPU takes through the transforms at once where freed pages are not kept: fresh
-# pages cost more than the transform that fills them, and the allocator hands small blocks out again.
+# Bytes of signals that a CPU transforms at once if freed memory is not kept. Fresh pages cost more than the transform
+# that fills them, but the allocator reuses small blocks.
 CPU_SIGNAL_BYTES = 4 << 20
 
 
@@ -55,6 +55,7 @@ class Plan:
     order: str
     mode_chunk: int
     sample_chunk: int
+    boundary: Boundary = CIRCULAR
 
     def sample_chunks(self, batch: int) -> list[slice]:
         return split(batch, self.sample_chunk)
@@ -66,7 +67,7 @@ class Plan:
 def known_order(order: str) -> str:
     """``"auto"`` or one of :data:`ORDERS`; names of older versions are translated."""
     if order in OLD_ORDERS:
-        warnings.warn(f"order={order!r} is now {OLD_ORDERS[order]!r}; pass that", DeprecationWarning, stacklevel=2)
+        warnings.warn(f"order={order!r} is now {OLD_ORDERS[order]!r}; pass that", FutureWarning, stacklevel=2)
     return choice(OLD_ORDERS.get(order, order), ("auto", *ORDERS), "order")
 
 
@@ -84,13 +85,13 @@ def order_costs(
     --------
     >>> costs = order_costs(64, 64, 16, (128, 128))
     >>> min(costs, key=costs.get)
-    'modes-modes'
+    'modes'
     """
     out_size = size if out_size is None else out_size
     band = _boundary(padding).band(size, out_size)
 
     def fft(transformed: tuple[int, ...]) -> float:
-        """Of one signal, real or complex: that takes about the same time, since real ones go through other layouts."""
+        """Cost of one signal. Real and complex ones take about as long, since real ones change their layout."""
         points = math.prod(transformed)
         return FFT_FLOP_COST * 2.5 * points * math.log2(max(points, 2))
 
@@ -103,7 +104,7 @@ def order_costs(
 
 
 def order_by_channels(in_channels: int, out_channels: int, num_modes: int) -> str:
-    """The order that transforms fewer signals; the choice where sizes are not known yet."""
+    """The order that transforms fewer signals, for compilers that do not know the grid yet."""
     return "modes" if 2 * num_modes <= in_channels + out_channels else "channels"
 
 
@@ -135,47 +136,40 @@ def make_plan(
     order
         ``"auto"`` or one of :data:`ORDERS`.
     mode_chunk
-        Modes taken at once; ``None`` takes all. Peak memory then grows with the chunk instead of M.
+        Number of modes to compute at once, or ``None`` for all. Peak memory grows with it instead of M.
     sample_chunk
-        Samples taken at once; by default all, but on a CPU one where products take samples one by one, and a few
-        megabytes where freed pages are not kept.
+        Number of samples to compute at once. By default all; on a CPU one at a time if oneDNN computes the products, or
+        a few megabytes if freed memory is not kept.
     """
     if mode_chunk is not None:
         positive(mode_chunk, "mode_chunk")
     work = 2 * num_modes * min(in_channels, out_channels) * math.prod(size)
     if sample_chunk is None and on_cpu and takes_samples_apart(work):
         sample_chunk = 1
-    few = on_cpu and not keeps_all_pages()
-    order = known_order(order)
+    order = "channels" if symmetry == "half" else known_order(order)  # a half spectrum has no complex signals
+    few = sample_chunk is None and on_cpu and not keeps_all_pages()
     sizes = (batch, in_channels, out_channels, num_modes, size, out_size)
-    return _make_plan(*sizes, _boundary(padding), order, mode_chunk, sample_chunk, symmetry, few)
+    return _make_plan(sizes, _boundary(padding), order, mode_chunk or num_modes, sample_chunk or batch, few)
 
 
 @lru_cache(maxsize=512)
 def _make_plan(
-    batch: int,
-    in_channels: int,
-    out_channels: int,
-    num_modes: int,
-    size: tuple[int, ...],
-    out_size: tuple[int, ...],
+    sizes: tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]],
     boundary: Boundary,
     order: str,
-    mode_chunk: int | None,
-    sample_chunk: int | None,
-    symmetry: Symmetry,
+    modes: int,
+    samples: int,
     few: bool,
 ) -> Plan:
-    if symmetry == "half":  # the paper's use of the half spectrum has no complex signals
-        order = "channels"
-    elif order == "auto":
+    """The plan for so many modes and samples at once; fewer samples if only ``few`` megabytes stay in memory."""
+    _, in_channels, out_channels, num_modes, size, out_size = sizes
+    if order == "auto":
         costs = order_costs(in_channels, out_channels, num_modes, size, out_size, boundary)
         order = min(costs, key=costs.__getitem__)
     band = boundary.band(size, out_size, half=order == "channels")
-    modes = min(mode_chunk or num_modes, num_modes)
-    samples = batch if sample_chunk is None else sample_chunk
-    if sample_chunk is None and few:
+    modes = min(modes, num_modes)
+    if few:
         signals = max(2 * modes, in_channels, out_channels) if band.half else 2 * modes
         points = max(math.prod(band.size_in), math.prod(band.size_out))
-        samples = min(batch, max(1, CPU_SIGNAL_BYTES // (4 * signals * points)))
-    return Plan(size, out_size, band, order, modes, max(samples, 1))
+        samples = min(samples, CPU_SIGNAL_BYTES // (4 * signals * points))
+    return Plan(size, out_size, band, order, modes, max(samples, 1), boundary)

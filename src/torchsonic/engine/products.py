@@ -1,10 +1,10 @@
 """Products with the mixing matrices, of real signals and of spectra.
 
-Layouts: ``mix_in (M, 2, C)`` holds ``Re B, Im B``; ``mix_out (K, M, 2)`` holds ``Re C, -Im C``. Chunks of modes are
-then contiguous rows, and a product with either is one real matrix product.
+``mix_in (M, 2, C)`` holds ``Re B, Im B`` and ``mix_out (K, M, 2)`` holds ``Re C, -Im C``, so that a product with either
+is one real matrix product, and chunks of modes are slices.
 
-PyTorch's products on CPUs are MKL's, which uses AMD's processors at half their width; oneDNN, which runs convolutions,
-uses all of it. Large products go there, sample by sample: it knows no batches.
+On CPUs PyTorch's matrix products use MKL, which runs at half speed on AMD processors; oneDNN, which PyTorch uses for
+convolutions, does not. Large products go to oneDNN, sample by sample, since it has no batched product.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from torchsonic.spectral.band import Band
 
 __all__ = ["add_product", "add_spectrum", "correlate", "correlate_spectra", "mix", "mix_modes", "takes_samples_apart"]
 
-# Multiply-adds for each sample, below which eight calls of oneDNN take longer than one of MKL.
+# Multiply-adds per sample below which eight calls of oneDNN take longer than one of MKL.
 ONEDNN_WORK = 16e6
 
 
 @cache
 def _onednn_helps() -> bool:
-    """Whether this is a processor that MKL does not use well, and PyTorch has oneDNN's product."""
+    """Whether MKL is slow on this processor, and PyTorch offers oneDNN's product."""
     info = Path("/proc/cpuinfo")
     processor = info.read_text() if info.exists() else platform.processor()
     return "AuthenticAMD" in processor and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def takes_samples_apart(work: int) -> bool:
-    """Whether products of so many multiply-adds for each sample run sample by sample."""
+    """Whether products of so many multiply-adds per sample run sample by sample."""
     return work >= ONEDNN_WORK and _onednn_helps()
 
 
 def _by_onednn(signals: Tensor, rows: int) -> bool:
-    """Whether a product of ``rows`` with signals ``(b, c, n)`` goes to oneDNN. Those who watch see usual ones."""
+    """Whether a product of ``rows`` with signals ``(b, c, n)`` goes to oneDNN; dispatch modes see ordinary products."""
     ordinary = type(signals) is Tensor and signals.dtype == torch.float32 and signals.device.type == "cpu"
     if not ordinary or torch._C._len_torch_dispatch_stack() > 0:
         return False
@@ -67,7 +67,7 @@ def _mix_spectrum(matrix: Tensor, spectrum: Tensor) -> Tensor:
 
 
 def mix_modes(matrix: Tensor, spectrum: Tensor) -> Tensor:
-    """The spectra of modes' two signals, ``(b, m, 2, *band)``, from a matrix ``(2 m, c)`` and spectra of channels."""
+    """Spectra of the modes' two signals, ``(b, m, 2, *band)``, from a matrix ``(2 m, c)`` and spectra of channels."""
     return _mix_spectrum(matrix, spectrum).unflatten(1, (-1, 2))
 
 
@@ -103,7 +103,7 @@ def correlate(a: Tensor, b: Tensor) -> Tensor:
     a, b = a.flatten(2), b.flatten(2)
     if not _by_onednn(a, b.shape[1]):
         return torch.bmm(a, b.mT).sum(0)
-    if a.shape[1] < b.shape[1]:  # many rows times few columns is the faster way round
+    if a.shape[1] < b.shape[1]:  # many rows times few columns is faster
         return correlate(b, a).mT
     total = _onednn(a[0], b[0])
     for left, right in zip(a[1:], b[1:], strict=True):
@@ -112,10 +112,10 @@ def correlate(a: Tensor, b: Tensor) -> Tensor:
 
 
 def correlate_spectra(a: Tensor, b: Tensor, band: Band) -> Tensor:
-    """The same in the half spectrum's inner product."""
+    """As :func:`correlate`, in the inner product of half spectra (:mod:`torchsonic.engine.transform`)."""
     left, right = (torch.view_as_real(s).flatten(-2) for s in (a, b))
-    # Repeated for real and imaginary part: a broadcast over them would not vectorise.
+    # Repeated for real and imaginary parts, since a broadcast over them would not vectorise.
     weight = band.multiplicity(device=b.device, dtype=right.dtype).repeat_interleave(2)
-    if a.shape[1] < b.shape[1]:  # a copy of the fewer signals
+    if a.shape[1] < b.shape[1]:  # weight the fewer signals
         return correlate(left * weight, right)
     return correlate(left, right * weight)

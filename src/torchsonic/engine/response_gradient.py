@@ -1,17 +1,17 @@
-r"""The derivative of the responses, from their moments over the band.
+r"""Gradients of the modes' parameters, from moments over the band.
 
-Autograd could do it (:func:`torchsonic.spectral.response.respond` is all it needs), with many passes over arrays of
-(modes x frequencies). But ``p`` and ``q`` are polynomials of the frequency, so a few sums are all that is needed. With
+Autograd could differentiate :func:`torchsonic.spectral.response.respond`, with many passes over arrays of (modes x
+frequencies). But ``p`` and ``q`` are polynomials in the frequency, so a few sums suffice. With
 
     dL = Re sum_w G dT,     T = g / (p + iq),     E = G T^2 / g,     dL = Re sum_w (G T dg / g - E (dp + i dq)),
 
     e = sum E,      m_i = sum w_i E,      S_ij = sum w_i w_j E      and      K = tr(S) 1 - S
 
-(``v^T K v = sum E |w_perp|^2``, as a tensor of inertia), the gradients are
+(like a tensor of inertia: ``v^T K v = sum E |w_perp|^2``), the gradients are
 
     damping  -Re e,   oscillation  -Im e,   scale  Im m.v,   tau  -Re v^T K v,   v  Im(m) s - 2 tau Re(K) v,
 
-and that of the gain follows, since T keeps its value when g, damping, oscillation, scale and tau grow together.
+and that of the gain follows, since T does not change when g, damping, oscillation, scale and tau grow together.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from torchsonic.spectral.spacing import widest_float
 
 __all__ = ["response_gradient"]
 
-# What a gradient may be at most: the units of length that the chain rule still multiplies it by leave float32 finite.
+# Largest gradient. The chain rule still multiplies by units of length, and float32 must stay finite.
 LARGEST_GRADIENT = 1e24
 
 
 def response_gradient(
     grad: Tensor, response: Tensor, shape: ModeShape, spacing: Tensor, band: Band, *, both_signs: bool
 ) -> ModeShape:
-    """Gradients of the modes' parameters, but not of their cutoffs.
+    """Gradients of the modes' parameters except their cutoffs.
 
     Parameters
     ----------
     grad
         The *conjugate* gradient ``G`` of the responses, ``(G, M, ..)``.
     response
-        As it was evaluated, before its limits, with unsigned Nyquist bins twice if ``both_signs``.
+        As it was evaluated, before its limits; with an extra entry per unsigned Nyquist bin if ``both_signs``.
     spacing
-        ``(1, D)`` or one row for each sample.
+        ``(1, D)``, or one row per sample.
     """
     num_axes, v = band.num_axes, shape.direction
-    # A dropped mode has gain zero: it gets no gradient, and its responses cannot be divided by the gain.
+    # A dropped mode has gain zero. Its responses cannot be divided by the gain, and it gets no gradient.
     inverse_gain = shape.gain.reciprocal().nan_to_num_(posinf=0.0)
     wide = widest_float(grad.device)  # sums cancel, and squares of large responses overflow
-    change = (grad.to(wide.to_complex()) * response).mul_(response)
+    change = grad.to(wide.to_complex(), copy=True).mul_(response).mul_(response)
     moments = _moments(change, band, both_signs=both_signs) * inverse_gain[..., None]
     steps = spacing.to(wide)[:, None, None].pow(constant(_negative_powers(num_axes), grad.device, wide)).prod(-1)
     real, imaginary = torch.view_as_real(moments * steps).unbind(-1)

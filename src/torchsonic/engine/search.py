@@ -1,7 +1,7 @@
-"""Plans measured on this machine: each candidate runs a few times at the first use of a shape, and the fastest stays.
+"""Plans measured on this machine: at the first use of a shape each candidate runs a few times, and the fastest is used.
 
-The choice is remembered in the process and, if a file is named, on disk. Results do not depend on it beyond rounding.
-The default, ``"model"``, measures nothing: the same shapes then always have the same plan.
+The choice is remembered in the process and, if a file is given, on disk. Results do not depend on it beyond rounding.
+By default (``"model"``) nothing is measured, and the same shape always has the same plan.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 
 from torchsonic.arguments import choice
 from torchsonic.engine.plan import ORDERS, known_order
+from torchsonic.io import write_json
 
 __all__ = [
     "PlanSearch",
@@ -31,11 +32,11 @@ __all__ = [
 PlanSearch = Literal["model", "measure"]
 VARIABLE = "TORCHSONIC_PLAN_SEARCH"
 RUNS = 3
-"""Of each candidate; the best counts, so that a first run that fills caches does not."""
+"""Runs of each candidate; the fastest counts, so that the first, which fills caches, does not."""
 
 
 class Choice(NamedTuple):
-    """What a search settles."""
+    """The result of a search."""
 
     order: str
     sample_chunk: int
@@ -47,16 +48,18 @@ _remembered: dict[str, Choice] = {}
 
 
 def set_plan_search(name: PlanSearch, *, file: str | os.PathLike | None = None) -> None:
-    """Choose how plans are found from now on: how a call of the operator is ordered and cut into chunks.
+    """Choose how plans are found from now on. A plan is the order of a call's operations, and its chunks.
 
     Parameters
     ----------
     name
-        ``"model"`` takes what a model of the cost says, the same every time. ``"measure"`` times candidates at the
-        first use of a shape, which takes as long as some twenty calls, and then uses the fastest. The environment
-        variable ``TORCHSONIC_PLAN_SEARCH`` sets it for a whole process.
+        ``"model"`` uses a cost model, which always gives the same plan. ``"measure"`` times candidates at the first use
+        of a shape, which takes about as long as twenty calls, and then uses the fastest. Layers in evaluation mode that
+        reuse their responses always use the cost model. The environment variable ``TORCHSONIC_PLAN_SEARCH`` sets the
+        default of a process.
     file
-        Where measured plans are kept for other processes; those in it are used at once.
+        Where to keep measured plans for other processes, beside those that they keep there. Plans in the file are used
+        at once. Its folder must exist.
 
     Examples
     --------
@@ -65,13 +68,13 @@ def set_plan_search(name: PlanSearch, *, file: str | os.PathLike | None = None) 
     'model'
     """
     global _chosen, _file
-    _chosen = choice(name, ("model", "measure"), "name")
-    _file = None if file is None else Path(file)
-    if _file is not None and _file.exists():
-        try:
-            restore_plans(json.loads(_file.read_text()))
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"file {_file} holds no plans ({error}); delete it, or name another") from error
+    choice(name, ("model", "measure"), "name")
+    path = None if file is None else Path(file)
+    if path is not None:
+        if not path.parent.is_dir():
+            raise FileNotFoundError(f"file {path} cannot be written: there is no folder {path.parent}")
+        _remembered.update(_read(path))
+    _chosen, _file = name, path
 
 
 def plan_search() -> PlanSearch:
@@ -82,35 +85,39 @@ def plan_search() -> PlanSearch:
 
 
 def searching() -> bool:
-    """Whether plans are measured, or were."""
+    """Whether plans are or were measured."""
     return bool(_remembered) or plan_search() == "measure"
 
 
 def remembered_plans() -> dict[str, list]:
-    """All measured plans, as JSON can hold them; a checkpoint keeps them, so that a resumed run has the same."""
+    """All measured plans, ready for JSON. Checkpoints store them, so that a resumed run uses the same plans."""
     return {key: list(found) for key, found in _remembered.items()}
 
 
 def restore_plans(plans: Mapping[str, list]) -> None:
-    """Use plans that were measured before, whatever the search is set to."""
+    """Use plans measured before, whatever :func:`set_plan_search` was set to."""
+    _remembered.update(_checked(plans))
+
+
+def _checked(plans: Mapping[str, list]) -> dict[str, Choice]:
     found = {str(key): Choice(known_order(str(order)), int(chunk)) for key, (order, chunk) in plans.items()}
     for key, (order, chunk) in found.items():
         if order not in ORDERS or chunk < 1:
             raise ValueError(f"plan {key!r} has order {order!r} and chunks of {chunk} samples")
-    _remembered.update(found)
+    return found
 
 
 def measured_choice(key: str, batch: int, forced: str, run: Callable[[str, int], None]) -> Choice | None:
-    """The remembered choice for a call, or a new one if plans are to be measured; ``None`` leaves it to the model.
+    """The remembered choice for a call, or a new one if plans are measured; ``None`` for the cost model's.
 
     Parameters
     ----------
     key
-        Names the call.
+        Identifies the call.
     forced
-        The order that was asked for, or ``"auto"``.
+        The requested order, or ``"auto"``.
     run
-        Carries the call out once with an order and a number of samples at a time.
+        Runs the call once with an order and a number of samples at a time.
     """
     if key in _remembered or plan_search() == "model":
         return _remembered.get(key)
@@ -122,7 +129,7 @@ def measured_choice(key: str, batch: int, forced: str, run: Callable[[str, int],
         times[Choice(best.order, chunk)] = _time(run, Choice(best.order, chunk))
     _remembered[key] = min(times, key=times.__getitem__)
     if _file is not None:
-        _write(_file)
+        write_json(_file, {**_read(_file), **remembered_plans()})  # others may have written meanwhile
     return _remembered[key]
 
 
@@ -137,13 +144,16 @@ def _time(run: Callable[[str, int], None], candidate: Choice) -> float:
     for _ in range(RUNS):
         start = time.perf_counter()
         run(*candidate)
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
+        if torch.accelerator.is_available():
+            torch.accelerator.synchronize()
         best = min(best, time.perf_counter() - start)
     return best
 
 
-def _write(path: Path) -> None:
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_text(json.dumps(remembered_plans(), indent=1) + "\n")
-    scratch.replace(path)
+def _read(path: Path) -> dict[str, Choice]:
+    if not path.exists():
+        return {}
+    try:
+        return _checked(json.loads(path.read_text()))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"file {path} holds no plans ({error}); delete it, or name another") from error

@@ -1,11 +1,11 @@
-"""Fourier transforms of signals onto a band and back, each with its adjoint; outside autograd.
+"""Fourier transforms of signals onto a band and back, each with its adjoint; not differentiable.
 
-Real signals ``(b, c, *size)`` have half spectra. Adjoints there are taken in the inner product ``sum mult * Re(conj(a)
-b)``, ``mult`` being :meth:`Band.multiplicity`: a response's adjoint is then simply its conjugate.
+Real signals ``(b, c, *size)`` have half spectra. Their adjoints use the inner product ``sum mult * Re(conj(a) b)`` with
+``mult`` from :meth:`Band.multiplicity`, so that the adjoint of a response is its conjugate.
 
-The two real signals of a mode, ``P`` and ``Q`` in ``(b, 2 m, *size)``, can also be transformed as one complex signal
-``P + iQ`` with a full spectrum: half as many transforms, and coupling is one multiplication. Their adjoints work on
-*conjugates*, ``P - iQ``: then no spectrum has to be conjugated, only the sign of ``Q`` changes.
+The two real signals ``P`` and ``Q`` of a mode, in ``(b, 2 m, *size)``, can also be transformed as one complex signal
+``P + iQ`` with a full spectrum. This takes half as many transforms, and coupling is one multiplication. Adjoints then
+work on *conjugates*, ``P - iQ``, so that only the sign of ``Q`` changes and no spectrum has to be conjugated.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def analyse(x: Tensor, band: Band, boundary: Boundary = CIRCULAR) -> Tensor:
 def analyse_adjoint(g: Tensor, band: Band, size: tuple[int, ...], boundary: Boundary = CIRCULAR) -> Tensor:
     """Adjoint of :func:`analyse` times the number of samples ``prod(band.size_in)``; may overwrite ``g``.
 
-    The factor is left to the caller, who has a smaller array to put it into.
+    The caller puts the factor into a smaller array.
     """
     samples = irfftn(scatter_band(split_nyquist(g, band), band, band.size_in), band.size_in)
     return extend_adjoint(samples, size, boundary)
@@ -85,7 +85,7 @@ def synthesise_modes_adjoint(g: Tensor, band: Band) -> Tensor:
 
 
 def _join(u: Tensor, total: tuple[int, ...]) -> Tensor:
-    """Pairs of real signals ``(b, 2 m, *size)`` as complex ones ``(b, m, *total)``, with zeros behind."""
+    """Pairs of real signals ``(b, 2 m, *size)`` as complex ones ``(b, m, *total)``, padded with zeros."""
     size = tuple(u.shape[2:])
     p, q = u.unflatten(1, (-1, 2)).unbind(2)
     if size == tuple(total):

@@ -1,6 +1,6 @@
-"""Fourier transforms by VkFFT: through OpenCL for tensors on the CPU, through CUDA for tensors there.
+"""Fourier transforms by VkFFT, through OpenCL on CPUs and CUDA on NVIDIA GPUs.
 
-Transforms run over the last axes and are not scaled. ``pyvkfft`` is optional; so is what it needs for each device.
+Transforms run over the last axes and are not scaled. ``pyvkfft`` and what it needs on each device are optional.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ NUMBERS = {
 
 
 class RefusalError(Exception):
-    """VkFFT, or what it needs, is missing, or it will not do a transform; the message says why."""
+    """VkFFT or a dependency is missing, or VkFFT cannot run a transform; the message says why."""
 
 
 class Engine(Protocol):
-    """Real ``(n, *size)`` to half spectra ``(n, *size[:-1], size[-1] // 2 + 1)`` and back, and complex."""
+    """Transforms of real ``(n, *size)`` to half spectra ``(n, *size[:-1], size[-1] // 2 + 1)``, back, and complex."""
 
     def forward(self, x: Tensor) -> Tensor: ...
 
@@ -56,7 +56,7 @@ def _half(size: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class _OpenCL:
-    """On the first CPU that OpenCL knows (PoCL makes one of every CPU), or its first device otherwise."""
+    """Uses OpenCL's first CPU (PoCL offers every CPU), or else its first device."""
 
     def __init__(self) -> None:
         import pyopencl as cl  # pyright: ignore[reportMissingImports]
@@ -73,7 +73,7 @@ class _OpenCL:
         devices.sort(key=lambda device: device.type != cl.device_type.CPU)
         self._queue = cl.CommandQueue(cl.Context(devices[:1]))
         self._plan = lru_cache(maxsize=PLANS_KEPT)(self._make_plan)
-        self._lock = threading.Lock()  # a plan has buffers of its own
+        self._lock = threading.Lock()  # a plan has its own buffers
 
     def _make_plan(self, shape: tuple[int, ...], dtype: torch.dtype) -> Any:
         real = not dtype.is_complex
@@ -104,7 +104,7 @@ class _OpenCL:
 
 
 class _Cuda:
-    """On the tensors' own memory and stream, through CuPy's view of them."""
+    """Works on the tensors' own memory and stream, through CuPy."""
 
     def __init__(self) -> None:
         import cupy  # pyright: ignore[reportMissingImports]
@@ -112,7 +112,7 @@ class _Cuda:
 
         self._cupy, self._app_type = cupy, VkFFTApp
         self._plan = lru_cache(maxsize=PLANS_KEPT)(self._make_plan)
-        self._lock = threading.Lock()  # pyvkfft leaves Python's own lock while it sets a plan to new addresses
+        self._lock = threading.Lock()  # pyvkfft releases the GIL while it sets a plan's addresses
 
     def _make_plan(self, shape: tuple[int, ...], dtype: torch.dtype, device: int, stream: int) -> Any:
         return self._app_type(

@@ -13,8 +13,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from torchsonic.data import HalliGalli, SynthShape
 from torchsonic.functional import resample
+from torchsonic.lab.data import HalliGalli, SynthShape
 
 __all__ = ["DETAIL", "FIELD_MM", "REFERENCE", "SAMPLES", "as_field", "sample_field"]
 

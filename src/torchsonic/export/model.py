@@ -18,7 +18,7 @@ from torchsonic.export.config import ExportConfig, ExportError
 from torchsonic.export.program import input_channels, reference_spacing, trace_model
 from torchsonic.export.run import require_packages
 from torchsonic.export.write import write_program
-from torchsonic.files import replacing
+from torchsonic.io import replacing
 
 __all__ = ["ExportedFile", "export_model"]
 

@@ -1,6 +1,5 @@
 """The operator as functions of tensors."""
 
-from torchsonic.engine import compiled as compiled  # registers custom operators
 from torchsonic.engine.fft import fft_backend, set_fft_backend, use_fft_backend
 from torchsonic.engine.footprint import estimated_bytes
 from torchsonic.engine.pages import keep_all_pages
@@ -12,8 +11,8 @@ from torchsonic.spectral.band import Band, frequency_axes, frequency_grid
 from torchsonic.spectral.gain import grid_gain, reference_gain
 from torchsonic.spectral.limits import ResponseLimits
 from torchsonic.spectral.nyquist import field_power
-from torchsonic.spectral.operator import ModeOperator
-from torchsonic.spectral.response import Modes, ModeShape, mode_response, response_matrix
+from torchsonic.spectral.operator import ModeOperator, response_matrix
+from torchsonic.spectral.response import Modes, ModeShape, mode_response
 from torchsonic.spectral.spacing import as_spacing
 
 __all__ = [

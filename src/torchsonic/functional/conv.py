@@ -2,8 +2,7 @@
 
     y = Re{ C F^-1[ g_m T_m(w) F[B x]_m ] } + bias
 
-One set of kernels serves eager mode (an autograd function, whose overhead is small) and compilers and exporters
-(the custom operator ``torchsonic::spectral_conv``, which they take as a whole).
+Here arguments are checked; :func:`torchsonic.engine.autograd.convolve` applies it.
 """
 
 from __future__ import annotations
@@ -15,17 +14,15 @@ import torch
 from torch import Tensor
 
 from torchsonic.arguments import check_samples, choice, per_axis, positive
-from torchsonic.engine import kernels
-from torchsonic.engine.call import Kept, Operands, Options, run_plain, without_autocast
-from torchsonic.engine.couplings import Couplings
-from torchsonic.engine.plan import known_order, order_by_channels
-from torchsonic.spectral.boundary import PaddingMode
+from torchsonic.engine.autograd import convolve
+from torchsonic.engine.call import Operands, Options
+from torchsonic.engine.plan import known_order
+from torchsonic.spectral.boundary import PaddingMode, check_padding
 from torchsonic.spectral.limits import UNLIMITED, ResponseLimits
 from torchsonic.spectral.response import Modes, ModeShape, Symmetry
 from torchsonic.spectral.spacing import Spacing, as_spacing
-from torchsonic.spectral.tracing import inside_function_transform
 
-__all__ = ["check_padding", "sonic_conv", "spectral_conv"]
+__all__ = ["sonic_conv", "spectral_conv"]
 
 
 def sonic_conv(
@@ -59,16 +56,16 @@ def sonic_conv(
     spacing
         Physical step of ``x``: a number, one per axis, or ``(B, D)``.
     output_size
-        Samples of the output on the same extent; by default those of ``x``.
+        Samples of the output, on the same extent; by default those of ``x``.
     padding_mode
         ``"circular"``, ``"zeros"`` or ``"reflect"``.
     padding
-        Samples of zeros, or of the mirror image, that lie between the end of each axis and its beginning: a number or
-        one per axis. By default as many as the axis has, so that nothing wraps round.
+        Width of the margin of zeros, or of the mirror image, in samples: a number or one per axis. By default the
+        margin is as wide as the image, and only modes longer than the image wrap around.
     order, mode_chunk
         See :mod:`torchsonic.engine.plan`.
     recompute
-        Keep only ``x`` for the backward pass and compute the rest again; by default with a ``mode_chunk`` alone, whose
+        Keep only ``x`` for the backward pass and compute the rest again. By default only with a ``mode_chunk``, whose
         purpose is to save memory.
     cutoff, limits
         Limits of the responses, for example ``layer.cutoff()`` and ``layer.limits``; see
@@ -186,38 +183,11 @@ def spectral_conv(
     choice(padding_mode, get_args(PaddingMode), "padding_mode")
     margin, order = check_padding(padding, padding_mode, num_axes) or (), known_order(order)
     options = Options(out_size, padding_mode, margin, order, mode_chunk or 0, symmetry, *limits)
-    needs_grad = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in operands)
-    keep = needs_grad and not (mode_chunk is not None if recompute is None else recompute)
-    if torch.compiler.is_compiling():
-        if symmetry == "half":
-            options = options._replace(order="channels")
-        elif order == "auto":  # sizes may be symbols here
-            options = options._replace(order=order_by_channels(x.shape[1], mix_out.shape[0], mix_in.shape[0]))
-        # Margins round up to a fast size, which no symbol expresses; kept tensors would tie the graph to it.
-        keep = keep and padding_mode != "zeros" and not margin
-        given = (list(out_size), padding_mode, list(margin) or [0], *options[3:])  # autograd knows no empty list
-        return torch.ops.torchsonic.spectral_conv(*operands, *given, keep, not needs_grad)[0]
-    if inside_function_transform():
-        return run_plain(operands, options)
-    if needs_grad:
-        return _SpectralConv.apply(options, keep, *operands)
-    with kernels.prepared(operands, options):
-        plan = kernels.find_plan(operands, options)
-        couplings = Couplings(operands, options, plan)
-        return kernels.order_of(plan).forward(x, mix_in, mix_out, bias, couplings, options.boundary, plan)[0]
-
-
-def check_padding(padding: int | Sequence[int] | None, mode: PaddingMode, num_axes: int) -> tuple[int, ...] | None:
-    """One width per axis, or ``None`` for as many samples as the axis has."""
-    if padding is None:
-        return None
-    if mode == "circular":
-        raise ValueError(f"padding={padding} needs padding_mode='zeros' or 'reflect'; 'circular' has no margin")
-    return per_axis(padding, num_axes, "padding")
+    return convolve(operands, options, recompute=recompute)
 
 
 def _check_sizes(operands: Operands) -> None:
-    """Refuse tensors that do not belong together: modes and samples too many would be left out in silence."""
+    """Refuse tensors whose sizes do not match; surplus modes and samples would be ignored silently."""
     num_modes, _, channels = operands.mix_in.shape
     num_axes, batch = operands.direction.shape[-1], operands.x.shape[0]
     out_channels = operands.mix_out.shape[0]
@@ -239,50 +209,5 @@ def _check_sizes(operands: Operands) -> None:
 
 
 def _differ(size: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    # One by one: a compiler compares tuples of symbols by what they are called.
+    # Element by element, since compilers compare tuples of symbols by name.
     return len(size) != len(other) or any(a != b for a, b in zip(size, other, strict=True))
-
-
-class _SpectralConv(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, options: Options, keep: bool, *tensors):  # type: ignore[override]
-        operands = Operands(*tensors)
-        with kernels.prepared(operands, options, training=True, keep=keep):
-            plan = kernels.find_plan(operands, options, training=True)
-            y, kept = kernels.order_of(plan).forward(
-                operands.x,
-                operands.mix_in,
-                operands.mix_out,
-                operands.bias,
-                Couplings(operands, options, plan),  # no variable: if memory runs out, it is to be freed
-                options.boundary,
-                plan,
-                keep=keep,
-            )
-        ctx.save_for_backward(*tensors, *[t for part in kept for t in part])
-        ctx.options, ctx.plan = options, plan
-        return y
-
-    @staticmethod
-    def backward(ctx, grad_y):  # type: ignore[override]
-        saved = ctx.saved_tensors  # once: checkpointing recomputes them at the first look and refuses a second
-        operands, saved = Operands(*saved[: len(Operands._fields)]), saved[len(Operands._fields) :]
-        needs, options = ctx.needs_input_grad[2:], ctx.options
-        if torch.is_grad_enabled():  # create_graph=True
-            return None, None, *_differentiable_gradients(grad_y, operands, options, needs), None
-        kept = [Kept(*pair) for pair in zip(saved[::2], saved[1::2], strict=True)]
-        with kernels.prepared(operands, options, training=True, keep=bool(kept), kept=saved):
-            grads = kernels.backward(grad_y, operands, options, ctx.plan, kept, needs)
-        return None, None, *grads
-
-
-def _differentiable_gradients(grad_y: Tensor, operands: Operands, options: Options, needs) -> list[Tensor | None]:
-    # Operands may be made of one another, as a gain of its direction: views keep to each its own part of the gradient.
-    operands = operands.each(lambda t: t.view_as(t))
-    wanted = [i for i, needed in enumerate(needs) if needed]
-    inputs = [t for t, needed in zip(operands, needs, strict=True) if needed and t is not None]
-    with without_autocast(grad_y.device):  # the derivatives of products, too
-        y = run_plain(operands, options)
-        grads = torch.autograd.grad(y, inputs, grad_y, create_graph=True, materialize_grads=True)
-    found = dict(zip(wanted, grads, strict=True))
-    return [found.get(i) for i in range(len(operands) - 1)]

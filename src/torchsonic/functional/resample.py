@@ -57,6 +57,10 @@ def resample(x: Tensor, size: int | Sequence[int]) -> Tensor:
     active = lowering()
     if active is not None:
         return active.resample(work, target).to(x.dtype)
-    if torch.compiler.is_compiling() or (fft_backend() != "torch" and not inside_function_transform() and x.shape[0]):
+    if torch.compiler.is_compiling():
+        return torch.ops.torchsonic.resample(work, list(target)).to(x.dtype)
+    if x.numel() == 0:  # FFT libraries refuse an empty batch; its gradient is empty, too
+        return x.new_zeros(*x.shape[:2], *target) + x.sum()
+    if fft_backend() != "torch" and not inside_function_transform():
         return torch.ops.torchsonic.resample(work, list(target)).to(x.dtype)
     return plain_resample(work, target).to(x.dtype)

@@ -29,7 +29,7 @@ except ImportError as error:
 from torchsonic import models
 from torchsonic.spectral.spacing import Spacing, as_spacing
 
-__all__ = ["SlidingWindowInferer", "SonicNet", "spacing_of"]
+__all__ = ["SlidingWindowInferer", "SonicNet", "SonicUNet", "spacing_of"]
 
 
 def spacing_of(x: Tensor, spatial_dims: int = 3) -> Tensor | None:
@@ -99,14 +99,15 @@ class SonicNet(nn.Module):
     """
 
     takes_spacing: ClassVar[bool] = True
+    network_type: ClassVar[type[models.SonicNet | models.SonicUNet]] = models.SonicNet
 
     def __init__(
         self, spatial_dims: int, in_channels: int, out_channels: int, *, use_meta: bool = True, **options: Any
     ) -> None:
         super().__init__()
-        self._wrap(models.SonicNet(in_channels, out_channels, spatial_dims=spatial_dims, **options), use_meta)
+        self._wrap(self.network_type(in_channels, out_channels, spatial_dims=spatial_dims, **options), use_meta)
 
-    def _wrap(self, network: models.SonicNet, use_meta: bool) -> None:
+    def _wrap(self, network: models.SonicNet | models.SonicUNet, use_meta: bool) -> None:
         self.network, self.use_meta = network, use_meta
         self.spatial_dims = network.num_axes
         self._heard = False
@@ -133,7 +134,7 @@ class SonicNet(nn.Module):
         if steps is None:
             if self._heard:
                 warnings.warn(
-                    "this SonicNet was told spacings by MetaTensors and now gets a plain tensor, for which it assumes "
+                    "this network was told spacings by MetaTensors and now gets a plain tensor, for which it assumes "
                     "its reference spacing; pass spacing=, or use torchsonic.integrations.monai.SlidingWindowInferer",
                     stacklevel=3,
                 )
@@ -144,16 +145,29 @@ class SonicNet(nn.Module):
         return tuple(steps[0].tolist()) if bool((steps == steps[0]).all()) else steps
 
     def save_pretrained(self, folder: str | os.PathLike) -> Path:
-        """Save as :class:`torchsonic.models.SonicNet`, which all of torchsonic reads."""
+        """Save the network alone, which all of torchsonic reads."""
         return self.network.save_pretrained(folder)
 
     @classmethod
     def from_pretrained(cls, source: str | os.PathLike, *, use_meta: bool = True, **options: Any) -> SonicNet:
-        """Load what :meth:`save_pretrained` or a ``torchsonic.models.SonicNet`` saved; options as there."""
+        """Load what :meth:`save_pretrained` or the network itself saved; options as there."""
         model = cls.__new__(cls)
         nn.Module.__init__(model)
-        model._wrap(models.SonicNet.from_pretrained(source, **options), use_meta)
+        model._wrap(cls.network_type.from_pretrained(source, **options), use_meta)
         return model.eval()
+
+
+class SonicUNet(SonicNet):
+    """:class:`torchsonic.models.SonicUNet` with MONAI's arguments, otherwise as :class:`SonicNet`; for volumes.
+
+    Examples
+    --------
+    >>> model = SonicUNet(3, 1, 4, spacing=(1.5, 1.5, 8.0))
+    >>> model(torch.randn(1, 1, 20, 24, 6), spacing=(1.25, 1.25, 10.0)).shape
+    torch.Size([1, 4, 20, 24, 6])
+    """
+
+    network_type = models.SonicUNet
 
 
 class SlidingWindowInferer(monai.inferers.SlidingWindowInferer):

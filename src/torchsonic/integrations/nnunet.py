@@ -33,8 +33,14 @@ except ImportError as error:
 
 from torchsonic.engine.pages import keep_all_pages
 from torchsonic.integrations.nnunet_checkpoint import read_checkpoint
-from torchsonic.integrations.nnunet_settings import BUDGET, Settings, network_arguments, read_settings
-from torchsonic.models.sonicnet import SonicNet
+from torchsonic.integrations.nnunet_settings import (
+    BUDGET,
+    Settings,
+    complete_network,
+    network_arguments,
+    read_settings,
+)
+from torchsonic.models import PretrainedModel
 from torchsonic.nn.parameters import parameter_groups
 
 __all__ = ["nnUNetTrainerBudget", "nnUNetTrainerSonic", "nnUNetTrainerSonicHybrid"]
@@ -148,7 +154,8 @@ class _SettableTrainer(nnUNetTrainer):
             return
         then = PlansManager(str(path)).get_configuration(self.configuration_name).configuration
         now = self.configuration_manager.configuration
-        before = {"patch_size": list(then["patch_size"]), **then.get(KEY, {}).get("network", {})}
+        network = then.get(KEY, {}).get("network", {})
+        before = {"patch_size": list(then["patch_size"]), **(complete_network(network) if network else {})}
         after = {"patch_size": list(now["patch_size"]), **now[KEY]["network"]}
         for name in sorted({*before, *after}):
             if before.get(name) != after.get(name):
@@ -201,7 +208,7 @@ class nnUNetTrainerBudget(_SettableTrainer):
 
 
 class nnUNetTrainerSonic(_SettableTrainer):
-    """nnU-Net with :class:`torchsonic.models.SonicNet`, whose reference spacing is that of the plans."""
+    """nnU-Net with :class:`torchsonic.models.SonicUNet`, or ``SonicNet`` in 2-D, at the spacing of the plans."""
 
     uses = ALL - {"local_kernel"}
     hybrid: ClassVar[bool] = False
@@ -227,17 +234,17 @@ class nnUNetTrainerSonic(_SettableTrainer):
         ``(B, num_input_channels, *patch)`` to logits ``(B, num_output_channels, *patch)``.
         """
         if enable_deep_supervision:
-            raise ValueError("enable_deep_supervision must be False: SonicNet has one output, at full resolution")
+            raise ValueError("enable_deep_supervision must be False: Sonic networks have one output, on the full grid")
         kept = configuration_manager.configuration.get(KEY)
         if kept is None:
             raise ValueError(
-                f"the plans of {plans_manager.dataset_name} hold no entry '{KEY}' to build SonicNet from; "
+                f"the plans of {plans_manager.dataset_name} hold no entry '{KEY}' to build the network from; "
                 "plans.json must be the one that the trainer wrote beside its folds"
             )
         spacing = tuple(float(step) for step in configuration_manager.spacing)  # in the order of array axes
-        return SonicNet(
-            num_input_channels, num_output_channels, spatial_dims=len(spacing), spacing=spacing, **kept["network"]
-        )
+        arguments = complete_network(kept["network"])
+        build = PretrainedModel.known[arguments.pop("class")]
+        return build(num_input_channels, num_output_channels, spatial_dims=len(spacing), spacing=spacing, **arguments)
 
     def set_deep_supervision_enabled(self, enabled: bool) -> None:
         """There is none to switch; nnU-Net asks for it round every validation."""

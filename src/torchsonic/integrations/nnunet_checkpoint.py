@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from torchsonic.loading import RefusedFileError, load_plain
+from torchsonic.io import RefusedFileError, load_plain
 
 __all__ = ["read_checkpoint"]
 

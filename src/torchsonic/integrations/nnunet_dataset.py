@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from torchsonic.data.volumes import Case, CaseError, find_cases, read_case
-from torchsonic.files import write_whole
+from torchsonic.io import write_whole
+from torchsonic.lab.data.volumes import Case, CaseError, find_cases, read_case
 
 __all__ = ["TRAINERS", "convert_dataset", "install_trainers"]
 
@@ -53,7 +53,7 @@ def convert_dataset(
 ) -> Path:
     """Copy a folder with ``images/`` and ``labels/`` into nnU-Net's layout; it appears whole or not at all.
 
-    Every case is read and checked first, as :func:`torchsonic.data.volumes.read_case` does it.
+    Every case is read and checked first, as :func:`torchsonic.lab.data.volumes.read_case` does it.
 
     Parameters
     ----------

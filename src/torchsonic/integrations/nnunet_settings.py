@@ -18,12 +18,14 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from torchsonic.models.border import CIRCULAR
 from torchsonic.models.registry import model_entry
+from torchsonic.models.sonicnet import SonicNet
 from torchsonic.nn.block import Form
 from torchsonic.nn.norm import Norm
 from torchsonic.spectral.boundary import PaddingMode
 
-__all__ = ["BUDGET", "NETWORK", "PREFIX", "Settings", "network_arguments", "read_settings"]
+__all__ = ["BUDGET", "NETWORK", "PREFIX", "Settings", "complete_network", "network_arguments", "read_settings"]
 
 PREFIX = "TORCHSONIC_NNUNET_"
 FILE = f"{PREFIX}CONFIG"
@@ -56,9 +58,9 @@ class Settings:
     mode_lr_scale: float = 0.01
     """Rate of the modes of Sonic layers, relative to the others'."""
     preset: Literal["default", "light", "paper"] = "default"
-    """Of `sonicnet2d` or `sonicnet3d`, changed by the settings below; light has stride and mlp_ratio 2, paper 3-D."""
+    """`sonicunet3d`, but SonicNet in 2-D and given one of its own settings; light and paper are presets of that."""
     width: int | None = None
-    """Channels; the preset's by default, as all below."""
+    """Channels of SonicNet; the preset's by default, as all below."""
     depth: int | None = None
     """Blocks."""
     num_modes: int | None = None
@@ -106,6 +108,7 @@ NETWORK = frozenset(
         "checkpointing",
     }
 )
+_SONICNET = frozenset({"width", "depth", "num_modes", "stride", "form", "head_kernel", "checkpointing"})
 _FROM_PLANS = ("self", "in_channels", "num_classes", "spatial_dims", "spacing")
 _COUNTS = ("epochs", "iterations", "val_iterations", "save_every", "batch_size", "width", "depth", "num_modes")
 
@@ -144,31 +147,37 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> tuple[Settings
 
 
 def network_arguments(settings: Settings, num_axes: int, *, hybrid: bool) -> dict[str, Any]:
-    """Arguments of :class:`torchsonic.models.SonicNet` that a preset and the settings over it make.
+    """The class of the network, as ``"class"``, and its arguments that a preset and the settings over it make.
 
     They are complete but for channels, axes and spacing: a saved network must not change with defaults and presets.
     """
+    given = {key: getattr(settings, key) for key in NETWORK - {"preset", "local_kernel"}}
+    given = {key: value for key, value in given.items() if value is not None}
     name = f"sonicnet{num_axes}d"
     if settings.preset != "default":
         name += f".{settings.preset}"
+    elif num_axes == 3 and not _SONICNET & given.keys():
+        name = "sonicunet3d"
     try:
         entry, chosen = model_entry(name)
     except ValueError as error:
         raise ValueError(f"preset={settings.preset} fits no {num_axes}-D configuration: {error}") from error
-    defaults = inspect.signature(entry.build.__init__).parameters
-    arguments = {key: chosen.get(key, parameter.default) for key, parameter in defaults.items()}
-    for key in _FROM_PLANS:
-        del arguments[key]
-    for key in NETWORK - {"preset", "local_kernel"}:
-        if getattr(settings, key) is not None:
-            arguments[key] = getattr(settings, key)
     if settings.stride is not None:
-        steps = list(settings.stride)
+        steps = given["stride"] = list(settings.stride)
         if len(steps) not in (1, num_axes):
             raise ValueError(f"stride must be one number or {num_axes}, got {','.join(map(str, steps))}")
-        arguments["stride"] = steps if len(steps) > 1 else steps[0]
-    arguments["local_kernel"] = settings.local_kernel if hybrid else 0
-    return arguments
+        given["stride"] = steps if len(steps) > 1 else steps[0]
+    defaults = inspect.signature(entry.build.__init__).parameters
+    arguments = {key: p.default for key, p in defaults.items() if key not in _FROM_PLANS} | chosen | given
+    arguments = {key: value for key, value in arguments.items() if key not in _FROM_PLANS}
+    if arguments["padding_mode"] == "circular":
+        arguments["padding"] = None
+    return {"class": entry.build.__name__, **arguments, "local_kernel": settings.local_kernel if hybrid else 0}
+
+
+def complete_network(saved: Mapping[str, Any]) -> dict[str, Any]:
+    """Class and arguments of a network from plans, where older versions left out what had no choice then."""
+    return {"class": SonicNet.__name__, **CIRCULAR, **saved}
 
 
 def _check(name: str, value: Any, source: str) -> Any:

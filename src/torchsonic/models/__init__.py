@@ -2,11 +2,13 @@
 
 from torchsonic.models import entries as _entries  # noqa: F401  (registers the names)
 from torchsonic.models.classifier import Classifier
+from torchsonic.models.octave_grid import OctaveGrid
 from torchsonic.models.pretrained import PretrainedError, PretrainedModel, from_pretrained
 from torchsonic.models.registry import ModelEntry, create_model, list_models, model_entry
 from torchsonic.models.resnet import ResNet
 from torchsonic.models.sonic_classifier import MixerBlock, SonicClassifier
 from torchsonic.models.sonic_layers import SonicLayers
+from torchsonic.models.sonic_unet import SonicUNet
 from torchsonic.models.sonicnet import SonicNet
 from torchsonic.models.stem import DeepStem, ReferenceGrid, SonicStem
 from torchsonic.models.synthshape import SynthShapeNet
@@ -16,6 +18,7 @@ __all__ = [
     "DeepStem",
     "MixerBlock",
     "ModelEntry",
+    "OctaveGrid",
     "PretrainedError",
     "PretrainedModel",
     "ReferenceGrid",
@@ -24,6 +27,7 @@ __all__ = [
     "SonicLayers",
     "SonicNet",
     "SonicStem",
+    "SonicUNet",
     "SynthShapeNet",
     "create_model",
     "from_pretrained",

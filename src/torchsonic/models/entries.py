@@ -9,6 +9,7 @@ from torch import nn
 from torchsonic.models.registry import MODELS, OPERATORS, ModelEntry
 from torchsonic.models.resnet import ResNet
 from torchsonic.models.sonic_classifier import SonicClassifier
+from torchsonic.models.sonic_unet import SonicUNet
 from torchsonic.models.sonicnet import SonicNet
 from torchsonic.models.synthshape import SynthShapeNet
 from torchsonic.nn.conv import SonicConv2d
@@ -128,11 +129,21 @@ MODELS.add(
                 "width": 128,
                 "num_modes": 1412,
                 "head_kernel": 3,
+                "padding_mode": "circular",
                 "mode_chunk": 32,
                 "recompute": True,
                 "checkpointing": True,
             },
         },
         paper={"paper": "SonicNet"},
+    ),
+)
+MODELS.add(
+    "sonicunet3d",
+    ModelEntry(
+        SonicUNet,
+        {"in_channels": 1, "num_classes": 4, "spatial_dims": 3},
+        input_size=(1, 96, 96, 96),
+        task="segmentation",
     ),
 )

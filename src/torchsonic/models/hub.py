@@ -6,7 +6,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["download", "import_hub", "is_repository"]
+__all__ = ["HUB", "download", "import_hub", "is_repository"]
+
+HUB = "hub:"
+"""Before ``owner/name``: only then is the network asked."""
 
 
 def import_hub():

@@ -1,38 +1,85 @@
-"""The two files of a saved model, as they are written."""
+"""The two files of a saved model, as they are written and read."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-__all__ = ["CONFIG_NAME", "WEIGHTS_NAME", "file_digest", "write_model"]
+from torchsonic.io import replacing
+
+__all__ = ["CONFIG_NAME", "FORMAT", "WEIGHTS_NAME", "PretrainedError", "read_config", "read_weights", "write_model"]
 
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
+FORMAT = 2
+"""Holds all arguments; format 1 held only those that were passed, so that a default could not change."""
+MAX_CONFIG_BYTES = 1 << 20
+
+
+class PretrainedError(ValueError):
+    """A saved model that cannot be read; the message says which file, why, and what to do."""
 
 
 def write_model(folder: Path, config: dict[str, Any], state: dict[str, Tensor]) -> None:
     """Write weights and configuration, which gets the digest of the weights; each file appears whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".saving-") as scratch:
-        weights = Path(scratch) / WEIGHTS_NAME
+    text = folder / CONFIG_NAME
+    with replacing(text, durable=True) as new_text, replacing(folder / WEIGHTS_NAME, durable=True) as weights:
         save_file(state, weights, metadata={"format": "pt"})
-        text = Path(scratch) / CONFIG_NAME
-        text.write_text(json.dumps({**config, "sha256": file_digest(weights)}, indent=2) + "\n")
-        for path in (weights, text):
-            with open(path, "rb") as file:
-                os.fsync(file.fileno())
-            os.replace(path, folder / path.name)
+        new_text.write_text(json.dumps({**config, "sha256": file_digest(weights)}, indent=2) + "\n")
 
 
 def file_digest(path: Path) -> str:
     """SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """What a model was built with; refuses a file that is not of this kind."""
+    if not path.is_file():
+        raise _missing(path)
+    if path.stat().st_size > MAX_CONFIG_BYTES:
+        raise PretrainedError(f"{path} is {path.stat().st_size} bytes long; this is no configuration of torchsonic")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise PretrainedError(f"{path} is no valid JSON, perhaps cut short: {error}") from error
+    if not isinstance(config, dict) or not isinstance(config.get("class"), str) or "torchsonic" not in config:
+        raise PretrainedError(f"{path} was not written by torchsonic: it names no class and no version")
+    if config.get("format") not in range(1, FORMAT + 1):
+        raise PretrainedError(
+            f"{path} has format {config.get('format')!r}, this version reads up to {FORMAT}; update torchsonic"
+        )
+    if not isinstance(config.get("arguments"), dict):
+        raise PretrainedError(f"{path} holds no arguments of {config['class']}")
+    return config
+
+
+def read_weights(path: Path, digest: str | None) -> dict[str, Tensor]:
+    """Tensors by name; refuses a file that is damaged, or has another digest if one is given."""
+    if not path.is_file():
+        raise _missing(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
+        raise PretrainedError(f"{path} is no whole safetensors file ({error}); copy or download it again") from error
+    if digest is not None and file_digest(path) != digest:
+        raise PretrainedError(
+            f"{path} is not the file that {CONFIG_NAME} was saved with: damaged or replaced; "
+            "copy both again, or pass verify=False if you replaced it on purpose"
+        )
+    return state
+
+
+def _missing(path: Path) -> PretrainedError:
+    found = sorted(p.name for p in path.parent.iterdir() if not p.name.startswith("."))
+    listing = f"it holds {', '.join(found[:8])}" if found else "it is empty"
+    return PretrainedError(f"{path.name} is missing in {path.parent}: {listing}; was it renamed?")

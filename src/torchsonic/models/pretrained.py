@@ -8,7 +8,6 @@ and only then copies: a bad file changes nothing. Nothing read from a file is ex
 from __future__ import annotations
 
 import inspect
-import json
 import os
 import tempfile
 from collections.abc import Mapping
@@ -18,25 +17,26 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from torchsonic.models.hub import download, import_hub, is_repository
-from torchsonic.models.model_folder import CONFIG_NAME, WEIGHTS_NAME, file_digest, write_model
+from torchsonic.models.hub import HUB, download, import_hub, is_repository
+from torchsonic.models.model_folder import (
+    CONFIG_NAME,
+    FORMAT,
+    WEIGHTS_NAME,
+    PretrainedError,
+    read_config,
+    read_weights,
+    write_model,
+)
 from torchsonic.models.shared_out import first_process_writes, own_class, whole_state
 from torchsonic.nn.definition import definition_problem, is_definition
 
 __all__ = ["CONFIG_NAME", "WEIGHTS_NAME", "PretrainedError", "PretrainedModel", "from_pretrained"]
 
-FORMAT = 1
-MAX_CONFIG_BYTES = 1 << 20
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 M = TypeVar("M", bound="PretrainedModel")
-
-
-class PretrainedError(ValueError):
-    """A saved model that cannot be read; the message says which file, why, and what to do."""
 
 
 class PretrainedModel(nn.Module):
@@ -59,13 +59,19 @@ class PretrainedModel(nn.Module):
     def __new__(cls, *args: Any, **kwargs: Any):
         # Copies and unpickling call this without arguments and fill in the attributes themselves.
         model = super().__new__(cls)
-        signature = inspect.signature(cls.__init__)
-        arguments = dict(list(signature.bind_partial(model, *args, **kwargs).arguments.items())[1:])
-        for parameter in signature.parameters.values():
+        bound = inspect.signature(cls.__init__).bind_partial(model, *args, **kwargs)
+        bound.apply_defaults()
+        arguments = dict(list(bound.arguments.items())[1:])
+        for parameter in bound.signature.parameters.values():
             if parameter.kind is parameter.VAR_KEYWORD:
                 arguments.update(arguments.pop(parameter.name, {}))
         model.__dict__["arguments"] = arguments
         return model
+
+    @classmethod
+    def complete_format_1(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Arguments of a file of format 1, with the defaults of that time where they have changed since."""
+        return arguments
 
     def save_pretrained(self, folder: str | os.PathLike) -> Path:
         """Write ``model.safetensors`` and ``config.json``; each file appears whole or not at all.
@@ -111,12 +117,12 @@ class PretrainedModel(nn.Module):
         device: torch.device | str = "cpu",
         verify: bool = True,
     ) -> M:
-        """Build a saved model from a folder, or from ``owner/name`` on the Hugging Face Hub; it is in evaluation mode.
+        """Build a saved model from a folder, a run, or ``hub:owner/name`` (Hugging Face Hub); it is in evaluation mode.
 
         Parameters
         ----------
         source
-            Folder or repository.
+            Folder of a saved model or of a finished run; or ``hub:owner/name``, which alone asks the network.
         revision, token
             Of the repository.
         device
@@ -126,12 +132,14 @@ class PretrainedModel(nn.Module):
             the same names and shapes.
         """
         folder = _locate(source, revision, token)
-        config = _read_config(folder / CONFIG_NAME)
+        config = read_config(folder / CONFIG_NAME)
         build = PretrainedModel.known.get(config["class"])
         if build is None or not issubclass(build, cls):
             wanted = "a torchsonic model" if cls is PretrainedModel else cls.__name__
             raise PretrainedError(f"{folder / CONFIG_NAME} describes a {config['class']!r}, not {wanted}")
-        state = _read_weights(folder / WEIGHTS_NAME, config.get("sha256") if verify else None)
+        state = read_weights(folder / WEIGHTS_NAME, config.get("sha256") if verify else None)
+        if config["format"] == 1:
+            config["arguments"] = build.complete_format_1(config["arguments"])
         try:
             expected = _expected_state(build, config["arguments"])
         except Exception as error:  # whatever a constructor makes of arguments that are not its own
@@ -201,63 +209,23 @@ def _check_rebuilds(model: PretrainedModel, fresh: Mapping[str, Tensor], state: 
 
 
 def _locate(source: str | os.PathLike, revision: str | None, token: str | None) -> Path:
-    """The folder with both files, downloaded if ``source`` is no folder but looks like a repository."""
-    folder = Path(source)
+    """The folder with both files: the given one, that of a run's network, or a download if the Hub is named."""
+    name, folder = os.fspath(source), Path(source)
+    if name.startswith(HUB):
+        try:
+            return download(name.removeprefix(HUB), (CONFIG_NAME, WEIGHTS_NAME), revision=revision, token=token)
+        except (ImportError, OSError, ValueError) as error:  # the Hub's own errors and the network's are of these
+            raise PretrainedError(f"{name} cannot be fetched from the Hub: {error}") from error
     if folder.is_dir():
-        return folder
+        is_run = not (folder / WEIGHTS_NAME).is_file() and (folder / "model" / CONFIG_NAME).is_file()
+        if not is_run and (folder / "checkpoints").is_dir():
+            raise PretrainedError(f"the training in {folder} has not ended; give its command again, which goes on")
+        return folder / "model" if is_run else folder
     if folder.exists():
         raise PretrainedError(f"{folder} is a file; give the folder with {CONFIG_NAME} and {WEIGHTS_NAME}")
-    # A mistyped path beside a folder that is there is no repository: asking the Hub would only cost time.
-    if not is_repository(os.fspath(source)) or folder.parent.is_dir():
-        raise PretrainedError(f"there is no folder {os.fspath(source)!r}, and it is no Hub repository owner/name")
-    try:
-        return download(os.fspath(source), (CONFIG_NAME, WEIGHTS_NAME), revision=revision, token=token)
-    except (ImportError, OSError, ValueError) as error:  # the Hub's own errors and those of the network are of these
-        raise PretrainedError(
-            f"there is no folder {os.fspath(source)!r}, and none came from the Hub: {error}"
-        ) from error
-
-
-def _missing(path: Path) -> PretrainedError:
-    found = sorted(p.name for p in path.parent.iterdir() if not p.name.startswith("."))
-    listing = f"it holds {', '.join(found[:8])}" if found else "it is empty"
-    return PretrainedError(f"{path.name} is missing in {path.parent}: {listing}; was it renamed?")
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise _missing(path)
-    if path.stat().st_size > MAX_CONFIG_BYTES:
-        raise PretrainedError(f"{path} is {path.stat().st_size} bytes long; this is no configuration of torchsonic")
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise PretrainedError(f"{path} is no valid JSON, perhaps cut short: {error}") from error
-    if not isinstance(config, dict) or not isinstance(config.get("class"), str) or "torchsonic" not in config:
-        raise PretrainedError(f"{path} was not written by torchsonic: it names no class and no version")
-    if config.get("format") != FORMAT:
-        raise PretrainedError(
-            f"{path} has format {config.get('format')!r}, this version reads {FORMAT}; update torchsonic"
-        )
-    if not isinstance(config.get("arguments"), dict):
-        raise PretrainedError(f"{path} holds no arguments of {config['class']}")
-    return config
-
-
-def _read_weights(path: Path, digest: str | None) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise _missing(path)
-    try:
-        with safe_open(path, framework="pt") as file:
-            state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
-        raise PretrainedError(f"{path} is no whole safetensors file ({error}); copy or download it again") from error
-    if digest is not None and file_digest(path) != digest:
-        raise PretrainedError(
-            f"{path} is not the file that {CONFIG_NAME} was saved with: damaged or replaced; "
-            "copy both again, or pass verify=False if you replaced it on purpose"
-        )
-    return state
+    # Nothing is asked for over the network by mistake: the name of a folder may be confidential.
+    hint = f"; for a repository on the Hugging Face Hub write {HUB}{name}" if is_repository(name) else ""
+    raise PretrainedError(f"there is no folder {name!r}{hint}")
 
 
 def _check_names_and_shapes(expected: Mapping[str, Tensor], state: Mapping[str, Tensor], path: Path) -> None:

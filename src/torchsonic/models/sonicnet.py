@@ -7,15 +7,16 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from torchsonic.arguments import check_samples, positive
+from torchsonic.arguments import check_samples, per_axis, positive
 from torchsonic.functional.resample import resample
+from torchsonic.models.border import CIRCULAR, MARGIN, border_options
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.nn.bank import Variant
 from torchsonic.nn.block import Form, SonicBlock
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
 from torchsonic.spectral.boundary import PaddingMode
-from torchsonic.spectral.spacing import Spacing
+from torchsonic.spectral.spacing import Spacing, spacing_values
 
 __all__ = ["SonicNet"]
 
@@ -43,8 +44,13 @@ class SonicNet(PretrainedModel):
     standardise
         Whether Sonic layers see each channel with mean 0 and variance 1, as the paper's do. It speeds up learning:
         the mean of an image otherwise drowns the rest in long modes.
-    spacing, field, padding, padding_mode, variant, mode_dropout, mode_chunk, recompute
+    spacing, field, variant, mode_dropout, mode_chunk, recompute
         Of the Sonic layers; ``spacing`` is the reference, for example the training set's median voxel.
+    padding, padding_mode
+        What every Sonic layer sees beyond the edge of its input, as in :class:`torchsonic.SonicConv2d`: by default a
+        margin of zeros. A number is in pixels along the finest axis of the image; coarser axes and coarser grids have
+        as many millimetres. ``padding_mode="circular"`` wraps, for which the laws of the layers are exact;
+        ``padding=None`` makes the margin as wide as the image.
     checkpointing
         Keep only the inputs of blocks for the backward pass.
 
@@ -76,8 +82,8 @@ class SonicNet(PretrainedModel):
         standardise: bool = True,
         spacing: float | Sequence[float] = 1.0,
         field: float | None = None,
-        padding: int | Sequence[int] | None = None,
-        padding_mode: PaddingMode = "circular",
+        padding: int | Sequence[int] | None = MARGIN,
+        padding_mode: PaddingMode = "zeros",
         variant: Variant = "exact",
         mode_dropout: float = 0.0,
         mode_chunk: int | None = None,
@@ -91,16 +97,16 @@ class SonicNet(PretrainedModel):
             raise ValueError(f"depth must be at least 1, got {depth}")
         if head_kernel < 1 or head_kernel % 2 == 0:
             raise ValueError(f"head_kernel must be odd, got {head_kernel}")
+        steps = spacing_values(spacing, spatial_dims)
         sonic: dict[str, Any] = {
-            "spacing": tuple(spacing) if isinstance(spacing, Sequence) else spacing,
+            "spacing": steps,
             "field": field,
             "standardise": standardise,
-            "padding": padding,
-            "padding_mode": padding_mode,
             "variant": variant,
             "mode_dropout": mode_dropout,
             "execution": {"mode_chunk": mode_chunk, "recompute": recompute},
         }
+        first = per_axis(stride, spatial_dims, "stride")
         self.blocks = SpacedSequential(
             *[
                 SonicBlock(
@@ -108,13 +114,14 @@ class SonicNet(PretrainedModel):
                     width,
                     num_modes=num_modes,
                     spatial_dims=spatial_dims,
-                    stride=stride if index == 0 else 1,
+                    stride=first if index == 0 else 1,
                     form=form,
                     # A norm of the raw image would lose its grey values; the first block has it behind.
                     norm="none" if form == "pre" and index == 0 else norm,
                     activation="none" if form == "pre" and index == 0 else activation,
                     local_kernel=local_kernel,
                     mlp_ratio=mlp_ratio,
+                    **border_options(padding, padding_mode, steps, first if index else None),
                     **sonic,
                 )
                 for index in range(depth)
@@ -126,6 +133,10 @@ class SonicNet(PretrainedModel):
             make_activation("gelu"),
             make_conv(width, num_classes, head_kernel, spatial_dims=spatial_dims, bias=True),
         )
+
+    @classmethod
+    def complete_format_1(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {**CIRCULAR, **arguments}
 
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         """Logits of images of the given spacing: a number, one per axis, or ``(B, D)``."""

@@ -110,17 +110,20 @@ class ReferenceGrid(SpacedLayer):
         check_samples(x, self.num_axes, None, type(self).__name__)
         given = self._spacing if spacing is None else batch_spacing(spacing)
         if isinstance(given, Tensor) and lowering() is None:
-            rows = as_spacing(given, self.num_axes, batch=x.shape[0])
-            if not torch.equal(rows, rows[:1].expand_as(rows)):
-                raise ValueError(
-                    f"samples of a batch have different spacings, between {rows.amin(0).tolist()} and "
-                    f"{rows.amax(0).tolist()}, and so no grid in common for a stem that counts pixels; call the model "
-                    "for each spacing, or build it with stem='deep'"
-                )
+            self._check_batch(as_spacing(given, self.num_axes, batch=x.shape[0]))
         size = tuple(x.shape[2:])
         out_size = self.output_size(size, given)
         y = x if out_size == size else resample(x, out_size)
         return y, scale_spacing(given, [n / m for n, m in zip(size, out_size, strict=True)])
+
+    def _check_batch(self, rows: Tensor) -> None:
+        """Refuse samples of different spacings ``(B, D)``: layers behind that count pixels would not know."""
+        if not torch.equal(rows, rows[:1].expand_as(rows)):
+            raise ValueError(
+                f"samples of a batch have different spacings, between {rows.amin(0).tolist()} and "
+                f"{rows.amax(0).tolist()}, and so no grid in common for a stem that counts pixels; call the model "
+                "for each spacing, or build it with stem='deep'"
+            )
 
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         """Resample an image of the given spacing."""

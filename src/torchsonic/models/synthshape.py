@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from torchsonic.arguments import check_samples, choice, positive
+from torchsonic.models.border import CIRCULAR, MARGIN, border_options
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.models.registry import BACKBONES
 from torchsonic.models.window import Projected, is_pointwise, run_in_window
@@ -15,7 +17,8 @@ from torchsonic.nn.block import SonicBlock
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.norm import Norm, make_conv, make_norm
 from torchsonic.nn.physical_layer import apply, knows_spacing, refuse_unheard
-from torchsonic.spectral.spacing import Spacing
+from torchsonic.spectral.boundary import PaddingMode
+from torchsonic.spectral.spacing import Spacing, spacing_values
 from torchsonic.spectral.window import Window, check_window, crop
 
 __all__ = ["SynthShapeNet", "sonic_backbone"]
@@ -64,7 +67,12 @@ class SynthShapeNet(PretrainedModel):
         positive(num_classes, "num_classes")
         self.in_channels = positive(in_channels, "in_channels")
         self.project = make_conv(in_channels, width, spatial_dims=2)
-        self.backbone = BACKBONES[backbone](width, depth, **(backbone_options or {}))
+        build = BACKBONES[backbone]
+        usual = {name: p.default for name, p in inspect.signature(build).parameters.items() if p.default is not p.empty}
+        options = {**usual, **(backbone_options or {})}
+        if "backbone_options" in self.arguments:  # else a subclass chooses them
+            self.arguments["backbone_options"] = options
+        self.backbone = build(width, depth, **options)
         self.takes_spacing = knows_spacing(self.backbone)
         if choice(head, ("table", "text"), "head") == "table":
             hidden = [make_conv(width, width, spatial_dims=2)]
@@ -77,6 +85,12 @@ class SynthShapeNet(PretrainedModel):
             nn.GELU(),
             make_conv(width, num_classes, kernel, spatial_dims=2, bias=True),
         )
+
+    @classmethod
+    def complete_format_1(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+        if arguments.get("backbone", "sonic") != "sonic":
+            return arguments
+        return {**arguments, "backbone_options": {**CIRCULAR, **(arguments.get("backbone_options") or {})}}
 
     def forward(self, x: Tensor, spacing: Spacing | None = None, window: Window | None = None) -> Tensor:
         """Logits of images.
@@ -107,8 +121,17 @@ class SynthShapeNet(PretrainedModel):
         return logits if window is None else crop(logits, window)
 
 
-def sonic_backbone(width: int, depth: int, *, num_modes: int = 64, **options: Any) -> nn.Module:
+def sonic_backbone(
+    width: int,
+    depth: int,
+    *,
+    num_modes: int = 64,
+    padding: int | Sequence[int] | None = MARGIN,
+    padding_mode: PaddingMode = "zeros",
+    **options: Any,
+) -> nn.Module:
     """Sonic blocks: ``ReLU(GroupNorm(Sonic(x)) + x)`` by default; options of :class:`torchsonic.nn.SonicBlock`."""
+    options |= border_options(padding, padding_mode, spacing_values(options.get("spacing", 1.0), 2))
     return SpacedSequential(*[SonicBlock(width, width, num_modes=num_modes, **options) for _ in range(depth)])
 
 

@@ -1,4 +1,4 @@
-"""The modes of a layer: parameters as they are stored, and what they mean."""
+"""The modes of a layer: stored parameters, and the physical ones that they stand for."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from torch import Tensor, nn
 
 from torchsonic.arguments import choice, positive
 from torchsonic.engine.parameters import physical_with_gain
-from torchsonic.nn.init import (
-    check_bank,
-    initial_parameters,
-)
+from torchsonic.nn.init import check_bank, initial_parameters
 from torchsonic.nn.physical_layer import SpacedLayer
 from torchsonic.spectral.band import frequency_grid
 from torchsonic.spectral.constants import fixed, pi
@@ -34,15 +31,15 @@ DEFAULT_FIELD = {1: 128.0, 2: 64.0, 3: 32.0}
 
 @fixed
 def largest_log_gain() -> float:
-    """Of a free gain, 5e8: responses and their squares stay finite in float32."""
+    """Bounds a free gain by 5e8, so that responses and their squares stay finite in float32."""
     return 20.0
 
 
 class ModeBank(SpacedLayer):
     """Parameters of M modes between C and K channels, all real; see :class:`torchsonic.SonicConv2d`.
 
-    Stored are unconstrained numbers; see :mod:`torchsonic.spectral.parameters`. A free gain is ``g = exp(.)``, a cutoff
-    ``w_c = sigmoid(.) pi / d_max``: a part of the Nyquist frequency of the coarsest axis.
+    Stored numbers are unconstrained; see :mod:`torchsonic.spectral.parameters`. A free gain is ``g = exp(.)``, and a
+    cutoff ``w_c = sigmoid(.) pi / d_max`` is a fraction of the Nyquist frequency of the coarsest axis.
     """
 
     def __init__(
@@ -96,7 +93,7 @@ class ModeBank(SpacedLayer):
         limits.check(self.raw_cutoff)
 
     def reset_parameters(self, generator: torch.Generator | None = None, **bank: float) -> None:
-        """Draw all parameters anew; ``bank`` replaces settings of the layer's own."""
+        """Draw all parameters anew; ``bank`` overrides settings of the layer's ``bank``."""
         if self.mix_in.is_meta:
             return
         bank = {**self.bank, **bank}
@@ -114,7 +111,7 @@ class ModeBank(SpacedLayer):
         with torch.no_grad():
             for name, value in values.items():
                 stored = getattr(self, name)
-                stored.copy_(value.to(stored.dtype))  # cast here: not every device has float64
+                stored.copy_(value.to(stored.dtype))  # cast first: not every device has float64
             if self.log_gain is not None:  # starts as the gain that keeps the power of white noise
                 direction, scale, damping, oscillation, transverse = self._physical(widest_float(self._device))
                 pole = torch.complex(-damping, oscillation)
@@ -127,7 +124,7 @@ class ModeBank(SpacedLayer):
         return self.mix_in.device
 
     def mode_parameters(self) -> list[Tensor]:
-        """Parameters of the responses, as stored; give them a small learning rate."""
+        """Stored parameters of the responses, which need a small learning rate."""
         always: list[Tensor] = [
             self.raw_direction,
             self.raw_scale,
@@ -139,7 +136,7 @@ class ModeBank(SpacedLayer):
         return always + [p for p in (self.log_gain, self.raw_cutoff) if p is not None]
 
     def _raw(self, dtype: torch.dtype) -> list[Tensor]:
-        """Stored numbers of direction, scale, damping, oscillation, transverse, and the limit of oscillation."""
+        """Stored direction, scale, damping, oscillation and transverse, and the limit of oscillation."""
         return [p.to(dtype) for p in self.mode_parameters()[:6]]
 
     def _physical(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
@@ -148,12 +145,12 @@ class ModeBank(SpacedLayer):
 
     @property
     def band_limit(self) -> int | None:
-        """Order of the band limit, ``limits.band_order``, or ``None`` without one."""
+        """Order of the band limit, ``limits.band_order``, or ``None``."""
         return self.limits.band_order or None
 
     @property
     def magnitude_limit(self) -> float | None:
-        """Largest magnitude of the responses, ``limits.magnitude``, or ``None`` without one."""
+        """Largest magnitude of the responses, ``limits.magnitude``, or ``None``."""
         return self.limits.magnitude or None
 
     @property
@@ -162,7 +159,7 @@ class ModeBank(SpacedLayer):
         return self.limits.soft
 
     def _cutoff(self, spacing: Tensor, dtype: torch.dtype) -> Tensor | None:
-        """``(G, M)``: a part of the Nyquist frequency of the reference or, as released, of the grid at hand."""
+        """Cutoffs ``(G, M)``: a fraction of the Nyquist frequency of the reference or, as in the paper, the grid."""
         if self.raw_cutoff is None:
             return None
         part = (torch.sigmoid(self.raw_cutoff.to(dtype)) + smallest())[None]
@@ -171,7 +168,7 @@ class ModeBank(SpacedLayer):
         return part * (pi() / spacing.amax(-1, keepdim=True).to(dtype))
 
     def _shape(self, grid: tuple[int, ...], spacing: Tensor, dtype: torch.dtype) -> ModeShape:
-        """Parameters of the responses. Only the paper's variant looks at the grid and its spacing ``(G, D)``."""
+        """Parameters of the responses. Only the paper's variant uses the grid and its spacing ``(G, D)``."""
         if self.variant == "exact" and self.gain == "power":
             six = physical_with_gain(self._raw(dtype), self.reference_spacing)
             return ModeShape(*[t[None] for t in six], cutoff=self._cutoff(spacing, dtype))

@@ -1,4 +1,4 @@
-"""Residual blocks round any operator; all pass the physical spacing on."""
+"""Residual blocks around any operator; all pass the physical spacing on."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ Stride = int | Sequence[int]
 
 
 class Operator(Protocol):
-    """Builds what looks at neighbours: ``operator(in_channels, out_channels, stride=stride)``."""
+    """Builds a spatial operator: ``operator(in_channels, out_channels, stride=stride)``."""
 
     def __call__(self, in_channels: int, out_channels: int, /, *, stride: Any) -> nn.Module: ...
 
 
 class Shortcut(nn.Module):
-    """The path round an operator: nothing, or a 1x1 projection onto its channels and its grid.
+    """The skip connection of a block: the identity, or a 1x1 projection onto the operator's channels and grid.
 
-    ``smooth`` resamples without aliasing onto the grid of a spectral stride, which covers the same extent; otherwise
-    every stride-th sample is kept, as convolutions do. ``(B, C, *size)`` to ``(B, K, *ceil(size / stride))``.
+    ``smooth`` resamples without aliasing onto the grid of a spectral stride, which covers the same extent. Otherwise
+    every stride-th sample is kept, as in convolutions. ``(B, C, *size)`` to ``(B, K, *ceil(size / stride))``.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Shortcut(nn.Module):
 
 
 class _Block(nn.Module):
-    """What blocks share: one operator, which carries the stride."""
+    """Common part of blocks: a single operator has the stride."""
 
     takes_spacing: ClassVar[bool] = True
 
@@ -77,12 +77,12 @@ class _Block(nn.Module):
         return self._strided().stride  # type: ignore[return-value]
 
     def coarsening(self, size: Sequence[int]) -> tuple[float, ...]:
-        """Output spacing over input spacing for an input of the given size."""
+        """Ratio of output to input spacing for an input of the given size."""
         return coarsening(self._strided(), size)
 
 
 class ResidualBlock(_Block):
-    r"""One operator and a path round it.
+    r"""One operator with a skip connection.
 
     .. math::
         \text{post: } y = \phi(\mathrm{norm}(A x) + S x) \qquad
@@ -93,11 +93,11 @@ class ResidualBlock(_Block):
     Parameters
     ----------
     operator
-        ``operator(C, K, stride=stride)`` builds ``A``; any module, told the spacing if it can use it.
+        ``operator(C, K, stride=stride)`` builds ``A``: any module, called with the spacing if it takes one.
     form
-        The paper's figure has the norm behind the operator, its appendix before it.
+        ``"post"`` puts the norm after the operator, as the paper's figure does; ``"pre"`` before it, as its appendix.
     drop_path
-        Probability of leaving the operator out for a sample, in training.
+        Probability of skipping the operator for a sample, in training.
 
     Examples
     --------
@@ -152,14 +152,15 @@ class SonicBlock(ResidualBlock):
     Parameters
     ----------
     form, norm, activation, drop_path
-        See :class:`ResidualBlock`; ReLU behind, GELU before by default. ``norm="channel"`` normalises each pixel.
+        See :class:`ResidualBlock`. The default activation is ReLU in form "post" and GELU in form "pre".
+        ``norm="channel"`` normalises each pixel.
     local_kernel
         Taps of a local convolution beside the global one (:class:`HybridConv`); 0 for none.
     mlp_ratio
-        Width, in channels, of a :class:`ChannelMLP` behind the block; 0 for none. A block has one nonlinearity between
-        two global operators, and this adds another at a small part of the cost.
+        Width of a :class:`ChannelMLP` after the block, as a multiple of the channels; 0 for none. A block has only one
+        nonlinearity between two global operators; this adds another at a fraction of the cost.
     options
-        Of the Sonic layer, for example ``spacing``, ``field``, ``padding_mode`` or ``execution``.
+        Options of the Sonic layer, for example ``spacing``, ``field``, ``padding_mode`` or ``execution``.
 
     Examples
     --------
@@ -223,13 +224,13 @@ class SonicBlock(ResidualBlock):
 
 
 class Bottleneck(_Block):
-    r"""The residual bottleneck of ResNets round any operator.
+    r"""The residual bottleneck of ResNets around any operator.
 
     .. math:: y = \phi(\mathrm{norm}(W_3\,\phi(\mathrm{norm}(A\,\phi(\mathrm{norm}(W_1 x))))) + S x)
 
-    ``W_1`` narrows to ``width`` channels, ``A`` looks at neighbours and carries the stride, ``W_3`` widens to
-    ``expansion * width``. Shapes: ``(B, C, *size)`` to ``(B, expansion * width, *size / stride)``. Names of the parts
-    are those of common ResNet checkpoints. Behind a spectral stride the skip is resampled without aliasing.
+    ``W_1`` narrows to ``width`` channels, ``A`` is the spatial operator with the stride, and ``W_3`` widens to
+    ``expansion * width``. Shapes: ``(B, C, *size)`` to ``(B, expansion * width, *size / stride)``. Submodules are named
+    as in common ResNet checkpoints. With a spectral stride the skip connection is resampled without aliasing.
 
     Examples
     --------

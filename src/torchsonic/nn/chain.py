@@ -1,4 +1,4 @@
-"""Layers one after another, the spacing passed along."""
+"""Chains of layers that pass the spacing along."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["SpacedSequential", "walk"]
 
 
 def walk(module: nn.Module, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
-    """Call a layer or a chain of layers; return its output and the spacing of that."""
+    """Call a layer or a chain of layers; return the output and its spacing."""
     own = getattr(module, "walk", None)
     if own is not None:
         return own(x, spacing)
@@ -31,9 +31,9 @@ def walk(module: nn.Module, x: Tensor, spacing: Spacing | None) -> tuple[Tensor,
 
 
 class _KeepingBuffers:
-    """Put buffers back afterwards: batch norms must not learn from the same batch twice.
+    """Restore buffers afterwards, since batch norms must not see the same batch twice.
 
-    A class, not a generator: each further backward pass through the same graph enters it again.
+    A class, not a generator, since every backward pass through the same graph enters it again.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -48,15 +48,15 @@ class _KeepingBuffers:
 
 
 def _walk_twice(module: nn.Module, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
-    """As :func:`walk`; what the backward pass needs is computed anew in it."""
+    """As :func:`walk`, but the backward pass computes intermediate results again."""
     options: dict[str, Any] = {}
-    if not torch.compiler.is_compiling():  # a compiler takes no context, and repeats no change of a buffer
+    if not torch.compiler.is_compiling():  # compilers accept no context, and do not repeat changes of buffers
         options["context_fn"] = lambda: (nullcontext(), _KeepingBuffers(module))
     return checkpoint(walk, module, x, spacing, use_reentrant=False, **options)  # type: ignore[return-value]
 
 
 def _times(first: float | Sequence[float], second: float | Sequence[float]) -> float | tuple[float, ...]:
-    """Strides behind each other; a number stands for all axes."""
+    """The product of two strides; one number stands for all axes."""
     if not isinstance(first, Sequence) and not isinstance(second, Sequence):
         return first * second
     axes = len(first) if isinstance(first, Sequence) else len(second)  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ def _times(first: float | Sequence[float], second: float | Sequence[float]) -> f
 
 
 def _chain_stride(module: nn.Module) -> float | tuple[float, ...]:
-    """The stride of a layer; the product of all for a plain container."""
+    """The stride of a layer; for a plain container, the product of its layers' strides."""
     if type(module) in (nn.Sequential, nn.ModuleList):
         total: float | tuple[float, ...] = 1
         for part in module.children():
@@ -77,8 +77,8 @@ def _chain_stride(module: nn.Module) -> float | tuple[float, ...]:
 class SpacedSequential(nn.Sequential):
     """``nn.Sequential`` that passes the spacing on and tells each layer the strides before it.
 
-    Layers must be new, or know of no stride yet: those of another chain know theirs. A chain within a chain is a
-    :class:`SpacedSequential`, too, since a plain container passes no spacing on.
+    Layers must not have been told of strides before, so do not reuse those of another chain. A chain within a chain
+    must be a :class:`SpacedSequential`, since a plain container does not pass the spacing on.
 
     Examples
     --------
@@ -102,7 +102,7 @@ class SpacedSequential(nn.Sequential):
             self.append(module)
 
     def append(self, module: nn.Module) -> SpacedSequential:
-        """Add a layer behind the others."""
+        """Add a layer at the end."""
         stride = _chain_stride(module)
         strided = any(step != 1 for step in (stride if isinstance(stride, Sequence) else (stride,)))
         if type(module) in (nn.Sequential, nn.ModuleList) and (strided or knows_spacing(module)):
@@ -113,11 +113,11 @@ class SpacedSequential(nn.Sequential):
         return self
 
     def insert(self, index: int, module: nn.Module) -> SpacedSequential:
-        """Refused: layers behind would have to forget their strides."""
+        """Refused, since the strides of later layers would change."""
         raise TypeError("layers cannot be inserted into a SpacedSequential; build a new one")
 
     def __getitem__(self, index: int | slice):  # type: ignore[override]
-        """A layer, or a part of the chain whose layers go on knowing the strides before them."""
+        """A layer, or a part of the chain whose layers keep the strides before them."""
         if not isinstance(index, slice):
             return super().__getitem__(index)
         part = SpacedSequential()

@@ -1,8 +1,7 @@
-"""SonicConv1d, SonicConv2d, SonicConv3d: a global convolution that reads like ``nn.ConvNd``."""
+"""SonicConv1d, SonicConv2d and SonicConv3d: global convolutions with the interface of ``nn.ConvNd``."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Never, get_args
 
@@ -10,21 +9,20 @@ import torch
 from torch import Tensor, nn
 from torch.fx import Proxy
 
-from torchsonic.arguments import check_samples, choice, per_axis
+from torchsonic.arguments import check_samples, choice, per_axis, positive
 from torchsonic.engine import kernels
+from torchsonic.engine.autograd import convolve
 from torchsonic.engine.cache import CouplingCache, recording_graph
-from torchsonic.engine.call import Options, without_autocast
+from torchsonic.engine.call import Operands, Options, without_autocast
 from torchsonic.engine.coupling import TorchCoupling
-from torchsonic.engine.exhaustion import advising
 from torchsonic.engine.lowering import lowering
-from torchsonic.functional.conv import check_padding, spectral_conv
 from torchsonic.nn.bank import DEFAULT_FIELD, Gain, Variant
 from torchsonic.nn.fx_leaf import leaf_call
 from torchsonic.nn.options import Execution, group_fields, refuse_third, show_option, take_groups
 from torchsonic.nn.physical_layer import batch_spacing
 from torchsonic.nn.readable_modes import ReadableModes
 from torchsonic.nn.standardise import Standardise, standardise
-from torchsonic.spectral.boundary import Boundary, PaddingMode
+from torchsonic.spectral.boundary import Boundary, PaddingMode, check_padding, scaled_margin
 from torchsonic.spectral.limits import ResponseLimits
 from torchsonic.spectral.response import ModeShape
 from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, spacing_values
@@ -37,8 +35,8 @@ class SonicConvNd(ReadableModes):
     """Common part of the three layers; see :class:`SonicConv2d`."""
 
     keeps_extent: ClassVar[bool] = True
-    own_modes: slice = slice(None)  # those of this process; see torchsonic.parallel
-    replaced: str | None = None  # the convolution that stood here before replace_convs
+    own_modes: slice = slice(None)  # the modes of this process; see torchsonic.parallel
+    replaced: str | None = None  # the convolution that replace_convs replaced
 
     def __init__(
         self,
@@ -96,7 +94,7 @@ class SonicConvNd(ReadableModes):
 
     @property
     def execution(self) -> Execution:
-        """How the layer is evaluated: its attributes ``order``, ``mode_chunk`` and ``recompute``, which may be set."""
+        """The attributes ``order``, ``mode_chunk`` and ``recompute``, which may be set."""
         return Execution(self.order, self.mode_chunk, self.recompute)
 
     def definition(self) -> dict[str, Any]:
@@ -104,7 +102,7 @@ class SonicConvNd(ReadableModes):
         return {**super().definition(), **own, "limits": group_fields(self.limits)}
 
     def reset_parameters(self, generator: torch.Generator | None = None, **bank: float) -> None:
-        """Draw all parameters anew; ``bank`` replaces settings of the layer's own."""
+        """Draw all parameters anew; ``bank`` overrides settings of the layer's ``bank``."""
         super().reset_parameters(generator, **bank)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
@@ -121,7 +119,7 @@ class SonicConvNd(ReadableModes):
         spacing
             Physical step of ``x``: a number, one per axis, or ``(B, D)``; by default the layer's.
         output_size
-            Samples of the output on the same extent, instead of ``ceil(size / stride)``.
+            Samples of the output, on the same extent, instead of ``ceil(size / stride)``.
 
         Returns
         -------
@@ -139,50 +137,55 @@ class SonicConvNd(ReadableModes):
         )
         given = self._spacing if spacing is None else batch_spacing(spacing)
         steps = as_spacing(given, self.num_axes, batch=x.shape[0], device=x.device)
+        if self._margins_differ(given):
+            parts = zip(x.split(1), steps.split(1), strict=True)  # the plain method: a subclass acts on the whole batch
+            return torch.cat([SonicConvNd.forward(self, sample, own, out_size) for sample, own in parts])
         dtype = torch.promote_types(torch.promote_types(x.dtype, self.mix_in.dtype), torch.float32)
         active = lowering()
         if active is not None:
             return active.convolve(self, self._standardised(x.to(dtype)), out_size, given, steps).to(x.dtype)
         boundary = self.boundary(given)
+        chunk = 0 if self.mode_chunk is None else positive(self.mode_chunk, "mode_chunk")
+        options = Options(out_size, *boundary, self.order, chunk, self._symmetry, *self.limits)
         with without_autocast(x.device):
             signal = self._standardised(x.to(dtype))
             mix_in, mix_out = self.mix_in.to(dtype), self.mix_out.to(dtype)
             bias = None if self.bias is None else self.bias.to(dtype)
             if self._may_cache(given):
-                return self._evaluate(signal, mix_in, mix_out, bias, out_size, boundary, given, steps).to(x.dtype)
-            # The exact variant does not look at the grid, whose padded size need not be known to a compiler.
+                return self._evaluate((signal, mix_in, mix_out, bias), options, given, steps).to(x.dtype)
+            # The exact variant does not use the grid, so that compilers need not know its padded size.
             grid = size if self.variant == "exact" else boundary.band(size, out_size).size_in
             shape, mix_out = self._dropped(self._shape(grid, steps, dtype), mix_out)
-            y = spectral_conv(
-                signal,
-                mix_in,
-                mix_out,
-                shape,
-                bias,
-                spacing=steps,
-                output_size=out_size,
-                padding_mode=self.padding_mode,
-                padding=boundary.margin or None,
-                order=self.order,
-                mode_chunk=self.mode_chunk,
-                recompute=self.recompute,
-                symmetry=self._symmetry,
-                limits=self.limits,
-            )
-        return y.to(x.dtype)
+            operands = Operands(signal, mix_in, mix_out, *shape, bias, steps)
+            return convolve(operands, options, recompute=self.recompute).to(x.dtype)
 
     def boundary(self, spacing: Spacing) -> Boundary:
-        """How images of a spacing continue across their edge: the margin keeps its physical width on finer grids."""
-        if self.padding is None or (not isinstance(spacing, Tensor) and spacing == self.reference_spacing):
-            return Boundary(self.padding_mode, self.padding or ())
-        if isinstance(spacing, Tensor):
-            if tracing():  # whose numbers nobody knows yet
-                return Boundary(self.padding_mode, self.padding)
-            finest = as_spacing(spacing, self.num_axes, batch=ANY_BATCH).amin(0).tolist()
-        else:
+        """How images of a spacing continue across their edge: the margin keeps its physical width on finer grids.
+
+        Of several spacings, the finest counts; ``forward`` takes samples with margins of their own one by one.
+        """
+        if self.padding is None:
+            return Boundary(self.padding_mode)
+        if not isinstance(spacing, Tensor):
             finest = spacing_values(spacing, self.num_axes)
-        widths = zip(self.padding, self.reference_spacing, finest, strict=True)
-        return Boundary(self.padding_mode, tuple(math.ceil(n * d / step - 1e-6) for n, d, step in widths))
+        elif len(spacing) == 0:
+            finest = self.reference_spacing
+        else:
+            finest = as_spacing(spacing, self.num_axes, batch=ANY_BATCH).amin(0).tolist()
+        return Boundary(self.padding_mode, scaled_margin(self.padding, self.reference_spacing, finest))
+
+    def _margins_differ(self, given: Spacing) -> bool:
+        """Whether samples need margins of different widths, and so grids of different sizes."""
+        if self.padding is None or not isinstance(given, Tensor):
+            return False
+        if lowering() is not None or torch.compiler.is_exporting():
+            raise ValueError(
+                f"the margin of padding={self.padding} follows the spacing, which therefore cannot be an input of an "
+                "exported model, nor change with dynamic sizes behind a stride; export with a fixed spacing and "
+                "fixed sizes"
+            )
+        rows = as_spacing(given, self.num_axes, batch=ANY_BATCH).tolist()
+        return len({self.boundary(tuple(row)) for row in rows}) > 1
 
     def _standardised(self, x: Tensor) -> Tensor:
         if not self.standardise:
@@ -191,39 +194,28 @@ class SonicConvNd(ReadableModes):
         noisy = self.training and self.input_noise > 0
         return x + self.input_noise * torch.randn_like(x) if noisy else x
 
-    def _evaluate(
-        self,
-        x: Tensor,
-        mix_in: Tensor,
-        mix_out: Tensor,
-        bias: Tensor | None,
-        out_size: tuple[int, ...],
-        boundary: Boundary,
-        given: Spacing,
-        steps: Tensor,
-    ) -> Tensor:
-        """The output without gradient, with responses of an earlier call if they are still at hand."""
-        options = Options(out_size, *boundary, self.order, 0, self._symmetry, *self.limits)
-        plan = kernels.plan_for(x, self.out_channels, self.num_modes, options)
+    def _evaluate(self, mixing: tuple, options: Options, given: Spacing, steps: Tensor) -> Tensor:
+        """The output without gradient, from the responses of an earlier call if they are still valid."""
+        x, mix_in, mix_out, _ = mixing
+        sizes = (x, mix_out.shape[0], mix_in.shape[0])
+        plan = kernels.plan_for(*sizes, options)
 
         def make() -> TorchCoupling:
             shape = self._shape(plan.band.size_in, steps, x.dtype)
-            return TorchCoupling(shape, steps, plan.band, self._symmetry, self.limits)
+            return TorchCoupling(shape, steps, plan.band, options.symmetry, options.limits)
 
         settings = (self.reference_spacing, self.variant, self.gain, self.limits)
         key = (plan.band, spacing_values(given, self.num_axes), *settings, x.dtype, x.device)
         coupling = self._cache.get(key, self.mode_parameters(), make)
-        sizes = (x.shape[0], x.shape[1], self.out_channels, self.num_modes, tuple(x.shape[2:]))
-        with advising(x, sizes, options):
-            run = kernels.order_of(plan).forward
-            return run(x, mix_in, mix_out, bias, lambda samples, modes: coupling, boundary, plan)[0]
+        with kernels.prepared(*sizes, options):
+            return kernels.order_of(plan).forward(*mixing, lambda samples, modes: coupling, plan)[0]
 
     def _dropped(self, shape: ModeShape, mix_out: Tensor) -> tuple[ModeShape, Tensor]:
-        """Leave out modes at random, in training."""
+        """Drop modes at random in training."""
         if not (self.training and self.mode_dropout > 0):
             return shape, mix_out
         kept = (torch.rand(self.num_modes, device=shape.gain.device) >= self.mode_dropout)[self.own_modes]
-        if self.limits.magnitude > 0:  # a larger gain would meet the limit
+        if self.limits.magnitude > 0:  # the limit would undo a larger gain
             return shape, mix_out * kept[:, None] / (1 - self.mode_dropout)
         return shape._replace(gain=shape.gain * kept / (1 - self.mode_dropout)), mix_out
 
@@ -240,7 +232,7 @@ class SonicConvNd(ReadableModes):
         )
 
     def clear_cache(self) -> None:
-        """Forget responses kept in evaluation; needed only after writing to ``parameter.data`` on an accelerator."""
+        """Drop responses kept in evaluation; needed only after writing to ``parameter.data`` on an accelerator."""
         self._cache.clear()
 
     def train(self, mode: bool = True):
@@ -303,46 +295,48 @@ class SonicConv2d(SonicConvNd):
     num_modes
         M; by default a quarter of the larger channel count, at least 8.
     stride
-        Crops the spectrum before the inverse transform: alias-free, and cheaper than computing and discarding.
+        Crops the spectrum before the inverse transform, which is free of aliasing and saves computing samples only to
+        discard them.
     spacing
-        Reference spacing, in which the layer is initialised and which it assumes when not told another: a number or
-        one per axis, in array-axis order.
+        Reference spacing: the layer is initialised for it, and assumes it unless told another. A number, or one per
+        axis in array-axis order.
     padding_mode
-        ``"circular"`` wraps; ``"zeros"`` surrounds the image with zeros and ``"reflect"`` with its mirror image, edge
-        not repeated.
+        ``"circular"`` wraps around; ``"zeros"`` surrounds the image with zeros, and ``"reflect"`` with its mirror image
+        without repeating the edge.
     padding
-        Width of that surrounding in pixels of the reference spacing, a number or one per axis: where the spacing is
-        told, the margin keeps its physical width. Modes longer than the margin still wrap round it. By default the
-        margin is as wide as the image, which costs several times as much and leaves nothing to wrap.
+        Width of that margin in pixels of the reference spacing, a number or one per axis. At another spacing the margin
+        keeps its physical width. It lies once between the end of an axis and its beginning, not on either side: half of
+        a mirrored margin belongs to each end. Modes longer than the margin still wrap around. By default the margin is
+        as wide as the image, which costs several times as much; then only modes longer than the image wrap around.
     variant
-        ``"exact"`` keeps shifts, axes and resolution exactly; ``"paper"`` follows the paper's implementation notes.
+        ``"exact"`` commutes with shifts, permuted axes and resampling exactly; ``"paper"`` follows the paper's
+        implementation notes.
     field
-        Extent in pixels that the longest initial mode covers; by default 128, 64 and 32 in one, two and three
-        dimensions.
+        Length of the longest initial mode in pixels; by default 128, 64 and 32 in one, two and three dimensions.
     bank
-        How the initial modes are drawn, where not by default: ``shortest_decay`` in pixels, ``highest_frequency`` in
-        radians per pixel, ``width_to_length``. Long, narrow modes read distant objects, short ones edges.
+        Settings of the initial modes: ``shortest_decay`` in pixels, ``highest_frequency`` in radians per pixel, and
+        ``width_to_length``. Long, narrow modes see distant objects, short ones edges.
     gain
-        Of each response: ``"power"`` gives every mode unit mean power (over the reference cell, or over the grid in the
-        paper's variant), ``"dc"`` unit response to a constant, ``g = |a|``, and ``"free"`` learns it.
+        ``"power"`` gives every mode unit mean power (over the reference cell, or over the grid in the paper's variant);
+        ``"dc"``, or ``g = |a|``, gives it magnitude 1 for a constant; ``"free"`` learns the gain.
     limits
-        Of the responses, a :class:`torchsonic.functional.ResponseLimits` or a mapping of its fields: ``band_order``,
-        ``n`` of a Butterworth band limit ``1 / (1 + (|w| / w_c)^{2n})`` with a learned cutoff for each mode;
-        ``magnitude``, the largest ``|g T|``, cut there or, if ``soft``, approached by a hyperbolic tangent. The gain
-        does not know the limits.
+        Limits of the responses: a :class:`torchsonic.functional.ResponseLimits` or a mapping of its fields.
+        ``band_order`` is the order ``n`` of a Butterworth band limit ``1 / (1 + (|w| / w_c)^{2n})`` with a learned
+        cutoff per mode. ``magnitude`` is the largest ``|g T|``, cut hard or, if ``soft``, approached like a hyperbolic
+        tangent. The gain does not take limits into account.
     mode_dropout
-        Probability of leaving a mode out, for the whole batch, in training.
+        Probability of dropping a mode for the whole batch, in training.
     standardise
-        Bring each channel of each sample to mean 0 and variance 1 first, as the paper's variant does and the exact one
-        does not unless told to: the layer then learns faster and bears noise, but is no longer linear. In the exact
-        variant it is the variance of the field (:func:`torchsonic.functional.field_power`), the same on every grid;
-        ``"channel"`` takes that of the samples, as the paper's variant does, and ``"sample"`` takes mean and variance
-        over all channels of a sample at once.
+        Bring each channel of each sample to mean 0 and variance 1 first. This is the default of the paper's variant
+        only: the layer learns faster and tolerates noise, but is no longer linear. In the exact variant, ``True`` takes
+        the variance of the field (:func:`torchsonic.functional.field_power`), which is the same on every grid.
+        ``"channel"`` takes the variance of the samples, as the paper does; ``"sample"`` takes mean and variance over
+        all channels of a sample.
     input_noise
-        Standard deviation of noise added to standardised input in training; the paper has it.
+        Standard deviation of noise added to standardised input in training, as in the paper.
     execution
-        How the layer is evaluated, never what it computes: an :class:`torchsonic.nn.Execution` or a mapping of its
-        fields, for example ``{"mode_chunk": 16}`` where memory is short.
+        How the layer is evaluated, which does not change its result: an :class:`torchsonic.nn.Execution` or a mapping
+        of its fields, for example ``{"mode_chunk": 16}`` to save memory.
 
     Examples
     --------
@@ -370,6 +364,6 @@ _LAYERS: dict[int, type[SonicConvNd]] = {1: SonicConv1d, 2: SonicConv2d, 3: Soni
 
 
 def make_sonic(in_channels: int, out_channels: int, *surplus: Never, spatial_dims: int, **options: Any) -> SonicConvNd:
-    """Build the Sonic layer of the given number of axes."""
+    """Build a Sonic layer with the given number of spatial axes."""
     choice(spatial_dims, tuple(_LAYERS), "spatial_dims")
     return _LAYERS[spatial_dims](in_channels, out_channels, *surplus, **options)

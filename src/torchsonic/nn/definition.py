@@ -1,8 +1,8 @@
-"""What makes an operator of a layer's weights, kept beside them in its state dict.
+"""The constructor's arguments that give a layer's weights their meaning, stored with them in the state dict.
 
-The same weights are another operator at another reference spacing, boundary or gain. So a layer stores those of its
-constructor's arguments as its extra state, and refuses the weights of a layer that was built otherwise. It is JSON in a
-tensor of bytes, which safetensors, checkpoints of weights alone and distributed ones hold like any other.
+The same weights define another operator at another reference spacing, boundary or gain. So a layer stores these
+arguments as its extra state, and refuses weights of a layer that was built differently. The state is JSON in a tensor
+of bytes, which safetensors, weights-only checkpoints and distributed checkpoints store like any other tensor.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from torchsonic.nn.warn_once import warn_once
 
 __all__ = ["DefinedLayer", "definition_problem", "is_definition"]
 
-KEY = "_extra_state"  # PyTorch's own name
-NUM_BYTES = 512  # the same for all, since distributed checkpoints are read into tensors that have their size already
+KEY = "_extra_state"  # PyTorch's name
+NUM_BYTES = 512  # fixed, since distributed checkpoints are read into existing tensors
 
 
 class DefinedLayer(nn.Module):
-    """A layer that refuses weights which mean something else in another layer."""
+    """A layer that refuses weights which would mean something else in it."""
 
     def definition(self) -> dict[str, Any]:
-        """Arguments of the constructor that the meaning of the weights depends on, as JSON can hold them."""
+        """The constructor's arguments that the meaning of the weights depends on, ready for JSON."""
         raise NotImplementedError
 
     def get_extra_state(self) -> Tensor:
@@ -34,7 +34,7 @@ class DefinedLayer(nn.Module):
         return torch.tensor(list(text), dtype=torch.uint8, device="cpu")
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Compare a saved definition with the layer's own; neither changes."""
+        """Compare a saved definition with the layer's own, and change nothing."""
         problem = definition_problem(state, self.get_extra_state())
         if problem:
             raise ValueError(problem)
@@ -67,10 +67,10 @@ def is_definition(name: str) -> bool:
 
 
 def definition_problem(saved: Tensor, own: Tensor) -> str | None:
-    """How a saved definition differs from a layer's own and what to do; ``None`` if weights mean the same in both."""
-    if saved.is_meta:  # no numbers, and so no weights either
+    """How a saved definition differs from a layer's own, and what to do; ``None`` if they agree."""
+    if saved.is_meta:  # without values, as the weights are
         return None
-    try:  # bytes survive whatever a state dict is cast to or averaged with
+    try:  # rounded, since state dicts may have been cast or averaged
         then = json.loads(bytes(saved.round().to(torch.uint8).tolist()))
         now = json.loads(bytes(own.tolist()))
         wrong = [name for name in then if not _same(then[name], now.get(name))]

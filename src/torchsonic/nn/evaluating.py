@@ -1,4 +1,4 @@
-"""A model in evaluation mode for a while."""
+"""Evaluation mode for a block of code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["evaluating"]
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[nn.Module]:
-    """Put a model in evaluation mode for a block of code; behind it each part, frozen ones too, is as it was."""
+    """Put a model in evaluation mode for a block of code; afterwards every module has its own mode again."""
     training = {module: module.training for module in model.modules()}
     try:
         yield model.eval()

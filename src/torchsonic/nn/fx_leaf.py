@@ -11,7 +11,7 @@ __all__ = ["leaf_call"]
 
 
 def leaf_call(layer: nn.Module, x: Proxy, *arguments: Any) -> Any:
-    """Record one call of a layer: by default a tracer would look into it, where sizes and numbers decide what is done.
+    """Record a call of a layer as one node. Tracers would step into it, where control flow depends on sizes and values.
 
     Parameters
     ----------

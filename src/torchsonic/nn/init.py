@@ -1,13 +1,13 @@
 """Initial distributions of the modes.
 
-Everything is stated in pixels of the reference grid; layers turn pixels into lengths.
+All lengths are in pixels of the reference grid; layers convert them.
 
-* Directions cover the whole circle or sphere: a mode looks along ``+v`` only.
-* Decay lengths ``s / |Re a|`` run log-spaced from about a pixel to the reference field, in an order that pairs every
+* Directions cover the whole circle or sphere, since a mode sees only one side, ``+v``.
+* Decay lengths ``s / |Re a|`` are log-spaced from about a pixel to the reference field, in an order that pairs every
   length with all directions and all frequencies.
-* Part of the bank oscillates, ``Im a / s`` from 0 to half the reference Nyquist frequency: without oscillation a
-  distant shape is seen by little but its area.
-* ``B`` and ``C`` are scaled so that white noise of variance 1 leaves with variance 1.
+* Part of the bank oscillates, ``Im a / s`` from 0 to half the reference Nyquist frequency. Without oscillation, little
+  but the area of a distant shape is visible.
+* ``B`` and ``C`` are scaled so that white noise of variance 1 gives output of variance 1.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def check_bank(bank: Mapping[str, float]) -> None:
-    """Refuse settings that :func:`initial_responses` does not know or cannot draw from."""
+    """Refuse unknown settings of :func:`initial_responses`, and values out of range."""
     for name, value in bank.items():
         if name not in BANK_OPTIONS:
             raise ValueError(f"bank must have only {', '.join(BANK_OPTIONS)}, got {name!r}")

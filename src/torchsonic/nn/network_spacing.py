@@ -1,4 +1,4 @@
-"""Telling a network the physical spacing of its input."""
+"""Tell a network the physical spacing of its input."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ __all__ = ["infer_strides", "place_behind", "set_spacing", "sonic_layers", "spac
 
 
 def sonic_layers(model: nn.Module) -> Iterator[tuple[str, SonicConvNd]]:
-    """All Sonic layers of a model with their names."""
+    """All Sonic layers of a model, with their names."""
     for name, layer in spaced_layers(model):
         if isinstance(layer, SonicConvNd):
             yield name, layer
 
 
 def spaced_layers(model: nn.Module) -> Iterator[tuple[str, SpacedLayer]]:
-    """All layers of a model that can be told a spacing, with their names."""
+    """All layers of a model that take a spacing, with their names."""
     for name, module in model.named_modules():
         if isinstance(module, SpacedLayer):
             yield name, module
 
 
 def place_behind(model: nn.Module, stride: float | Sequence[float]) -> nn.Module:
-    """Tell the layers of a part of a network that a stride comes before it; strides within the part multiply."""
+    """Place part of a network behind a stride, which multiplies the strides within that part."""
     for _, layer in spaced_layers(model):
         factors = (stride,) * layer.num_axes if isinstance(stride, (int, float)) else stride
         layer.set_input_stride([old * new for old, new in zip(layer.input_stride, factors, strict=True)])
@@ -41,8 +41,8 @@ def place_behind(model: nn.Module, stride: float | Sequence[float]) -> nn.Module
 def set_spacing(model: nn.Module, spacing: Spacing) -> nn.Module:
     """Tell every layer with a physical kernel the spacing of the model's *input*.
 
-    For containers that pass only ``x``. A layer behind strides sees the spacing times its ``input_stride``, which
-    network builders set and :func:`infer_strides` finds for any other model: call that first for a model with strides.
+    Use it for containers that pass on only ``x``. A layer behind strides sees the spacing times its ``input_stride``.
+    The networks of torchsonic set it; for other models with strides, call :func:`infer_strides` first.
 
     Parameters
     ----------
@@ -84,17 +84,17 @@ def _has_strides(model: nn.Module) -> bool:
 def infer_strides(model: nn.Module, example: Tensor) -> nn.Module:
     """Find the cumulative stride of every layer with a physical kernel by running the model once on an example.
 
-    A layer's reference spacing moves along, so that telling the model its reference spacing changes nothing.
+    Reference spacings are scaled accordingly, so that telling the model its reference spacing changes nothing.
 
     Parameters
     ----------
     example
-        An input ``(B, C, N_1 .. N_D)``; sizes divisible by the model's total stride give exact results.
+        An input ``(B, C, N_1 .. N_D)``; strides are exact if the model's total stride divides its size.
 
     Returns
     -------
     nn.Module
-        The model, its layers' ``input_stride`` set.
+        The model, with ``input_stride`` set in its layers.
     """
     seen: dict[SpacedLayer, tuple[float, ...]] = {}
 

@@ -1,4 +1,4 @@
-"""Questions about the parameters of a model, and their groups for optimisers."""
+"""The parameters of a model, and their groups for optimisers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["is_sharded", "mode_parameters", "parameter_groups"]
 
 
 def is_sharded(module: nn.Module) -> bool:
-    """Whether parameters of a module are DTensors, of which a process holds a part; see :mod:`torchsonic.parallel`."""
+    """Whether parameters of a module are DTensors, sharded over processes; see :mod:`torchsonic.parallel`."""
     return any(hasattr(parameter, "placements") for parameter in module.parameters())
 
 
 def mode_parameters(model: nn.Module) -> list[nn.Parameter]:
-    """Parameters of the modes of a model's Sonic layers, and of the states of state-space ones."""
+    """Parameters of the modes of all Sonic layers in a model, and of the states of state-space layers."""
     own = [getattr(module, "mode_parameters", list) for module in model.modules()]
     return [parameter for parameters in own for parameter in parameters()]
 
@@ -25,21 +25,21 @@ def parameter_groups(
 ) -> list[dict[str, Any]]:
     """Split a model's parameters so that its modes learn slowly and without weight decay.
 
-    The phase of a mode at distance d is ``d * Im a / s``: a small step in direction, scale or pole turns the far field
-    round. Mixing matrices and everything else learn at the full rate.
+    The phase of a mode at distance d is ``d * Im a / s``, so a small step in direction, scale or pole changes the far
+    field completely. Mixing matrices and all other parameters learn at the full rate.
 
     Parameters
     ----------
     lr, weight_decay
-        Of ordinary parameters; vectors and scalars (biases, norms) get no decay.
+        Of ordinary parameters; vectors and scalars (biases, norms) have no weight decay.
     mode_lr_scale
         Learning rate of direction, scale, pole and transverse penalty relative to ``lr``.
 
     Returns
     -------
     list of dict
-        For any ``torch.optim`` optimiser; each group has a ``name``, which several have if some parameters are shared
-        out over processes.
+        Parameter groups for any ``torch.optim`` optimiser. Each has a ``name``; several may share one if some
+        parameters are sharded over processes.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def parameter_groups(
     ['weights', 'vectors', 'modes']
     """
     modes = {id(p) for p in mode_parameters(model)}
-    # Parameters that are shared out over processes can be updated together only with those shared out alike.
+    # Optimisers can update sharded parameters together only if they are sharded alike.
     groups: dict[tuple[str, Any], list[nn.Parameter]] = {}
     for parameter in model.parameters():
         if not parameter.requires_grad:

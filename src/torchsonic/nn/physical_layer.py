@@ -1,4 +1,4 @@
-"""What every layer with a physical kernel knows: the spacing of its samples, and the strides before it."""
+"""Layers with a physical kernel, which know the spacing of their samples and the strides before them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = [
 
 
 class SpacedLayer(DefinedLayer):
-    """A layer whose kernel lives in physical units.
+    """A layer whose kernel is defined in physical units.
 
-    ``reference_spacing`` is the sampling it was made for; ``spacing`` the one it assumes when ``forward`` is told none;
-    ``input_stride`` the cumulative stride between the network's input and its own. Subclasses set ``num_axes`` and
-    ``stride`` and take ``forward(x, spacing=None)``.
+    ``reference_spacing`` is the spacing it was made for, ``spacing`` the one it assumes if ``forward`` is given none,
+    and ``input_stride`` the cumulative stride between the network's input and the layer's. Subclasses set ``num_axes``
+    and ``stride``, and implement ``forward(x, spacing=None)``.
     """
 
     takes_spacing: ClassVar[bool] = True
@@ -42,14 +42,14 @@ class SpacedLayer(DefinedLayer):
     _spacing: tuple[float, ...] | Tensor
 
     def _assume_spacing(self, spacing: float | Sequence[float]) -> None:
-        """Set the reference; called once by a constructor."""
+        """Set the reference spacing; called once by the constructor."""
         self.reference_spacing = spacing_values(spacing, self.num_axes)
         self.input_stride = (1.0,) * self.num_axes
         self._spacing = self.reference_spacing
 
     @property
     def network_spacing(self) -> tuple[float, ...]:
-        """Reference spacing of the network's input, without the strides before this layer; the constructor's."""
+        """Reference spacing of the network's input, before the strides in front of this layer, as it was passed."""
         steps = zip(self.reference_spacing, self.input_stride, strict=True)
         return tuple(float(f"{step / stride:.12g}") for step, stride in steps)
 
@@ -58,7 +58,7 @@ class SpacedLayer(DefinedLayer):
 
     @property
     def spacing(self) -> tuple[float, ...] | Tensor:
-        """Spacing of the layer's input when ``forward`` is not told one; change it with :meth:`set_spacing`."""
+        """Spacing of the layer's input if ``forward`` is given none; change it with :meth:`set_spacing`."""
         return self._spacing
 
     def set_spacing(self, spacing: Spacing) -> None:
@@ -67,7 +67,7 @@ class SpacedLayer(DefinedLayer):
         self._spacing = tuple(steps[0].tolist()) if steps.shape[0] == 1 else steps
 
     def set_input_stride(self, stride: Sequence[float]) -> None:
-        """Place the layer behind a cumulative stride: it then lives on a coarser reference grid, in the same pixels."""
+        """Place the layer behind a cumulative stride. Its reference grid becomes coarser, in the same pixels."""
         change = [new / old for new, old in zip(stride, self.input_stride, strict=True)]
         untold = isinstance(self._spacing, tuple) and self._spacing == self.reference_spacing
         self.input_stride = tuple(float(s) for s in stride)
@@ -76,7 +76,7 @@ class SpacedLayer(DefinedLayer):
             self._spacing = self.reference_spacing
 
     def output_size(self, size: Sequence[int]) -> tuple[int, ...]:
-        """Samples of the output for an input of the given size: ``ceil(size / stride)``."""
+        """Size of the output for an input of the given size: ``ceil(size / stride)``."""
         return tuple((n + s - 1) // s for n, s in zip(size, self.stride, strict=True))
 
     def output_spacing(self, size: Sequence[int], spacing: Spacing | None = None) -> Tensor:
@@ -85,13 +85,13 @@ class SpacedLayer(DefinedLayer):
         return steps * torch.tensor(self.coarsening(size), dtype=steps.dtype, device=steps.device)
 
     def coarsening(self, size: Sequence[int]) -> tuple[float, ...]:
-        """Output spacing over input spacing; input and output cover the same extent."""
+        """Ratio of output to input spacing; input and output cover the same extent."""
         pairs = zip(size, self.output_size(size), self.stride, strict=True)
         return tuple(1.0 if stride == 1 else n / m for n, m, stride in pairs)
 
 
 def batch_spacing(spacing: Spacing) -> Spacing:
-    """A spacing for each sample as a tensor, also if it came as an array; any other as it is."""
+    """Convert a NumPy array with one spacing per sample to a tensor; leave other spacings as they are."""
     if isinstance(spacing, Tensor) and torch._C._functorch.is_batchedtensor(spacing):  # type: ignore[attr-defined]
         raise ValueError(
             "torch.func.vmap cannot map over the spacing, whose values a layer has to look at; call the layer once "
@@ -101,11 +101,11 @@ def batch_spacing(spacing: Spacing) -> Spacing:
 
 
 def scale_spacing(spacing: Spacing | None, factors: Sequence[float]) -> Spacing | None:
-    """Multiply a spacing axis by axis; numbers stay numbers, so that layers can cache by them, and ``None`` untold."""
+    """Multiply a spacing axis by axis. Numbers stay numbers, by which layers cache, and ``None`` stays ``None``."""
     if spacing is None:
         return None
     spacing = batch_spacing(spacing)
-    # Sizes that an exporter leaves open make factors that are symbols: numbers would fix them.
+    # An exporter's dynamic sizes make symbolic factors, which conversion to numbers would fix.
     symbolic = lowering() is not None and any(isinstance(f, torch.SymFloat) for f in factors)
     if symbolic or isinstance(spacing, Tensor):
         steps = as_spacing(spacing, len(factors), batch=ANY_BATCH)
@@ -119,26 +119,26 @@ def scale_spacing(spacing: Spacing | None, factors: Sequence[float]) -> Spacing 
 
 
 def knows_spacing(module: nn.Module) -> bool:
-    """Whether any layer in a module has a physical kernel, so that telling it a spacing changes something."""
+    """Whether any layer of a module has a physical kernel and so depends on the spacing."""
     return any(isinstance(layer, SpacedLayer) for layer in module.modules())
 
 
 def refuse_unheard(model: nn.Module, spacing: Spacing | None) -> None:
-    """Refuse a spacing that no layer of a model would hear."""
+    """Refuse a spacing that no layer of a model would use."""
     if spacing is not None and not getattr(model, "takes_spacing", False):
         raise ValueError(f"spacing={spacing} given, but this {type(model).__name__} has no layer that knows spacing")
 
 
 def apply(module: nn.Module, x: Tensor, spacing: Spacing | None = None) -> Tensor:
-    """Call a layer, telling it the spacing if it can use it; pixel-bound layers such as ``nn.Conv2d`` cannot."""
+    """Call a layer, with the spacing if it takes one; pixel-bound layers such as ``nn.Conv2d`` do not."""
     return module(x, spacing) if getattr(module, "takes_spacing", False) else module(x)
 
 
 def coarsening(module: nn.Module, size: Sequence[int]) -> tuple[float, ...]:
-    """Spacing of a layer's output over that of its input, which has the given size.
+    """Ratio of a layer's output spacing to its input spacing, for an input of the given size.
 
-    A layer may say itself how it coarsens the grid; a pixel-bound one with a stride keeps every stride-th sample, and a
-    transposed one puts ``stride`` samples where there was one.
+    A layer may define it in a method of this name. Otherwise it is the stride: a strided convolution keeps every
+    stride-th sample, and a transposed one makes ``stride`` samples out of one.
     """
     own = getattr(module, "coarsening", None)
     if own is not None:
@@ -148,7 +148,7 @@ def coarsening(module: nn.Module, size: Sequence[int]) -> tuple[float, ...]:
 
 
 def nominal_stride(module: nn.Module) -> float | tuple[float, ...]:
-    """The stride a layer was built with, below 1 for one that refines the grid; a number stands for all axes."""
+    """The stride a layer was built with, below 1 if it refines the grid; one number stands for all axes."""
     if isinstance(module, (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)):
         return tuple(1 / step for step in module.stride)
     if isinstance(module, nn.Upsample) and module.scale_factor is not None:

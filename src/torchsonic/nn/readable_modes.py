@@ -1,4 +1,4 @@
-"""What a layer's modes are: physical numbers, the symbol of the operator, kernels in space."""
+"""What a layer has learned: physical parameters, the symbol of the operator, kernels in space."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from torchsonic.arguments import per_axis
 from torchsonic.functional.conv import spectral_conv
 from torchsonic.nn.bank import ModeBank
 from torchsonic.spectral.operator import ModeOperator
-from torchsonic.spectral.response import Modes, response_matrix
+from torchsonic.spectral.response import Modes
 from torchsonic.spectral.spacing import Spacing, as_spacing
 
 __all__ = ["ReadableModes"]
 
 
 class ReadableModes(ModeBank):
-    """Questions about the modes of a layer; nothing here is needed to apply it."""
+    """Methods that describe the modes of a layer; none is needed to apply it."""
 
     def modes(
         self, size: Sequence[int] | None = None, spacing: Spacing | None = None, *, without_limits: bool = False
     ) -> Modes:
-        """The current physical parameters, from which anyone can rebuild the operator.
+        """The current physical parameters, from which the operator can be rebuilt.
 
         Parameters
         ----------
@@ -31,8 +31,8 @@ class ReadableModes(ModeBank):
             Only for ``variant="paper"``, whose gain and directions depend on the grid; by default the reference field
             at the reference spacing.
         without_limits
-            Needed where the layer limits its responses, which :class:`Modes` does not tell: then :meth:`cutoff` and
-            :attr:`limits` belong to the operator too.
+            Required if the layer limits its responses. :class:`Modes` does not contain limits; :meth:`cutoff` and
+            :attr:`limits` do.
         """
         if self.limits.active and not without_limits:
             raise ValueError(
@@ -70,24 +70,22 @@ class ReadableModes(ModeBank):
         return None if found is None else found[0]
 
     def reference_operator(self) -> ModeOperator:
-        """All that the layer does at its reference spacing, but bias and standardisation: modes, limits and symmetry.
+        """The operator at the reference spacing (modes, limits and symmetry), without bias and standardisation.
 
-        The gain of ``variant="paper"`` is that of the reference field; other grids change it.
+        For ``variant="paper"``, whose gain depends on the grid, the gain is that of the reference field.
         """
         return ModeOperator(self.modes(without_limits=True), self.cutoff(), self.limits, self._symmetry)
 
     def response(self, omega: Tensor) -> Tensor:
-        """The symbol of the operator at any frequencies: ``(..., D)`` to ``(..., K, C)``, complex.
+        """The symbol of the operator at given frequencies: ``(..., D)`` to ``(..., K, C)``, complex.
 
         For ``variant="paper"`` this is the symbol it uses on the half spectrum, with the gain of the reference field.
         """
         if omega.shape[-1:] != (self.num_axes,):
             raise ValueError(f"omega must have {self.num_axes} components last, got shape {tuple(omega.shape)}")
-        modes = self.modes(without_limits=True)
-        hermitian = self.variant == "exact"
-        return response_matrix(
-            omega.to(modes.scale), modes, hermitian=hermitian, cutoff=self.cutoff(), limits=self.limits
-        )
+        operator = self.reference_operator()._replace(symmetry="real")
+        omega = omega.to(operator.modes.scale)
+        return operator.symbol(omega) if self.variant == "exact" else operator.complex_symbol(omega)
 
     def kernel(self, size: int | Sequence[int], spacing: Spacing | None = None, *, centred: bool = False) -> Tensor:
         """The spatial kernel on a periodic grid, ``(K, C, *size)``: the output for a unit impulse at the origin.
@@ -112,9 +110,9 @@ class ReadableModes(ModeBank):
         .. math:: y = \operatorname{Re}(C)\,(k_1 * P - k_2 * Q) - \operatorname{Im}(C)\,(k_1 * Q + k_2 * P),
            \qquad P + iQ = B x
 
-        They are the real and imaginary part of an oscillating beam along the mode's direction.
+        They are the real and imaginary parts of an oscillating beam along the mode's direction.
         """
-        # B = 1 gives Re w = k_1 and Im w = k_2, which C hands out one by one.
+        # B = 1 gives Re w = k_1 and Im w = k_2; C passes them on one by one.
         mix_in = torch.eye(2, device=self._device)[:1].mT.expand(self.num_modes, 2, 1)
         mix_out = torch.eye(2 * self.num_modes, device=self._device).unflatten(1, (self.num_modes, 2))
         return self._impulse_response(size, spacing, mix_in, mix_out)[0].unflatten(0, (self.num_modes, 2))
@@ -122,7 +120,7 @@ class ReadableModes(ModeBank):
     def _impulse_response(
         self, size: int | Sequence[int], spacing: Spacing | None, mix_in: Tensor, mix_out: Tensor
     ) -> Tensor:
-        """Outputs of the modes, mixed as given, for a unit impulse at the origin of each channel: ``(C, K, *size)``."""
+        """Output ``(C, K, *size)`` for a unit impulse at the origin of each channel, with the given mixing matrices."""
         grid = per_axis(size, self.num_axes, "size")
         steps = as_spacing(self._spacing if spacing is None else spacing, self.num_axes, device=self._device)
         dtype = torch.promote_types(self.mix_in.dtype, torch.float32)

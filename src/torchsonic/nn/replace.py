@@ -64,9 +64,10 @@ def replace_convs(
     select
         Further condition on name and convolution.
     padding_mode
-        Boundary of the new layers; by default that of each convolution.
+        Boundary of the new layers; by default that of each convolution. Zeros as wide as the image cost several times
+        as much as ``"circular"`` or a narrow margin, ``padding=16``.
     options
-        Passed to the layers, for example ``variant`` or ``field``.
+        Passed to the layers, for example ``padding``, ``variant`` or ``field``.
 
     Returns
     -------
@@ -130,8 +131,10 @@ def replaced_convs(model: nn.Module) -> dict[str, str]:
     >>> torchsonic.nn.replaced_convs(torchsonic.replace_convs(model, num_modes=4, stem=True))
     {'0': "Conv2d(3, 8, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1)) -> SonicConv2d, 4 modes, 'zeros'"}
     """
-    return {
-        name: f"{layer.replaced} -> {type(layer).__name__}, {layer.num_modes} modes, {layer.padding_mode!r}"
-        for name, layer in model.named_modules()
-        if isinstance(layer, SonicConvNd) and layer.replaced is not None
-    }
+
+    def described(layer: SonicConvNd) -> str:
+        margin = "" if layer.padding is None else f", padding {layer.padding}"
+        return f"{layer.replaced} -> {type(layer).__name__}, {layer.num_modes} modes, {layer.padding_mode!r}{margin}"
+
+    named = ((name, layer) for name, layer in model.named_modules() if isinstance(layer, SonicConvNd))
+    return {name: described(layer) for name, layer in named if layer.replaced is not None}

@@ -27,10 +27,10 @@ def standardise(x: Tensor, over: Standardise, num_axes: int, *, exact: bool) -> 
     x
         ``(B, C, N_1 .. N_D)``.
     over
-        What mean and variance are taken over: see ``standardise`` of :class:`torchsonic.SonicConv2d`.
+        What to average over; see ``standardise`` of :class:`torchsonic.SonicConv2d`.
     exact
-        Whether ``True`` means the variance of the field, and not that of its samples, which changes with the grid where
-        the finest waves have power.
+        Whether ``True`` means the variance of the field. That of the samples depends on the grid if there is power at
+        the Nyquist frequency.
     """
     axes = tuple(range(1 if over == "sample" else 2, x.dim()))
     centred = x - x.mean(axes, keepdim=True)

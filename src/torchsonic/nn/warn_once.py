@@ -1,4 +1,4 @@
-"""Warnings that one reading is enough for."""
+"""Warnings that are given once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _seen: set[str] = set()
 
 
 def warn_once(subject: str, message: str, *, stacklevel: int = 3) -> None:
-    """Give a ``FutureWarning`` about a subject, unless this process has given one already."""
+    """Give a ``FutureWarning`` about a subject, once per process."""
     if subject not in _seen:
         _seen.add(subject)
         warnings.warn(message, FutureWarning, stacklevel=stacklevel)

@@ -1,4 +1,4 @@
-"""What the operator is: frequencies, responses, gains, limits, boundaries, and its definition in :mod:`plain`.
+"""What the operator is: frequencies, responses, gains, limits, boundaries, and the definition itself in :mod:`plain`.
 
-Nothing here knows how the operator is carried out; see :mod:`torchsonic.engine`.
+Nothing here knows how the operator is computed; see :mod:`torchsonic.engine`.
 """

@@ -6,8 +6,8 @@ Conventions of the whole package:
 * ``omega = 2 pi k / (size * spacing)`` is in radians per unit of physical length; ``k`` is an integer wavenumber.
 * Coefficients are those of the trigonometric interpolant, ``x(r) = sum_k X_k exp(i omega_k r)``:
   the forward transform carries the factor ``1/N``, the inverse none. They do not depend on the sampling.
-* Spectra of real fields may be stored as half spectra: the last axis then holds ``k >= 0`` only.
-* The boundary is circular; other boundaries are extensions made before the transform.
+* Spectra of real fields may be stored as half spectra, with ``k >= 0`` only on the last axis.
+* Grids are periodic; other boundaries extend the image before the transform.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ __all__ = ["Band", "frequency_axes", "frequency_grid"]
 class Band:
     """The frequencies that an input grid and an output grid of the same extent have in common.
 
-    On an axis where both sizes agree these are the ordinary FFT bins, and on an even size the Nyquist bin has no
-    sign. Where they differ the band is symmetric, ``|k| <= min(size_in, size_out) // 2``: both signs of the
-    smaller grid's Nyquist frequency are kept, so that a response may treat them differently.
+    On an axis of equal sizes these are the ordinary FFT bins; if the size is even, the Nyquist bin stands for both
+    signs. On an axis of different sizes the band is symmetric, ``|k| <= min(size_in, size_out) // 2``: it keeps both
+    signs of the smaller grid's Nyquist frequency, since a response may differ between them.
 
     Parameters
     ----------
     size_in, size_out
         Number of samples on each axis, D integers each.
     half
-        Whether the last axis holds ``k >= 0`` only, as for real fields.
+        Whether the last axis holds ``k >= 0`` only, as spectra of real fields do.
     """
 
     size_in: tuple[int, ...]
@@ -59,12 +59,12 @@ class Band:
 
     @property
     def halved_axis(self) -> int:
-        """The axis that holds ``k >= 0`` only; -1 if there is none."""
+        """The axis that holds ``k >= 0`` only, or -1."""
         return self.num_axes - 1 if self.half else -1
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Stored coefficients on each axis."""
+        """Number of stored coefficients on each axis."""
         full = [2 * h + 1 if moved else n for h, moved, n in zip(self.reach, self.resampled, self.size_in, strict=True)]
         return (*full[:-1], self.reach[-1] + 1) if self.half else tuple(full)
 
@@ -85,7 +85,8 @@ class Band:
     def omega(self, spacing: Tensor, *, dtype=torch.float32, both_signs: bool = False) -> list[Tensor]:
         """Angular frequencies of each axis for spacings ``(G, D)``: D tensors ``(G, shape[axis])``.
 
-        With ``both_signs``, every unsigned axis gets one more entry: its Nyquist frequency with the other sign.
+        With ``both_signs``, every unsigned axis has one more entry at its end: its Nyquist frequency with the other
+        sign.
         """
         return [
             (_unit_omega(self, axis, spacing.device, spacing.dtype, both_signs) / spacing[:, axis : axis + 1]).to(dtype)
@@ -93,7 +94,10 @@ class Band:
         ]
 
     def multiplicity(self, *, device=None, dtype=torch.float32) -> Tensor:
-        """How many frequencies of the full spectrum each last-axis bin of a half one stands for: 1 or 2."""
+        """How many bins of the full spectrum each last-axis bin of the half spectrum stands for: 1 or 2.
+
+        The tensor is shared between calls; do not modify it.
+        """
         return _multiplicity(self, device, dtype)
 
 

@@ -1,24 +1,36 @@
 """What lies beyond the edge of an image: its other side, zeros, or its mirror image.
 
-On a periodic grid that is larger than the image, what wraps round must first cross a margin. By default the margin is
-as wide as the image, so that zeros make a linear convolution. A narrow one costs much less: it is enough for every
-layer of a network to see zeros at the edge, though tails of modes longer than the margin still wrap.
+The operator runs on a periodic grid. If the grid is larger than the image, a margin separates the image from its
+periodic copies. By default the margin is as wide as the image; filled with zeros, this makes the convolution linear but
+for modes longer than the image. A narrow margin costs much less. Every layer of a network then still sees zeros at the
+edge, but modes that are longer than the margin wrap around.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
+from torchsonic.arguments import per_axis
 from torchsonic.spectral.band import Band
 
-__all__ = ["CIRCULAR", "Boundary", "PaddingMode", "extend", "extend_adjoint", "fast_size"]
+__all__ = [
+    "CIRCULAR",
+    "Boundary",
+    "PaddingMode",
+    "check_padding",
+    "extend",
+    "extend_adjoint",
+    "fast_size",
+    "scaled_margin",
+]
 
 PaddingMode = Literal["circular", "zeros", "reflect"]
-# How many more steps than needed to look ahead for a size that transforms fast.
+# How many larger sizes to try in search of one that transforms fast.
 LOOK_AHEAD = 8
 
 
@@ -44,7 +56,7 @@ class Boundary(NamedTuple):
     mode
         ``"circular"``, ``"zeros"`` or ``"reflect"``.
     margin
-        Samples between the end of each axis and its beginning, at least; ``()`` for as many as the axis has.
+        Least number of samples between the image and its periodic copy, per axis; ``()`` for the size of the axis.
     """
 
     mode: PaddingMode = "circular"
@@ -53,8 +65,8 @@ class Boundary(NamedTuple):
     def band(self, size: tuple[int, ...], out_size: tuple[int, ...], *, half: bool = True) -> Band:
         """The periodic grids on which the operator runs.
 
-        A grid that keeps its number of samples is free to round up to a fast size. One that is resampled is extended
-        by steps that are whole numbers of samples on both sides.
+        Without resampling the size is rounded up to a fast one. With resampling the extension must be a whole number of
+        samples on both the input and the output grid.
         """
         if self.mode == "circular":
             return Band(size, out_size, half)
@@ -63,7 +75,7 @@ class Boundary(NamedTuple):
         return Band(tuple(a for a, _ in pairs), tuple(b for _, b in pairs), half)
 
     def _extended(self, n: int, m: int, margin: int | None) -> tuple[int, int]:
-        """Sizes of one axis, on the input's side and on the output's."""
+        """Extended sizes of one axis, of the input and the output grid."""
         if n == m and self.mode == "zeros":
             total = fast_size(n + (n - 1 if margin is None else min(margin, n - 1)))
             return total, total
@@ -80,8 +92,23 @@ class Boundary(NamedTuple):
 CIRCULAR = Boundary()
 
 
+def check_padding(padding: int | Sequence[int] | None, mode: PaddingMode, num_axes: int) -> tuple[int, ...] | None:
+    """One width per axis, or ``None`` for the size of the axis."""
+    if padding is None:
+        return None
+    if mode == "circular":
+        raise ValueError(f"padding={padding} needs padding_mode='zeros' or 'reflect'; 'circular' has no margin")
+    return per_axis(padding, num_axes, "padding")
+
+
+def scaled_margin(margin: Sequence[int], spacing: Sequence[float], finest: Sequence[float]) -> tuple[int, ...]:
+    """A margin given in samples of ``spacing``, in samples of the spacing ``finest``: as wide, and at least one."""
+    widths = zip(margin, spacing, finest, strict=True)
+    return tuple(max(1, math.ceil(n * step / fine - 1e-6)) for n, step, fine in widths)
+
+
 def _reflected_indices(size: int, total: int, device) -> Tensor:
-    """Source sample of each of ``total`` samples: the image, then its mirror images from both ends.
+    """Which sample of the image each of ``total`` samples repeats: the image itself, then mirror images of both ends.
 
     As in ``nn.ConvNd``, the edge sample is not repeated. The two mirror images meet in the middle of the margin.
     """
@@ -93,7 +120,7 @@ def _reflected_indices(size: int, total: int, device) -> Tensor:
 
 
 def extend(x: Tensor, band: Band, boundary: Boundary) -> Tensor:
-    """Continue samples across their edge; zeros are left to the transform."""
+    """Continue samples across their edge; transforms add zeros themselves."""
     if boundary.mode == "reflect":
         for axis, total in enumerate(band.size_in, start=-band.num_axes):
             x = x.index_select(axis, _reflected_indices(x.shape[axis], total, x.device))
@@ -101,7 +128,7 @@ def extend(x: Tensor, band: Band, boundary: Boundary) -> Tensor:
 
 
 def extend_adjoint(g: Tensor, size: tuple[int, ...], boundary: Boundary) -> Tensor:
-    """Adjoint of :func:`extend` for samples of the given size, zeros included."""
+    """Adjoint of :func:`extend` and of padding with zeros, for samples of the given size."""
     for axis, n in enumerate(size, start=-len(size)):
         if boundary.mode == "reflect":
             folded = g.new_zeros([*g.shape[:axis], n, *g.shape[g.dim() + axis + 1 :]])

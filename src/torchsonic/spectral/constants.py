@@ -1,8 +1,8 @@
-"""Numbers that never change, said so that compilers know it, and tensors of them that are made once.
+"""Constants that compilers treat as such, and constant tensors that are made once.
 
-Compiled with ``dynamic=True``, every float of a module (``torch.pi``, a threshold, a node of a quadrature) becomes an
-input of the graph, and PyTorch loses such an input where two checkpointed blocks share it. What a function returns that
-is marked here is part of the graph instead.
+Compiled with ``dynamic=True``, every float of a module (``torch.pi``, a threshold, a quadrature node) becomes an input
+of the graph, and PyTorch loses such an input if two checkpointed blocks share it. The result of a function marked
+:func:`fixed` becomes part of the graph instead.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ F = TypeVar("F", bound=Callable)
 
 
 def fixed(make: F) -> F:
-    """Let compilers call a function while they trace, and keep what it returns.
+    """Let compilers call a function while they trace, and keep its result as a constant.
 
-    It is what ``torch.compiler.assume_constant_result`` does, which would load the compiler whenever torchsonic is
-    imported; that takes as long as loading the rest of PyTorch.
+    This is what ``torch.compiler.assume_constant_result`` does. That function would load the compiler at the import of
+    torchsonic, which takes as long as loading the rest of PyTorch.
     """
     make._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return make
@@ -39,7 +39,7 @@ def pi() -> float:
 
 
 def made_once(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Share what a function of hashable arguments returns, where that is safe. Nobody modifies such tensors."""
+    """Cache a function of hashable arguments where that is safe. Callers must not modify the tensors it returns."""
     cached = lru_cache(maxsize=256)(make)
 
     @wraps(make)

@@ -18,8 +18,8 @@ NUM_QUADRATURE_NODES = 32
 def _compute_quadrature(num_axes: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Nodes ``rho^2`` and weights of the mean over the transverse ball of radius 1.
 
-    Across a mode the integrand varies over ``sqrt(|Re a| / tau)``, which may be a small part of the radius, so the
-    Gauss-Legendre nodes are pulled towards the centre by ``rho = t^3``.
+    Across a mode the integrand varies over ``sqrt(|Re a| / tau)``, which may be a small fraction of the radius, so
+    ``rho = t^3`` moves the Gauss-Legendre nodes towards the centre.
     """
     nodes, weights = np.polynomial.legendre.leggauss(NUM_QUADRATURE_NODES)
     t, weights = 0.5 * (nodes + 1), 0.5 * weights
@@ -33,13 +33,13 @@ _QUADRATURE = {num_axes: _compute_quadrature(num_axes) for num_axes in (2, 3)}
 
 @fixed
 def transverse_quadrature(num_axes: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Nodes and weights across a mode, computed before."""
+    """Nodes and weights across a mode, computed at import."""
     return _QUADRATURE[num_axes]
 
 
 @fixed
 def least_power() -> float:
-    """Of a response over the reference cell: its gain is at most 1e12, and the gain's gradient finite in float32."""
+    """Lower bound of a mean power: gains are then at most 1e12, and their gradients finite in float32."""
     return 1e-24
 
 
@@ -50,11 +50,11 @@ def reference_gain(direction: Tensor, scale: Tensor, pole: Tensor, transverse: T
        = \Big\langle \frac{\operatorname{atan2}(2 s\Omega p,\; p^2 + b^2 - s^2\Omega^2)}{2 s\Omega p}
        \Big\rangle_{\omega_\perp}, \qquad b = \operatorname{Im} a
 
-    The mean runs over the Nyquist cell turned into the mode's direction, of equal volume: along ``v``, where a mode can
-    resonate sharply, in closed form; across ``v`` by quadrature over a ball. A lattice of samples would miss narrow
-    resonances and make the gain jump as a pole passes between its points. On isotropic references it agrees with the
-    mean over the box itself within a few per cent, on very anisotropic ones within a third. It depends on the
-    parameters alone, never on the grid at hand.
+    The mean is taken over a cell of the Nyquist box's volume that is aligned with the mode: in closed form along ``v``,
+    where a mode can resonate sharply, and by quadrature over a ball across ``v``. A lattice of samples would miss
+    narrow resonances, and the gain would jump as a pole passes between its points. The result agrees with the mean over
+    the box itself within a few per cent for isotropic references, and within a third for very anisotropic ones. It
+    depends on the parameters alone, not on the grid of the input.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def reference_gain(direction: Tensor, scale: Tensor, pole: Tensor, transverse: T
         radius = pi() / step_across * (1 if num_axes == 2 else 2 / pi() ** 0.5)
         p = damping[:, None] + (transverse * radius.square())[:, None] * nodes
     height, width = 2 * reach[:, None] * p, p.square() + (oscillation.square() - reach.square())[:, None]
-    # An angle does not change with the size of the triangle, but the squares in its gradient overflow.
+    # Scaling both sides leaves the angle alone and keeps the squares in its gradient from overflowing.
     size = torch.maximum(height, width.abs()).detach()
     power = torch.atan2(height / size, width / size) / height
     mean = power[:, 0] if weights is None else (power * weights).sum(-1)  # autocast would round a matrix product
@@ -92,7 +92,7 @@ def reference_gain(direction: Tensor, scale: Tensor, pole: Tensor, transverse: T
 def grid_gain(omega: Tensor, direction: Tensor, scale: Tensor, pole: Tensor, transverse: Tensor) -> Tensor:
     """The paper's gain: inverse root mean square of each response over the frequencies of the current grid.
 
-    It changes with the grid, so the operator built with it is not resolution-invariant.
+    It changes with the grid, so an operator with this gain is not resolution-invariant.
 
     Parameters
     ----------

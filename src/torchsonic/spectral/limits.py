@@ -20,12 +20,12 @@ from torch import Tensor
 
 __all__ = ["UNLIMITED", "ResponseLimits", "band_factor", "limit_backward", "limit_response", "saturation"]
 
-# Below this part of the limit the derivative of the soft limit is taken from its series: the formula cancels.
+# Below this fraction of the limit the derivative of the soft limit comes from its series, since the formula cancels.
 SERIES_BELOW = 0.1
 # Coefficients 2 k c_k of (u sech^2 u - tanh u) / u^3, where tanh u = sum c_k u^(2k+1).
 SERIES = (-2 / 3, 8 / 15, -34 / 105, 496 / 2835, -2764 / 31185)
 TINY = 1e-20
-# Responses below this part of the limit are not changed by it, in any digit.
+# Responses below this fraction of the limit are left unchanged by it to the last digit.
 NEGLIGIBLE = 1e-12
 
 
@@ -39,7 +39,7 @@ class ResponseLimits(NamedTuple):
     magnitude
         Largest ``|g T|``, 0 for none.
     soft
-        Approach the largest magnitude as a hyperbolic tangent does, instead of being cut there.
+        Approach the largest magnitude like a hyperbolic tangent, instead of cutting there.
     """
 
     band_order: int = 0
@@ -51,14 +51,14 @@ class ResponseLimits(NamedTuple):
         return self.band_order > 0 or self.magnitude > 0
 
     def check(self, cutoff: Tensor | None) -> None:
-        """Refuse what has no meaning."""
+        """Refuse values out of range, and cutoffs without a band limit or the reverse."""
         if isinstance(self.band_order, bool) or self.band_order != int(self.band_order) or self.band_order < 0:
             raise ValueError(f"limits.band_order must be a whole number >= 0, got {self.band_order}")
         if not 0 <= self.magnitude < math.inf:
             raise ValueError(f"limits.magnitude must be a finite number >= 0, got {self.magnitude}")
         if self.soft and self.magnitude == 0:
             raise ValueError("limits.soft=True needs limits.magnitude > 0")
-        # Not compared as truth values, which a compiler's symbols are not.
+        # Two cases instead of one comparison of truth values, which a compiler's symbols do not have.
         if cutoff is None if self.band_order > 0 else cutoff is not None:
             raise ValueError(
                 f"cutoff frequencies and limits.band_order > 0 belong together, got band_order={self.band_order} and "
@@ -72,7 +72,7 @@ UNLIMITED = ResponseLimits()
 def band_factor(omega: Sequence[Tensor], cutoff: Tensor, order: int) -> Tensor:
     """``1 / (1 + (|w| / w_c)^{2n})``, ``(G, M, ..)``, for frequencies that broadcast to it and cutoffs ``(G, M)``.
 
-    By a sigmoid of logarithms: no overflow, and no pole at ``w = 0``.
+    Computed as a sigmoid of logarithms, which neither overflows nor has a pole at ``w = 0``.
     """
     squared = omega[0].square()
     for w in omega[1:]:
@@ -82,13 +82,13 @@ def band_factor(omega: Sequence[Tensor], cutoff: Tensor, order: int) -> Tensor:
 
 
 def saturation(magnitude: Tensor, limits: ResponseLimits) -> Tensor:
-    """The factor that brings a response of the given magnitude within the largest one."""
+    """The factor that brings responses of the given magnitudes within the limit."""
     part = magnitude.clamp_min(TINY) / limits.magnitude
     return part.tanh() / part if limits.soft else part.clamp_min(1.0).reciprocal()
 
 
 def limit_response(response: Tensor, omega: Sequence[Tensor], cutoff: Tensor | None, limits: ResponseLimits) -> Tensor:
-    """Responses within their limits; autograd can follow, any number of times.
+    """Limit responses; differentiable any number of times.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def limit_response(response: Tensor, omega: Sequence[Tensor], cutoff: Tensor | N
 def limit_backward(
     grad: Tensor, response: Tensor, omega: Sequence[Tensor], cutoff: Tensor | None, limits: ResponseLimits
 ) -> tuple[Tensor, Tensor | None]:
-    """Conjugate gradient of what :func:`limit_response` got, and the gradient ``(G, M)`` of the cutoffs."""
+    """Conjugate gradient of what :func:`limit_response` was given, and the gradient ``(G, M)`` of the cutoffs."""
     factor, banded = None, response
     if limits.band_order > 0:
         assert cutoff is not None

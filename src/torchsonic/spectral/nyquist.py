@@ -1,7 +1,7 @@
-"""Bins at the Nyquist frequency of an even axis: they stand for both signs.
+"""Bins at the Nyquist frequency of an even axis, which stand for both signs.
 
-There a response is the mean of its values at both signs. Frequencies come with one more entry for that, the Nyquist
-frequency with the other sign, behind the others.
+There a response is the mean of its values at both signs. For this the frequencies of the axis have one more entry at
+their end: the Nyquist frequency with the other sign.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["average_signs", "average_signs_backward", "field_power"]
 
 
 def average_signs(response: Tensor, band: Band) -> Tensor:
-    """Replace unsigned Nyquist bins of ``(G, M, ..)`` by means over both signs, in place, and drop the last bins."""
+    """Replace unsigned Nyquist bins of ``(G, M, ..)`` by the mean over both signs, in place; drop the extra entries."""
     for axis in band.unsigned_axes:
         dim, last = 2 + axis, response.shape[2 + axis] - 1
         response.narrow(dim, band.reach[axis], 1).add_(response.narrow(dim, last, 1)).mul_(0.5)
@@ -33,12 +33,12 @@ def average_signs_backward(grad: Tensor, band: Band) -> Tensor:
 
 
 def field_power(x: Tensor, num_axes: int) -> Tensor:
-    r"""Mean square of the field that samples stand for, ``(.., *size)`` to ``(.., 1 .. 1)``.
+    r"""Mean square of the field that was sampled, ``(.., *size)`` to ``(.., 1 .. 1)``.
 
     .. math:: P = \frac1N\sum_n x_n^2 - \tfrac12 P_{\mathrm{Nyquist}}\quad\text{for each even axis}
 
-    A wave at the Nyquist frequency is met at its crests alone: its samples have twice the power of the wave. Counted
-    like this, the power is the same on every grid that holds the field.
+    A wave at the Nyquist frequency is sampled at its crests only, so its samples have twice the power of the wave. With
+    this correction the power is the same on every grid that can represent the field.
 
     Examples
     --------

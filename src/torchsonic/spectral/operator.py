@@ -1,15 +1,15 @@
-r"""A whole operator as plain numbers: its modes, what limits them, and how they meet real signals.
+r"""A whole operator as plain numbers: its modes, their limits, and how they act on real signals.
 
 With the gained and limited response of a mode, the operator's symbol is the Hermitian part of ``C F B``,
 
     H(w) = 1/2 [ C F(w) B + conj(C F(-w) B) ],      F_m(w) = g_m T_m(w)                        symmetry "real"
                                                     F_m(w) = (1 + sign w_D) g_m T_m(w)         symmetry "half"
 
-The paper's notes use the half spectrum ``w_D > 0`` as it is, and a real output has the conjugate in the other half:
-that is the Hermitian part of a response that is twice as large in the first half and zero in the other. On the plane
-``w_D = 0`` they set the imaginary part of the output to zero, which is no convolution and has no symbol; for an impulse
-at the origin it amounts to ``F_m(w) = g_m [T_m(w) + T_m(-w)] / 2``, which stands for it here. ``F`` is the spectrum of
-the complex beam ``k_1 + i k_2`` in all cases.
+The paper's notes use the half spectrum ``w_D > 0`` as it is, and a real output has the conjugate in the other half.
+This is the Hermitian part of a response that is doubled in the first half and zero in the other. On the plane ``w_D =
+0`` they set the imaginary part of the output to zero. That is not a convolution and has no symbol; for an impulse at
+the origin it amounts to ``F_m(w) = g_m [T_m(w) + T_m(-w)] / 2``, which is used here. In all cases ``F`` is the spectrum
+of the complex beam ``k_1 + i k_2``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from torch import Tensor
 
 from torchsonic.spectral.band import frequency_grid
 from torchsonic.spectral.gain import reference_gain
-from torchsonic.spectral.limits import UNLIMITED, ResponseLimits
-from torchsonic.spectral.response import Modes, Symmetry, limit_at, mode_response
+from torchsonic.spectral.limits import UNLIMITED, ResponseLimits, limit_response
+from torchsonic.spectral.response import Modes, Symmetry, mode_response
 from torchsonic.spectral.spacing import Spacing
 
-__all__ = ["ModeOperator", "frequency_parts"]
+__all__ = ["ModeOperator", "frequency_parts", "response_matrix"]
 
 SAMPLES = {1: 257, 2: 65, 3: 33}
 """On each axis, for means that have no closed form; odd, so that no frequency lacks its opposite."""
@@ -35,7 +35,7 @@ MOST_NUMBERS = 2**20
 
 
 class ModeOperator(NamedTuple):
-    """All that a layer does at one spacing, but its bias; see the module.
+    """All that a layer does at one spacing, except for its bias; the module's docstring has the equations.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class ModeOperator(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether the responses are those of the modes alone, for which there are closed forms."""
+        """Whether nothing but the modes shapes the responses, so that there are closed forms."""
         return self.symmetry == "real" and not self.limits.active
 
     def responses(self, omega: Tensor) -> Tensor:
@@ -73,21 +73,22 @@ class ModeOperator(NamedTuple):
 
     def _limited(self, omega: Tensor) -> Tensor:
         gained = mode_response(omega, *self.modes[:4]) * self.modes.gain.reshape(-1, *[1] * (omega.dim() - 1))
-        return limit_at(gained, omega, self.cutoff, self.limits)
+        points = [w[None, None] for w in omega.unbind(-1)]
+        return limit_response(gained[None], points, None if self.cutoff is None else self.cutoff[None], self.limits)[0]
+
+    def complex_symbol(self, omega: Tensor) -> Tensor:
+        """``C F(w) B`` at frequencies ``(..., D)``: ``(..., K, C)``, complex."""
+        response = self.responses(omega).movedim(0, -1)
+        return (self.modes.mix_out * response[..., None, :]) @ self.modes.mix_in
 
     def symbol(self, omega: Tensor) -> Tensor:
-        """``H(w)`` at frequencies ``(..., D)``: ``(..., K, C)``, complex."""
-
-        def mixed(frequencies: Tensor) -> Tensor:
-            response = self.responses(frequencies).movedim(0, -1)
-            return (self.modes.mix_out * response[..., None, :]) @ self.modes.mix_in
-
-        return 0.5 * (mixed(omega) + mixed(-omega).conj())
+        """``H(w)``, the Hermitian part of :meth:`complex_symbol`."""
+        return 0.5 * (self.complex_symbol(omega) + self.complex_symbol(-omega).conj())
 
     def mean_powers(self, spacing: Spacing) -> Tensor:
         """``<|F_m|^2>`` over the Nyquist cell of a spacing, ``(M,)``.
 
-        In closed form for plain modes, whose sharp resonances samples would miss; else the mean over samples.
+        In closed form for plain modes, since samples would miss sharp resonances; otherwise a mean over samples.
         """
         modes = self.modes
         if self.plain:
@@ -107,21 +108,21 @@ class ModeOperator(NamedTuple):
         return self._replace(modes=Modes(**first, mix_out=self.modes.mix_out[:, places]), cutoff=cutoff)
 
     def between(self, inputs: Sequence[int], outputs: Sequence[int]) -> ModeOperator:
-        """What happens from some input channels to some output channels, with all modes."""
+        """The operator between some input and some output channels, with all modes."""
         mix_in, mix_out = self.modes.mix_in[:, list(inputs)], self.modes.mix_out[list(outputs)]
         return self._replace(modes=self.modes._replace(mix_in=mix_in, mix_out=mix_out))
 
     def each(self, change: Callable[[Tensor], Tensor]) -> ModeOperator:
-        """Apply a function to every tensor that is there."""
+        """Apply a function to every tensor."""
         cutoff = None if self.cutoff is None else change(self.cutoff)
         return self._replace(modes=Modes(*map(change, self.modes)), cutoff=cutoff)
 
     def to(self, dtype: torch.dtype) -> ModeOperator:
-        """Without gradient, on the CPU, in a real dtype and the complex one that belongs to it."""
+        """A copy without gradients on the CPU, in a real dtype and its complex counterpart."""
         return self.each(lambda t: t.detach().cpu().to(dtype.to_complex() if t.is_complex() else dtype))
 
     def check_finite(self, name: str) -> ModeOperator:
-        """Refuse numbers that are none, as a training that diverged leaves behind; ``name`` is the layer's."""
+        """Refuse NaN and infinity, which diverged training leaves behind; ``name`` is the layer's."""
         wrong = [field for field in Modes._fields if not getattr(self.modes, field).isfinite().all()]
         if self.cutoff is not None and not self.cutoff.isfinite().all():
             wrong.append("cutoff")
@@ -132,6 +133,40 @@ class ModeOperator(NamedTuple):
         return self
 
 
+def response_matrix(
+    omega: Tensor,
+    modes: Modes,
+    *,
+    hermitian: bool = True,
+    cutoff: Tensor | None = None,
+    limits: ResponseLimits = UNLIMITED,
+) -> Tensor:
+    r"""The symbol of the real operator, one K x C matrix per frequency.
+
+    .. math:: \hat H(\omega) = \tfrac12\Big[\sum_m C_{km} g_m T_m(\omega) B_{mc}
+              + \overline{\sum_m C_{km} g_m T_m(-\omega) B_{mc}}\Big]
+
+    Taking the real part of a convolution in space is taking this Hermitian part of its symbol.
+
+    Parameters
+    ----------
+    omega
+        ``(..., D)``.
+    hermitian
+        ``False`` leaves out the second term: the symbol of the complex operator.
+    cutoff, limits
+        Limits of ``g_m T_m``, if it has any; see :mod:`torchsonic.spectral.limits`.
+
+    Returns
+    -------
+    Tensor
+        ``(..., K, C)``, complex.
+    """
+    limits.check(cutoff)
+    operator = ModeOperator(modes, cutoff, limits)
+    return operator.symbol(omega) if hermitian else operator.complex_symbol(omega)
+
+
 def frequency_parts(omega: Tensor, numbers: int) -> Iterator[Tensor]:
-    """Frequencies ``(N, D)`` in parts so small that ``numbers`` for each of them are no large array."""
+    """Split frequencies ``(N, D)`` so that an array of ``numbers`` per frequency stays small."""
     yield from omega.split(max(1, MOST_NUMBERS // numbers))

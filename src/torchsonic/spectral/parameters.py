@@ -1,7 +1,7 @@
-"""Between raw numbers, which an optimiser may move anywhere, and the physical parameters of modes.
+"""From stored numbers, which an optimiser may move anywhere, to the physical parameters of modes.
 
-``s = softplus(.) d``, ``Re a = -softplus(.)``, ``Im a = rho tanh(.)``, ``tau = softplus(.) d^2`` and ``v = u / |u|``
-with the reference length ``d``, so that stored numbers carry no units.
+``s = softplus(.) d``, ``Re a = -softplus(.)``, ``Im a = rho tanh(.)``, ``tau = softplus(.) d^2`` and ``v = u / |u|``,
+where ``d`` is the reference length: stored numbers have no units.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["inverse_softplus", "physical", "reference_length", "shortest", "smal
 
 @fixed
 def smallest() -> float:
-    """Keeps 1 / |Re a| and 1 / s finite when softplus underflows; far below any useful value."""
+    """Keeps ``1 / |Re a|`` and ``1 / s`` finite when softplus underflows; far below any useful value."""
     return 1e-6
 
 
@@ -36,7 +36,7 @@ def inverse_softplus(value: Tensor) -> Tensor:
 
 
 def unit_vectors(raw: Tensor) -> Tensor:
-    """``u / |u|`` of the last axis; a vector without length points along the first axis and gets no gradient."""
+    """``u / |u|`` over the last axis; a zero vector becomes the first axis and gets no gradient."""
     first = constant((1.0, *[0.0] * (raw.shape[-1] - 1)), raw.device, raw.dtype)
     lost = raw.detach().abs().amax(-1, keepdim=True) < shortest()
     return F.normalize(torch.where(lost, first, raw), dim=-1, eps=shortest())
@@ -53,7 +53,7 @@ def physical(raw: Sequence[Tensor], spacing: Sequence[float]) -> tuple[Tensor, T
     Parameters
     ----------
     raw
-        The same as they are stored, and the limit ``rho`` of oscillation behind them.
+        The same five as they are stored, followed by the limit ``rho`` of oscillation.
     """
     direction, scale, damping, oscillation, transverse, limit = raw
     unit = reference_length(spacing)

@@ -1,14 +1,14 @@
-r"""The operator, from beginning to end, as it is defined.
+r"""The whole definition of the operator.
 
     y = Re{ C F^-1[ g_m T_m(w) F[B x]_m ] } + bias                              symmetry "real": the exact operator
     y = F_half^-1[ Re_0{ C g_m T_m(w) B F_half[x] } ] + bias                    symmetry "half": the paper's notes
 
-``F`` is the Fourier transform on a periodic grid that is the image's own or larger (:mod:`boundary`), cropped to the
-frequencies that input and output have in common (:mod:`band`); ``T`` is in :mod:`response`. The paper uses the half
-spectrum of a real transform as it is and drops the imaginary part (``Re_0``) on its self-conjugate planes.
+``F`` is the Fourier transform on a periodic grid, the image's own or a larger one (:mod:`boundary`), restricted to the
+frequencies that input and output have in common (:mod:`band`); ``T`` is defined in :mod:`response`. The paper uses the
+half spectrum of a real transform as it is and drops the imaginary part (``Re_0``) on its self-conjugate planes.
 
-Everything is an ordinary differentiable operation. It is what function transforms and higher derivatives run, and what
-every faster way of computing the same, in :mod:`torchsonic.engine`, is held to.
+All operations are ordinary differentiable ones. Function transforms and higher derivatives run this code, and the
+faster code in :mod:`torchsonic.engine` is tested against it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _analyse(x: Tensor, band: Band) -> Tensor:
 
 
 def _synthesise(coefficients: Tensor, band: Band) -> Tensor:
-    """The real part of the field of a band on the output grid: ``(.., *band.shape)`` to ``(.., *size_out)``."""
+    """Real part of the band's field on the output grid: ``(.., *band.shape)`` to ``(.., *size_out)``."""
     spectrum = scatter_band(coefficients, band, band.size_out)
     dims = tuple(range(-band.num_axes, 0))
     if band.half:

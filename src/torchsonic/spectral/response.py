@@ -4,10 +4,10 @@ A mode is an oriented resolvent. With ``p = -Re a + tau |w_perp|^2 > 0`` and ``q
 
     T(w) = g / (p + i q),       |T| <= g / |Re a|.
 
-Across the direction, ``|w_perp|^2`` is the sum of the squared components ``w_i v_j - w_j v_i`` (i < j): they vanish
-on the mode's own ridge without the cancellation that ``|w|^2 - (w.v)^2`` suffers in float32.
+``|w_perp|^2`` is computed as the sum of the squares of ``w_i v_j - w_j v_i`` (i < j), which vanish along the mode's
+direction without the cancellation that ``|w|^2 - (w.v)^2`` suffers in float32.
 
-Frequencies are D tensors that broadcast against ``(G, M, ..)``: the axes of a grid (:func:`on_grid`), or any points.
+Frequencies are D tensors that broadcast against ``(G, M, ..)``: the axes of a grid (:func:`on_grid`) or any points.
 """
 
 from __future__ import annotations
@@ -31,11 +31,9 @@ __all__ = [
     "column",
     "denominator",
     "grid_omega",
-    "limit_at",
     "mode_response",
     "on_grid",
     "respond",
-    "response_matrix",
     "responses_on_band",
     "spacing_frame",
 ]
@@ -45,7 +43,7 @@ Symmetry = Literal["real", "half"]
 
 @fixed
 def _largest() -> float:
-    """Squares of larger numbers overflow float32; responses there are zero in every dtype used here."""
+    """Squares of larger numbers overflow float32; responses this far out are zero in any dtype."""
     return 1e18
 
 
@@ -78,10 +76,10 @@ class Modes(NamedTuple):
 
 
 class ModeShape(NamedTuple):
-    """Physical parameters of the responses, each ``(G, M)`` but ``direction (G, M, D)``; G is 1 or the batch.
+    """Physical parameters of the responses: ``(G, M)`` each, but ``direction (G, M, D)``; G is 1 or the batch size.
 
-    ``cutoff`` is there if the responses have a band limit; see :mod:`torchsonic.spectral.limits`. A mode of gain zero
-    is left out: it gets no gradient, that of the gain included.
+    ``damping`` and ``oscillation`` are ``-Re a`` and ``Im a``. ``cutoff`` belongs to a band limit; see
+    :mod:`torchsonic.spectral.limits`. A mode of gain zero is left out and gets no gradient, not even for its gain.
     """
 
     direction: Tensor
@@ -93,16 +91,16 @@ class ModeShape(NamedTuple):
     cutoff: Tensor | None = None
 
     def select(self, samples: slice, modes: slice) -> ModeShape:
-        """The given modes of the given samples; parameters shared by the batch stay shared."""
+        """Some modes of some samples; parameters that the batch shares stay shared."""
         return self.each(lambda t: t[:, modes] if t.shape[0] == 1 else t[samples, modes])
 
     def each(self, change: Callable[[Tensor], Tensor]) -> ModeShape:
-        """Apply a function to every tensor that is there."""
+        """Apply a function to every tensor."""
         return ModeShape(*[None if t is None else change(t) for t in self])  # type: ignore[arg-type]
 
 
 def column(values: Tensor, num_axes: int) -> Tensor:
-    """One number for each mode, ``(.., M)``, with length 1 on the axes of the grid."""
+    """Append ``num_axes`` axes of length 1 to numbers per mode ``(.., M)``."""
     return values.reshape(*values.shape, *[1] * num_axes)
 
 
@@ -115,7 +113,7 @@ def on_grid(omega: Sequence[Tensor]) -> list[Tensor]:
 
 
 def grid_omega(spacing: Tensor, band: Band, symmetry: Symmetry, dtype: torch.dtype) -> list[Tensor]:
-    """Where responses are evaluated, ready to broadcast; exact ones take unsigned Nyquist bins with both signs."""
+    """Frequencies of a band, ready to broadcast; the exact operator needs both signs of unsigned Nyquist bins."""
     return on_grid(band.omega(spacing, dtype=dtype, both_signs=symmetry == "real"))
 
 
@@ -131,7 +129,7 @@ def denominator(omega: Sequence[Tensor], shape: ModeShape) -> tuple[Tensor, Tens
     slopes = (shape.direction * shape.scale[..., None]).unbind(-1)
 
     def along_axis(i: int) -> Tensor:
-        """All that the frequencies of one axis are multiplied by, at once: ``s v_i``, and ``v_j, tau v_j`` (j != i)."""
+        """The frequencies of one axis times all their factors at once: ``s v_i``, and ``v_j, tau v_j`` for j != i."""
         others = [factor for j in range(len(v)) if j != i for factor in (v[j], weighted[j])]
         return _bounded(column(torch.stack([slopes[i], *others]), num_axes) * omega[i])
 
@@ -140,10 +138,10 @@ def denominator(omega: Sequence[Tensor], shape: ModeShape) -> tuple[Tensor, Tens
     for term in terms[1:]:
         q = q + term[0]
     p = column(shape.damping, num_axes)
-    if len(omega) == 1:  # nothing lies across; the gradient is zero all the same
+    if len(omega) == 1:  # nothing lies across, but the gradient must exist
         return p + 0 * column(shape.transverse, num_axes), q
     for i, j in combinations(range(len(omega)), 2):
-        # The component across, and the same times tau: not its square times tau, which overflows where p does not.
+        # The component across times itself times tau. Its square alone could overflow where p does not.
         across = terms[i][2 * j - 1 : 2 * j + 1] - terms[j][2 * i + 1 : 2 * i + 3]
         p = torch.addcmul(p, across[0], across[1])
     return p.clamp(max=_largest()), q
@@ -158,7 +156,7 @@ def respond(omega: Sequence[Tensor], shape: ModeShape) -> Tensor:
 def responses_on_band(
     shape: ModeShape, spacing: Tensor, band: Band, symmetry: Symmetry = "real", limits: ResponseLimits = UNLIMITED
 ) -> Tensor:
-    """Limited responses of all modes on a band, ``(G, M, *band.shape)``; autograd can follow, any number of times."""
+    """Limited responses of all modes on a band, ``(G, M, *band.shape)``; differentiable any number of times."""
     omega = grid_omega(spacing, band, symmetry, shape.scale.dtype)
     response = limit_response(respond(omega, shape), omega, shape.cutoff, limits)
     return average_signs(response, band) if symmetry == "real" else response
@@ -193,52 +191,6 @@ def mode_response(omega: Tensor, direction: Tensor, scale: Tensor, pole: Tensor,
     """
     given = (direction, scale, -pole.real, pole.imag, transverse, torch.ones_like(scale))
     return respond([w[None, None] for w in omega.unbind(-1)], ModeShape(*[t[None] for t in given]))[0]
-
-
-def response_matrix(
-    omega: Tensor,
-    modes: Modes,
-    *,
-    hermitian: bool = True,
-    cutoff: Tensor | None = None,
-    limits: ResponseLimits = UNLIMITED,
-) -> Tensor:
-    r"""The symbol of the real operator, one K x C matrix per frequency.
-
-    .. math:: \hat H(\omega) = \tfrac12\Big[\sum_m C_{km} g_m T_m(\omega) B_{mc}
-              + \overline{\sum_m C_{km} g_m T_m(-\omega) B_{mc}}\Big]
-
-    Taking the real part of a convolution in space is taking this Hermitian part of its symbol.
-
-    Parameters
-    ----------
-    omega
-        ``(..., D)``.
-    hermitian
-        ``False`` leaves out the second term: the symbol of the complex operator.
-    cutoff, limits
-        Limits of ``g_m T_m``, if it has any; see :mod:`torchsonic.spectral.limits`.
-
-    Returns
-    -------
-    Tensor
-        ``(..., K, C)``, complex.
-    """
-    limits.check(cutoff)
-
-    def symbol(frequencies: Tensor) -> Tensor:
-        response = mode_response(frequencies, modes.direction, modes.scale, modes.pole, modes.transverse)
-        gained = torch.einsum("m,m...->m...", modes.gain.to(response.dtype), response)
-        gained = limit_at(gained, frequencies, cutoff, limits)
-        return torch.einsum("km,m...,mc->...kc", modes.mix_out, gained, modes.mix_in)
-
-    return 0.5 * (symbol(omega) + symbol(-omega).conj()) if hermitian else symbol(omega)
-
-
-def limit_at(response: Tensor, omega: Tensor, cutoff: Tensor | None, limits: ResponseLimits) -> Tensor:
-    """Limit gained responses ``(M, ...)`` at any frequencies ``(..., D)``, with cutoffs ``(M,)``."""
-    points = [w[None, None] for w in omega.unbind(-1)]
-    return limit_response(response[None], points, None if cutoff is None else cutoff[None], limits)[0]
 
 
 def spacing_frame(direction: Tensor, spacing: Sequence[float] | Tensor) -> Tensor:

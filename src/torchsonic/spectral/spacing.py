@@ -1,4 +1,4 @@
-"""The physical step between samples, as users give it: a number, one per axis, or one row per sample."""
+"""The physical step between samples, as users give it: one number, one per axis, or one row per sample."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchsonic.spectral.constants import constant
 
-__all__ = ["ANY_BATCH", "Spacing", "as_spacing", "spacing_values", "widest_float"]
+__all__ = ["ANY_BATCH", "Spacing", "as_spacing", "refuse_impossible", "spacing_values", "widest_float"]
 
 Spacing = float | Sequence[float] | Tensor
 ANY_BATCH = -1
@@ -25,14 +25,14 @@ def widest_float(device: torch.device) -> torch.dtype:
 
 
 def _moved(values: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Values on a device; they change their type on that side which knows both."""
+    """Move and cast; the cast happens where both types exist."""
     if device.type in DEVICES_WITHOUT_FLOAT64:
         return values.to(dtype).to(device)
     return values.to(device).to(dtype)
 
 
 def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, device=None) -> Tensor:
-    """Turn a spacing given as number, sequence or tensor into a tensor.
+    """Turn a spacing into a tensor with one row per sample, or a single row.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
     num_axes
         Number of spatial axes D.
     batch
-        Number of samples a per-sample spacing must match, or ``ANY_BATCH``; ``None`` refuses per-sample spacing.
+        Number of samples that a per-sample spacing must match, or ``ANY_BATCH``; ``None`` refuses per-sample spacings.
 
     Returns
     -------
@@ -50,11 +50,12 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
     """
     if isinstance(spacing, np.ndarray) and spacing.ndim == 2:
         spacing = torch.as_tensor(spacing)
-    # Not the default device: callers that name none want the numbers, and there are none on a meta device.
+    # Not PyTorch's default device, which may be "meta": callers that name none want to read the numbers.
     device = torch.device(device or (spacing.device if isinstance(spacing, Tensor) else "cpu"))
     dtype = widest_float(device)
     if not isinstance(spacing, Tensor):
-        return constant((spacing_values(spacing, num_axes),), device, dtype)
+        # A copy: the constant is shared, and callers may modify what they get.
+        return constant((spacing_values(spacing, num_axes),), device, dtype).clone()
     if spacing.is_complex() or spacing.dtype == torch.bool:
         raise TypeError(f"spacing must be real numbers, got a tensor of {spacing.dtype}")
     if spacing.requires_grad:
@@ -70,9 +71,15 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
         raise ValueError(f"spacing must be the same for all samples here, got shape {tuple(steps.shape)}")
     elif batch is not None and batch != ANY_BATCH and steps.shape[0] != 1 and steps.shape[0] != batch:
         raise ValueError(f"spacing has {steps.shape[0]} rows for a batch of {batch} samples; give one row per sample")
-    if not torch.compiler.is_compiling() and not bool((torch.isfinite(steps) & (steps > 0)).all()):
-        raise ValueError(f"spacing must be positive and finite, got {steps.tolist()}")
+    if not torch.compiler.is_compiling():
+        refuse_impossible(steps)
     return steps
+
+
+def refuse_impossible(steps: Tensor) -> None:
+    """Refuse steps that are not positive and finite; a compiler, which does not know them, has to leave it to later."""
+    if not bool((torch.isfinite(steps) & (steps > 0)).all()):
+        raise ValueError(f"spacing must be positive and finite, got {steps.tolist()}")
 
 
 def _wrong_count(num_axes: int, given: str) -> str:
@@ -80,7 +87,7 @@ def _wrong_count(num_axes: int, given: str) -> str:
 
 
 def spacing_values(spacing: Spacing, num_axes: int) -> tuple[float, ...]:
-    """One positive number per axis, from anything that is the same for all samples."""
+    """One positive number per axis; per-sample spacings are refused."""
     if isinstance(spacing, Tensor):
         return tuple(as_spacing(spacing, num_axes)[0].tolist())
     try:
@@ -89,7 +96,9 @@ def spacing_values(spacing: Spacing, num_axes: int) -> tuple[float, ...]:
         single = isinstance(spacing, numbers.Real) and not isinstance(spacing, bool)
         steps = (float(spacing),) * num_axes if single else tuple(float(s) for s in spacing)  # type: ignore
     except (TypeError, ValueError) as error:
-        raise TypeError(f"spacing must be a number, {num_axes} numbers or a tensor, got {spacing!r}") from error
+        raise TypeError(
+            f"spacing must be a number, {num_axes} numbers or a tensor (batch, {num_axes}), got {spacing!r}"
+        ) from error
     if len(steps) == 1:
         steps = steps * num_axes
     if len(steps) != num_axes:

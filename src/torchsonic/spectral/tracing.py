@@ -1,4 +1,4 @@
-"""Who watches the tensors of this moment: compilers, function transforms, dispatch modes."""
+"""Whether tensors hold numbers right now, or stand for them: in compilers, function transforms and dispatch modes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ TRACERS = tuple(getattr(torch._C._TorchDispatchModeKey, name) for name in ("FAKE
 
 
 def inside_function_transform() -> bool:
-    """Whether ``torch.func`` (grad, vmap, jvp) or forward-mode AD is at work; they need operations that they know."""
+    """Whether ``torch.func`` (grad, vmap, jvp) or forward-mode AD is active; these need ordinary operations."""
     transforming = torch._C._functorch.peek_interpreter_stack() is not None  # type: ignore[attr-defined]
     return transforming or forward_ad._current_level >= 0
 
 
 def tracing() -> bool:
-    """Whether a tracer is at work, whose tensors mean nothing later; modes that only watch are none."""
+    """Whether a tracer is active, whose tensors mean nothing later. Modes that only observe do not count."""
     if torch.compiler.is_compiling():
         return True
     watched = torch._C._len_torch_dispatch_stack() > 0  # asked dozens of times in a step
@@ -25,5 +25,5 @@ def tracing() -> bool:
 
 
 def just_numbers() -> bool:
-    """Whether tensors are what they seem: neither a tracer's nor those of a function transform."""
+    """Whether tensors are ordinary ones, neither a tracer's nor a function transform's."""
     return not (tracing() or inside_function_transform())

@@ -1,8 +1,7 @@
 """Between the spectrum of a grid and the coefficients of a band.
 
-Resizing keeps signs where they belong. A bin at the Nyquist frequency of an even, smaller *input* grid stands for
-both signs and is split between them; the two signs at the Nyquist frequency of an even, smaller *output* grid
-fall on one bin and are summed.
+If the *input* grid is the smaller one and even, its Nyquist bin stands for both signs and is split between them. If the
+*output* grid is the smaller one and even, both signs of its Nyquist frequency fall on one bin and are summed.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ __all__ = ["gather_band", "scatter_band", "split_nyquist", "zero_imaginary"]
 
 
 def gather_band(spectrum: Tensor, band: Band) -> Tensor:
-    """Pick the band out of the spectrum of either grid; what is kept of it does not hold the rest in memory."""
+    """Pick the band out of the spectrum of either grid, as a copy that does not hold the rest in memory."""
     if not any(band.resampled):
         return spectrum
-    for axis in reversed(range(band.num_axes)):  # the last first: it leaves the others less to copy
+    for axis in reversed(range(band.num_axes)):  # last axis first, so that the others have less to copy
         dim, reach = axis - band.num_axes, band.reach[axis]
         if not band.resampled[axis]:
             continue
@@ -32,7 +31,7 @@ def gather_band(spectrum: Tensor, band: Band) -> Tensor:
 
 
 def scatter_band(coefficients: Tensor, band: Band, size: tuple[int, ...]) -> Tensor:
-    """Lay the band into the spectrum of the grid ``size``; signs that fall on one bin are summed."""
+    """Put the band into the spectrum of the grid ``size``; signs that fall on one bin are summed."""
     for axis, n in enumerate(size):
         dim, reach = axis - band.num_axes, band.reach[axis]
         if not band.resampled[axis]:
@@ -52,7 +51,7 @@ def scatter_band(coefficients: Tensor, band: Band, size: tuple[int, ...]) -> Ten
 
 
 def split_nyquist(coefficients: Tensor, band: Band) -> Tensor:
-    """Halve both signs of an input Nyquist frequency that the output grid tells apart; in place."""
+    """Halve both signs of an input Nyquist frequency that the output grid distinguishes; in place."""
     for axis, (n, m) in enumerate(zip(band.size_in, band.size_out, strict=True)):
         dim, reach = axis - band.num_axes, band.reach[axis]
         if n < m and n % 2 == 0:
@@ -63,7 +62,7 @@ def split_nyquist(coefficients: Tensor, band: Band) -> Tensor:
 
 
 def zero_imaginary(spectrum: Tensor, band: Band) -> Tensor:
-    """The paper's way to a real output: no imaginary part on the self-conjugate planes of the halved axis; in place."""
+    """Drop imaginary parts on the self-conjugate planes of the halved axis, as the paper does; in place."""
     spectrum[..., 0].imag.zero_()
     if band.num_axes - 1 in band.unsigned_axes:
         spectrum[..., band.reach[-1]].imag.zero_()

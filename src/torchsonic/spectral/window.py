@@ -1,4 +1,4 @@
-"""Circular convolutions whose output is wanted in a small window only."""
+"""Circular convolutions whose output is needed in a small window only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Window = Sequence[slice]
 
 
 def check_window(window: Window, size: Sequence[int]) -> None:
-    """Refuse what is no window of a grid of the given size."""
+    """Refuse windows that do not fit a grid of the given size."""
     if len(window) != len(size) or not all(isinstance(place, slice) for place in window):
         raise ValueError(f"window must be {len(size)} slices, one per axis, got {window!r}")
     if 0 in window_size(window, size):
@@ -27,7 +27,7 @@ def window_size(window: Window, size: Sequence[int]) -> tuple[int, ...]:
 
 
 def crop(x: Tensor, window: Window) -> Tensor:
-    """What lies in a window: ``(B, C, *size)`` to ``(B, C, *window_size)``."""
+    """Cut a window out: ``(B, C, *size)`` to ``(B, C, *window_size)``."""
     return x[(slice(None), slice(None), *window)]
 
 

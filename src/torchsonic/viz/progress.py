@@ -86,7 +86,7 @@ def take_snapshots(
     model
         Of the same architecture; it is left as it is.
     weights
-        Steps and states, such as :func:`torchsonic.training.checkpoint.kept_weights` reads from a run's folder.
+        Steps and states, such as :func:`torchsonic.lab.training.checkpoint.kept_weights` reads from a run's folder.
     layer
         Name of the Sonic layer, the first by default.
     """

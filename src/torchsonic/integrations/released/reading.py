@@ -11,7 +11,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from torchsonic.integrations.released.generations import ConversionError
-from torchsonic.loading import RefusedFileError, load_plain
+from torchsonic.io import RefusedFileError, load_plain
 
 __all__ = ["read_tensors"]
 
@@ -25,7 +25,7 @@ MOST_SHARED = 4
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The named tensors of a ``.safetensors`` file or of one that ``torch.save`` wrote, on the CPU.
 
-    Nothing in it is executed, see :mod:`torchsonic.loading`.
+    Nothing in it is executed, see :mod:`torchsonic.io`.
     """
     if not path.is_file():
         raise ConversionError(f"there is no file {path}")

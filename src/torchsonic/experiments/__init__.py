@@ -1,1 +1,0 @@
-"""The paper's experiments: each a configuration, its presets, and what a run leaves behind."""

@@ -1,7 +1,0 @@
-"""Accuracy of classifiers over image sizes, beside the paper's curve, as HTML, Markdown, JSON and PNG."""
-
-from torchsonic.experiments.image_report.results import Curve, SizeReport, score_runs
-from torchsonic.experiments.image_report.words import accuracy_rows, loss_rows, verdict_lines
-from torchsonic.experiments.image_report.write import write_report
-
-__all__ = ["Curve", "SizeReport", "accuracy_rows", "loss_rows", "score_runs", "verdict_lines", "write_report"]

@@ -1,0 +1,152 @@
+"""Files: one atomic writer, and one safe reader.
+
+What is written appears whole or not at all, with the permissions that the user's umask asks for. What is read is never
+executed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+__all__ = ["RefusedFileError", "follow_umask", "load_plain", "read_json", "replacing", "write_json", "write_whole"]
+
+LONGEST_JSON = 1 << 28
+"""Bytes of a JSON file beyond which nobody meant to read it into memory."""
+
+
+class RefusedFileError(ValueError):
+    """A file that cannot be read without executing it, or at all; the message is to follow the file's name."""
+
+
+@contextmanager
+def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
+    """A scratch file in the same folder that takes the place of ``path`` when the block ends without an error.
+
+    Its name ends like that of ``path``, by which libraries know the format, and differs between processes.
+
+    Parameters
+    ----------
+    durable
+        Wait until the disk holds the file, so that it survives a power cut too.
+    """
+    scratch = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        scratch.touch()
+        mode = scratch.stat().st_mode  # as the umask says; some libraries write files that only their owner can read
+        yield scratch
+        os.chmod(scratch, mode)
+        if durable:
+            _sync(scratch)
+        os.replace(scratch, path)
+        if durable:
+            with contextlib.suppress(OSError):  # not every system can open a folder
+                _sync(path.parent)
+    except OSError as error:
+        if error.filename not in (None, os.fspath(scratch)):  # a full disk names no file, and nobody knows the scratch
+            raise
+        raise OSError(error.errno, error.strerror or str(error), os.fspath(path)) from error
+    finally:
+        with contextlib.suppress(OSError):
+            scratch.unlink(missing_ok=True)
+
+
+def follow_umask(path: Path) -> None:
+    """Give a file the permissions of any other new file; some libraries write files that only their owner can read."""
+    probe = path.with_name(f".{os.getpid()}.umask")  # asking for the umask would change it for other threads
+    try:
+        probe.touch()
+        os.chmod(path, probe.stat().st_mode)
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_whole(path: Path, content: str | bytes, *, durable: bool = False) -> None:
+    """Write text, as UTF-8, or bytes."""
+    with replacing(path, durable=durable) as scratch:
+        scratch.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as indented JSON."""
+    write_whole(path, json.dumps(value, indent=2) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON file that holds an object.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    RefusedFileError
+        If it cannot be read, or holds something else; the message is whole.
+    """
+    try:
+        if path.stat().st_size > LONGEST_JSON:
+            raise RefusedFileError(f"{path} is {path.stat().st_size} bytes long, too long for a file of settings")
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise RefusedFileError(f"{path} cannot be read: {error.strerror}") from error
+    except RefusedFileError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise RefusedFileError(f"{path} is not valid JSON, perhaps cut short: {error}") from error
+    if not isinstance(value, dict):
+        raise RefusedFileError(f"{path} holds a {type(value).__name__} where an object {{...}} is expected")
+    return value
+
+
+def load_plain(source: str | Path | IO[bytes], *, also: Sequence[Any] = ()) -> Any:
+    """Read what ``torch.save`` wrote without executing anything in it, tensors on the CPU.
+
+    Such a file is a pickle, a list of calls to make. Here tensors, numbers, text and plain containers are built, and
+    everything else is refused before it could run. This is the one place that calls ``torch.load``.
+
+    Parameters
+    ----------
+    also
+        What a file may ask for beside, as ``torch.serialization.safe_globals`` takes it: things that only hold data.
+
+    Raises
+    ------
+    RefusedFileError
+        If the file asks for more, is damaged, or is none of ``torch.save``.
+    """
+    try:
+        with torch.serialization.safe_globals(list(also)), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # on pickle protocols that it may not know; it refuses those it does not
+            return torch.load(source, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise RefusedFileError(
+            f"is damaged, or holds more than numbers, text and plain containers, and is not loaded{_asked(error)}"
+        ) from error
+    except Exception as error:  # whatever a broken file makes of the reader
+        reason = next(iter(str(error).splitlines()), "")
+        raise RefusedFileError(f"is no whole file of torch.save ({type(error).__name__}: {reason})") from error
+
+
+def _asked(error: pickle.UnpicklingError) -> str:
+    """What was asked for, if PyTorch says so; not its advice, which is to load the file without this protection."""
+    found = re.search(r"[Uu]nsupported (?:global: )?GLOBAL (\S+)", str(error))
+    return f": it asks for {found[1]}" if found else ""

@@ -1,0 +1,7 @@
+"""Scenes that are drawn, not read: SynthShape, HalliGalli, and how both are perturbed."""
+
+from torchsonic.lab.data.synthetic.halligalli import HalliGalli
+from torchsonic.lab.data.synthetic.perturbations import PERTURBATIONS, perturb
+from torchsonic.lab.data.synthetic.synthshape import SynthShape
+
+__all__ = ["PERTURBATIONS", "HalliGalli", "SynthShape", "perturb"]

@@ -1,0 +1,72 @@
+"""The table of models: what each costs, beside what the paper says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torchsonic.lab.metrics.paper import PaperCost
+from torchsonic.lab.report.document import Table
+from torchsonic.lab.report.markdown import table_to_markdown
+
+__all__ = ["BEGIN", "END", "HEADERS", "NOTES", "CatalogueRow", "catalogue_table", "marked_table", "put_table"]
+
+BEGIN, END = "<!-- table of models: begin -->", "<!-- table of models: end -->"
+HEADERS = ("model", "task", "input", "parameters, M", "paper", "GFLOPs", "paper")
+NOTES = (
+    "GFLOPs of one forward pass of one image in evaluation, 2 for each multiply-add; Fourier transforms (5 N log2 N, "
+    "half of that for real ones) and complex multiplications are counted, norms and activations are not.",
+    "(a) Twice the paper's GMACs, which fit an image of 32 x 32 pixels.",
+)
+
+
+@dataclass(frozen=True)
+class CatalogueRow:
+    """One model; ``flops`` is ``None`` where nobody counted."""
+
+    name: str
+    task: str
+    input_size: tuple[int, ...]
+    parameters: int
+    flops: int | None
+    paper: PaperCost
+
+
+def catalogue_table(rows: Sequence[CatalogueRow]) -> Table:
+    """A row for each model, and what is counted."""
+    return Table("Models", HEADERS, [_cells(row) for row in rows], NOTES, left=3)
+
+
+def _cells(row: CatalogueRow) -> list[str]:
+    from_macs = row.task == "segmentation" and row.paper.gflops is not None
+    return [
+        row.name,
+        row.task,
+        " x ".join(map(str, row.input_size)),
+        f"{row.parameters / 1e6:.3f}",
+        _printed(row.paper.params_millions),
+        "-" if row.flops is None else _rounded(row.flops / 1e9),
+        _printed(row.paper.gflops) + (" (a)" if from_macs else ""),
+    ]
+
+
+def _printed(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}"
+
+
+def _rounded(gflops: float) -> str:
+    return f"{gflops:.3f}" if gflops < 1 else f"{gflops:.2f}" if gflops < 1000 else f"{gflops:.0f}"
+
+
+def marked_table(rows: Sequence[CatalogueRow], command: str) -> str:
+    """The table as Markdown and how it was made, between the marks by which :func:`put_table` finds it again."""
+    return "\n\n".join([BEGIN, f"Made by `{command}`.", table_to_markdown(catalogue_table(rows)), END])
+
+
+def put_table(text: str, table: str) -> str:
+    """Put a table made by :func:`marked_table` into a text in place of the one it holds; the rest stays as it is."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"the text has no place for the table, between {BEGIN} and {END}")
+    return before + table + after

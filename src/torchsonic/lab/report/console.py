@@ -1,0 +1,83 @@
+"""A document on a console: its findings and tables, and on the error stream what to beware of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from torchsonic.lab.report.document import Cell, Code, Document, Group, Prose, Table, Text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text as RichText
+
+__all__ = ["print_document", "print_table"]
+
+LOG_WIDTH = 200
+"""Letters of a line that goes to a file."""
+STYLES = {"best": "bold", "alarm": "bold red", "much better": "green", "much worse": "red"}
+
+
+def print_document(document: Document, *, sections: Collection[str] | None = None) -> None:
+    """Print findings, tables, warnings, and what was left out.
+
+    Parameters
+    ----------
+    sections
+        Titles of the sections whose tables are printed; all by default.
+    """
+    console = _console()
+    for section in document.sections:
+        for block in section.walk():
+            if isinstance(block, Table) and (sections is None or section.title in sections):
+                print_table(block, console)
+            elif isinstance(block, Prose) and block.look == "finding":
+                console.print(_plain(block.text), highlight=False, markup=False)
+    errors = _console(stderr=True)
+    for warning in (*document.warnings, *[f"left out: {name}: {reason}" for name, reason in document.left_out]):
+        errors.print(f"warning: {warning}", highlight=False, markup=False, soft_wrap=True)
+
+
+def print_table(table: Table, console: Console | None = None) -> None:
+    """Print a table and its notes."""
+    from rich.table import Table as RichTable
+
+    console = console or _console()
+    shown = RichTable(title=_rich(table.title), title_justify="left")
+    for place, column in enumerate(table.columns):
+        heading = f"{column.group}\n{column.title}" if column.group else column.title
+        justify = "left" if place < table.left else "right"
+        shown.add_column(
+            _rich(heading), justify=justify, overflow="fold", no_wrap=place == 0 and len(table.columns) < 9
+        )
+    for line in table.lines:
+        if isinstance(line, Group):
+            shown.add_section()
+            shown.add_row(_rich(line.title, "bold"))
+        else:
+            shown.add_row(*map(_cell, line))
+    console.print(shown)
+    for note in table.notes:
+        console.print(_plain(note), style="dim", highlight=False, markup=False)
+    console.print()
+
+
+def _console(*, stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(stderr=stderr, width=LOG_WIDTH)
+
+
+def _rich(text: str, style: str = "") -> RichText:
+    from rich.text import Text as RichText
+
+    return RichText(text, style=style)
+
+
+def _cell(cell: Cell) -> RichText:
+    return _rich(f"{cell.text}\n{cell.note}".strip(), STYLES.get(cell.mark, ""))
+
+
+def _plain(text: Text) -> str:
+    return text if isinstance(text, str) else "".join(p.text if isinstance(p, Code) else p for p in text)

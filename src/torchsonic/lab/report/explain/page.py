@@ -1,0 +1,87 @@
+"""The page on what a saved model has learnt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from torchsonic import __version__
+from torchsonic.io import write_whole
+from torchsonic.lab.metrics import count_parameters
+from torchsonic.lab.report import Document, Figure, Prose, Section, Table, to_html
+from torchsonic.lab.report.explain.pictures import draw_figures
+from torchsonic.lab.report.explain.subject import Subject
+from torchsonic.lab.report.provenance import count
+from torchsonic.nn import SonicConvNd
+from torchsonic.viz import decay_lengths, mode_energies
+
+__all__ = ["make_page", "write_explanation"]
+
+HEADERS = ("layer", "channels", "modes", "for 90 % of the energy", "decay lengths", "reference spacing")
+OPEN = 2
+"""Layers whose pictures are shown without a click."""
+
+
+def make_page(subject: Subject, figures: Sequence[tuple[str, Figure]]) -> Document:
+    """The page on a model, with figures of the network and, under their names, of its layers."""
+    network = [Section(figure.title, [figure], anchor=figure.name) for layer, figure in figures if not layer]
+    layers: dict[str, list[Section]] = {}
+    for layer, figure in figures:
+        if layer:
+            layers.setdefault(layer, []).append(Section(figure.title, [figure]))
+    note = "Decay lengths are the shortest, the median and the longest."
+    if len(layers) < len(subject.layers):
+        note += f" Pictures of {len(layers)} of {len(subject.layers)} layers follow, evenly chosen."
+    rows = [[name, *layer_words(layer, subject.unit)] for name, layer in subject.layers.items()]
+    table = Table("The Sonic layers", HEADERS, rows)
+    shown = [Section(name, parts, folded=place >= OPEN) for place, (name, parts) in enumerate(layers.items())]
+    name, steps = type(subject.model).__name__, " x ".join(f"{step:.3g}" for step in subject.spacing)
+    return Document(
+        title=f"What this {name} has learnt",
+        about=(
+            f"{name} in {subject.folder.as_posix()}: {count_parameters(subject.model):,} parameters, "
+            f"{count(len(subject.layers), 'Sonic layer')}, reference spacing {steps} {subject.unit}. "
+            f"torchsonic {__version__}."
+        ),
+        sections=[
+            *network,
+            Section("Layers", [table, Prose(note, "remark"), *shown]),
+        ],
+    )
+
+
+def layer_words(layer: SonicConvNd, unit: str) -> tuple[str, ...]:
+    """A layer's row in the table, without its name."""
+    lengths = decay_lengths(layer)
+    energy = mode_energies(layer).sort(descending=True).values.cumsum(0)
+    most = 1 + int((energy < 0.9 * energy[-1]).sum())
+    ends = (lengths.min(), lengths.median(), lengths.max())
+    spread = ", ".join(f"{float(value):.3g}" for value in ends)
+    return (
+        f"{layer.in_channels} to {layer.out_channels}",
+        str(layer.num_modes),
+        str(most),
+        f"{spread} {unit}",
+        " x ".join(f"{step:.3g}" for step in layer.reference_spacing) + f" {unit}",
+    )
+
+
+def write_explanation(
+    subject: Subject, path: Path, *, most_layers: int = 6, say: Callable[[str], None] = lambda text: None
+) -> Path:
+    """Draw everything and write the page, one HTML file.
+
+    Parameters
+    ----------
+    most_layers
+        Layers with pictures of their own.
+    say
+        Told each picture's title.
+    """
+    figures = []
+    for layer, figure in draw_figures(subject, most_layers=most_layers):
+        say(figure.title)
+        figures.append((layer, figure))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, to_html(make_page(subject, figures)))
+    return path

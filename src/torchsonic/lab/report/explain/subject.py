@@ -1,0 +1,190 @@
+"""What is to be explained: a saved model, images for it, and a network to compare it with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchsonic.lab.runs.synthetic import make_data
+from torchsonic.models import PretrainedError, PretrainedModel, SonicLayers, from_pretrained
+from torchsonic.models.pretrained import CONFIG_NAME, WEIGHTS_NAME
+from torchsonic.nn import SonicConvNd, sonic_layers
+from torchsonic.viz import convolution_twin
+
+__all__ = ["Subject", "load_subject"]
+
+NUM_IMAGES = 6
+EXTENT = {1: 128, 2: 64, 3: 24}
+"""Pixels of an image of noise on an axis of mean spacing."""
+CELLS = 8
+"""Least pixels of the deepest features on an axis, so that they have a middle and a surrounding."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model and what is needed to look at it."""
+
+    folder: Path
+    model: PretrainedModel
+    name: str
+    """Of the model, for people."""
+    layers: Mapping[str, SonicConvNd]
+    images: Tensor | None
+    """``(B, C, *size)``; none for layers without a network, which have no receptive field."""
+    images_words: str
+    spacing: tuple[float, ...]
+    """Of the images, which is the reference."""
+    unit: str
+    rival: nn.Module | None
+    rival_name: str
+    rival_words: str
+    run: Path | None
+    """Folder of the training run, if the model came from one."""
+
+
+def load_subject(folder: Path, *, against: Path | None = None, unit: str | None = None) -> Subject:
+    """Read a folder of ``save_pretrained``, or of a run with ``model/`` in it.
+
+    Parameters
+    ----------
+    against
+        Folder of a model to compare receptive fields with; by default the same network with untrained convolutions.
+    unit
+        Name of the length that spacings are given in; by default ``mm`` for runs on volumes, ``px`` for spacing 1.
+
+    Raises
+    ------
+    ValueError
+        If there is no model, or none with Sonic layers.
+    """
+    model, run = _load(folder)
+    layers = _layers(model)
+    if not layers:
+        raise ValueError(f"{folder}: {type(model).__name__} has no Sonic layer, so there are no modes to explain")
+    first = next(iter(layers.values()))
+    spacing = first.network_spacing
+    settings = _settings(run)
+    images, words = _images(model, layers, spacing, settings)
+    if images is None:
+        if against is not None:
+            raise ValueError(f"{folder} holds layers without a network, which has no receptive field to compare")
+        rival, name, rival_words = None, "", ""
+    elif against is None:
+        rival, name = convolution_twin(model), "convolutions"
+        kernel = " x ".join(["3"] * first.num_axes)
+        rival_words = f"the same network with untrained {kernel} convolutions in place of the Sonic layers"
+    else:
+        rival, rival_run = _load(against)
+        name = _name(rival, _settings(rival_run))
+        rival_words = f"the model in {against.as_posix()}"
+        _check_rival(rival, images, against)
+    own = _name(model, settings)
+    if against is not None and name == own:
+        name = f"{name} in {against}"
+    return Subject(
+        folder,
+        model,
+        own,
+        layers,
+        images,
+        words,
+        spacing,
+        unit or _guess_unit(spacing, settings),
+        rival,
+        name,
+        rival_words,
+        run,
+    )
+
+
+def _load(folder: Path) -> tuple[PretrainedModel, Path | None]:
+    """The model in a folder, and the folder of its run if it is one's."""
+    if not folder.is_dir():
+        what = f"{folder} is a file" if folder.is_file() else f"there is no folder {folder}"
+        raise ValueError(f"{what}; give the folder that save_pretrained wrote, or a run's")
+    inner = folder / "model"
+    is_run = (inner / CONFIG_NAME).is_file()
+    if not is_run and not (folder / WEIGHTS_NAME).is_file():
+        raise ValueError(
+            f"{folder} holds no saved model: neither {WEIGHTS_NAME} nor model/{CONFIG_NAME} is there; "
+            "give the folder that save_pretrained wrote, or a run's"
+        )
+    try:
+        model = from_pretrained(inner if is_run else folder)
+    except PretrainedError as error:
+        raise ValueError(str(error)) from error
+    run = folder if is_run else folder.parent if folder.name == "model" else None
+    return model.float(), run  # pictures need no more, and images come in float32
+
+
+def _layers(model: PretrainedModel) -> dict[str, SonicConvNd]:
+    """The Sonic layers by name; one whose numbers are none is refused."""
+    layers = dict(sonic_layers(model))
+    with torch.no_grad():
+        for name, layer in layers.items():
+            layer.reference_operator().check_finite(name)
+    return layers
+
+
+def _settings(run: Path | None) -> dict[str, Any]:
+    """The configuration of a run, empty if there is none that can be read."""
+    path = None if run is None else run / "config.json"
+    if path is None or not path.is_file():
+        return {}
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return {}
+    return settings if isinstance(settings, dict) else {}
+
+
+def _name(model: nn.Module, settings: Mapping[str, Any]) -> str:
+    """What the run calls its model, else its class."""
+    given = settings.get("model")
+    return given if isinstance(given, str) and given else type(model).__name__
+
+
+def _guess_unit(spacing: tuple[float, ...], settings: Mapping[str, Any]) -> str:
+    if "data" in settings and len(spacing) == 3:  # a run on volumes: NIfTI says its spacing in millimetres
+        return "mm"
+    return "px" if set(spacing) == {1.0} else "unit"
+
+
+def _images(
+    model: PretrainedModel,
+    layers: Mapping[str, SonicConvNd],
+    spacing: tuple[float, ...],
+    settings: Mapping[str, Any],
+) -> tuple[Tensor | None, str]:
+    """Images of the run's task where it has one that can be drawn, else white noise; none without a network."""
+    if isinstance(model, SonicLayers):
+        return None, ""
+    if settings.get("task") in ("synthshape", "halligalli"):
+        task = settings["task"]
+        return make_data(task).samples(range(NUM_IMAGES))[0], f"{NUM_IMAGES} samples of {task}"
+    axes = len(spacing)
+    mean = torch.tensor(spacing).log().mean().exp().item()
+    deepest = [max(layer.input_stride[axis] * layer.stride[axis] for layer in layers.values()) for axis in range(axes)]
+    size = [
+        max(round(EXTENT[axes] * mean / step), round(CELLS * stride))
+        for step, stride in zip(spacing, deepest, strict=True)
+    ]
+    channels = getattr(model, "in_channels", None)
+    if channels is None:
+        raise ValueError(f"{type(model).__name__} does not say its in_channels, so no images can be made for it")
+    noise = torch.randn(2, int(channels), *size, generator=torch.Generator().manual_seed(0))
+    return noise, f"white noise of {' x '.join(map(str, size))}"
+
+
+def _check_rival(rival: nn.Module, images: Tensor, folder: Path) -> None:
+    if isinstance(rival, SonicLayers):
+        raise ValueError(f"{folder} holds layers without a network, which has no receptive field to compare")
+    channels = getattr(rival, "in_channels", images.shape[1])
+    if channels != images.shape[1]:
+        raise ValueError(f"{folder} takes {channels} channels, the model to explain {images.shape[1]}")

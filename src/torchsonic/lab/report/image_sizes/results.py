@@ -1,0 +1,245 @@
+"""What runs achieve at several image sizes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from torchsonic.lab.data.images.folder import ImageFolder, leave_out_bad
+from torchsonic.lab.data.images.store import ImageStore
+from torchsonic.lab.metrics.classification import accuracy_interval, degradation, degradation_interval
+from torchsonic.lab.runs.images import ImagesConfig, find_test_images, load_run, score_sizes
+from torchsonic.lab.runs.provenance import describe_run
+from torchsonic.lab.runs.settings import plain_settings
+from torchsonic.lab.training.loop import MAY_CHANGE
+from torchsonic.lab.training.progress import counting_progress
+from torchsonic.models import Classifier
+
+__all__ = ["Curve", "Point", "RunFacts", "SizeReport", "make_curves", "score_runs", "settings_of"]
+
+FEW_TIMES = 3
+"""Accuracy over that of guessing, below which there is little to be lost."""
+NO_EFFECT = {"seed", "strict", "cache_gb", "check", *MAY_CHANGE}
+"""Settings in which runs of one network may differ and be pooled."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One size; shares of images, percent lost, and 95 % intervals over images."""
+
+    size: int
+    top1: float
+    top5: float
+    top1_interval: tuple[float, float]
+    loss: float
+    loss_interval: tuple[float, float]
+    spread: float | None
+    """Standard deviation of top-1 over runs, where there are several."""
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """One run: where it lies, what it cost, and its hits by size and whether it was told the spacing."""
+
+    folder: Path
+    config: ImagesConfig
+    results: Mapping[str, Any]
+    can_be_told: bool
+    num_classes: int
+    hits: Mapping[tuple[int, bool], tuple[NDArray[np.bool_], NDArray[np.bool_]]]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A network, told the spacing or not, over sizes; runs that differ in their seed alone are pooled."""
+
+    model: str
+    told: bool | None
+    """``None`` for a network that cannot be told."""
+    train_size: int
+    points: tuple[Point, ...]
+    runs: tuple[RunFacts, ...]
+    resized: bool = False
+    """Whether images were resized back to the training size first: a control for networks that cannot be told."""
+
+    @property
+    def name(self) -> str:
+        """The network and what it was told."""
+        return self.model + {None: "", True: ", told the spacing", False: ", not told"}[self.told] + self._control
+
+    @property
+    def _control(self) -> str:
+        return f", images resized to {self.train_size} px" if self.resized else ""
+
+    @property
+    def is_sonic(self) -> bool:
+        """Whether it is one of ours rather than a rival."""
+        return "sonic" in (self.runs[0].config.model or self.model)
+
+    def at(self, size: int) -> Point | None:
+        return next((point for point in self.points if point.size == size), None)
+
+    @property
+    def has_learnt(self) -> bool:
+        """Whether there is something to be lost: whether it is well above guessing at the training size.
+
+        That is three times guessing or, where classes are few, half of the way from guessing to no mistake.
+        """
+        point, chance = self.at(self.train_size), 1 / self.runs[0].num_classes
+        return point is not None and point.top1 >= min(FEW_TIMES * chance, (1 + chance) / 2)
+
+
+@dataclass(frozen=True)
+class SizeReport:
+    """Everything the files show."""
+
+    curves: tuple[Curve, ...]
+    runs: tuple[RunFacts, ...]
+    images: int
+    left_out: Mapping[str, str]
+    run: Mapping[str, Any]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(sorted({point.size for curve in self.curves for point in curve.points}))
+
+
+def score_runs(
+    folders: Sequence[Path],
+    sizes: Sequence[int],
+    *,
+    data: Path | None = None,
+    control: bool = False,
+    strict: bool = False,
+    cache_gb: float = 4.0,
+    device: str = "cpu",
+    show: bool = True,
+) -> SizeReport:
+    """Test runs at several sizes; all of runs on the same images, which are decoded once.
+
+    Parameters
+    ----------
+    data
+        Where the images lie, if not where they lay in training.
+    control
+        Test networks that cannot be told the spacing on images resized back to the training size, too.
+    """
+    run = describe_run(seed=0, device=torch.device(device))
+    twice = [folder for place, folder in enumerate(folders) if folder.resolve() in _places(folders[:place])]
+    if twice:
+        raise ValueError(f"{twice[0]} is named twice, and would count as two seeds; name it once")
+    # All of them before any is tested, which may take long.
+    loaded = [(folder, *_load(folder, data)) for folder in folders]
+    stores: dict[ImageFolder, tuple[ImageFolder, ImageStore]] = {}
+    left_out: dict[str, str] = {}
+    found = []
+    for folder, model, config, results, images in loaded:
+        if images not in stores:
+            store = ImageStore(limit=cache_gb * 1e9)
+            with counting_progress("reading", len(images), show=show) as advance:
+                good, bad = leave_out_bad(
+                    images, strict=strict, keep=lambda _, path, store=store: store.keep(path), advance=advance
+                )
+            stores[images] = good, store
+            left_out |= bad
+        good, store = stores[images]
+        model.to(device)
+        tested = {*sizes, config.image_size}
+        with counting_progress(config.label, len(good) * len(tested), show=show) as advance:
+            scores = score_sizes(
+                model,
+                good,
+                sizes,
+                train_size=config.image_size,
+                crop=config.test_crop,
+                pixel_width=config.pixel_width or 1.0,
+                control=control,
+                store=store,
+                advance=advance,
+            )
+        hits = {(score.size, score.told): (score.top1, score.top5) for score in scores}
+        found.append(RunFacts(folder, config, results, model.takes_spacing, len(images.classes), hits))
+    counted = len(next(iter(found[0].hits.values()))[0])
+    return SizeReport(tuple(make_curves(found)), tuple(found), counted, left_out, run)
+
+
+def _places(folders: Sequence[Path]) -> set[Path]:
+    return {folder.resolve() for folder in folders}
+
+
+def _load(folder: Path, data: Path | None) -> tuple[Classifier, ImagesConfig, dict[str, Any], ImageFolder]:
+    """The network of a run, its settings and results, and the images it is tested on."""
+    try:
+        model, config, classes = load_run(folder)
+        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{folder} holds no finished run on images: {error}") from error
+    if data is None and not config.data.is_dir():
+        raise ValueError(f"the images of {folder} no longer lie in {config.data}; say where with --data")
+    return model, config, results, find_test_images(config, classes, data)
+
+
+def make_curves(runs: Sequence[RunFacts]) -> list[Curve]:
+    """Curves of runs, those that differ in their seed alone together; first what is not told, then what is."""
+    groups: dict[tuple[Any, ...], list[RunFacts]] = {}
+    for run in runs:
+        images = len(next(iter(run.hits.values()))[0])
+        groups.setdefault((images, *sorted(settings_of(run).items())), []).append(run)
+    curves = []
+    for members in groups.values():
+        name, train_size = _name(members[0], runs), members[0].config.image_size
+        for told in (False, True):
+            if all((train_size, told) in member.hits for member in members):
+                kind = told if members[0].can_be_told else None
+                points = tuple(_points(members, train_size, told=told))
+                curves.append(Curve(name, kind, train_size, points, tuple(members), told and kind is None))
+    return curves
+
+
+def settings_of(run: RunFacts) -> dict[str, str]:
+    """What may change the results of a run, as words by name."""
+    saved = plain_settings(run.config)
+    flat = {**saved, **saved["training"], **saved["changes"], "pixel_width": saved["pixel_width"] or 1.0}
+    return {name: str(value) for name, value in flat.items() if name not in {"training", "changes", *NO_EFFECT}}
+
+
+def _name(run: RunFacts, runs: Sequence[RunFacts]) -> str:
+    """The network of a run, and what else tells it from other runs of the same network."""
+    same = [settings_of(other) for other in runs if other.config.label == run.config.label]
+    words = []
+    if len({other.config.image_size for other in runs}) > 1:
+        words.append(f"at {run.config.image_size} px")
+    for name, value in settings_of(run).items():
+        if name not in ("image_size", "stored_side", "pixel_width") and len({other[name] for other in same}) > 1:
+            words.append(f"{name.replace('_', ' ')} {value}")
+    return " ".join([run.config.label, ", ".join(words)]).strip()
+
+
+def _points(runs: Sequence[RunFacts], train_size: int, *, told: bool) -> list[Point]:
+    sizes = sorted({size for size, _ in runs[0].hits})
+    pooled = {size: [np.stack([run.hits[size, told][place] for run in runs]) for place in (0, 1)] for size in sizes}
+    reference = pooled[train_size][0]
+    points = []
+    for size in sizes:
+        top1, top5 = pooled[size]
+        each = [float(run.hits[size, told][0].mean()) for run in runs]
+        interval = (0.0, 0.0) if size == train_size else degradation_interval(reference, top1)
+        points.append(
+            Point(
+                size,
+                float(top1.mean()),
+                float(top5.mean()),
+                accuracy_interval(top1),
+                degradation(float(reference.mean()), float(top1.mean())),
+                interval,
+                float(np.std(each, ddof=1)) if len(each) > 1 else None,
+            )
+        )
+    return points

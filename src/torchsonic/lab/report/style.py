@@ -1,0 +1,68 @@
+"""Common look of figures: the Okabe-Ito palette, which colour-blind readers can tell apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from torchsonic.lab.data.synthetic.shapes import KINDS
+from torchsonic.viz.style import new_figure, thin_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+
+__all__ = [
+    "ANSWERS",
+    "class_legend",
+    "label_colours",
+    "mark_patch",
+    "new_figure",
+    "plain",
+    "show_image",
+    "thin_axes",
+]
+
+CLASSES = ("#15181c", "#56B4E9", "#F0E442", "#009E73", "#D55E00", "#CC79A7")
+ANSWERS = {0: ("other", "#D55E00"), 1: ("one pair", "#0072B2")}
+
+
+def label_colours(label: Tensor) -> NDArray[np.float64]:
+    """Classes ``(H, W)`` as colours ``(H, W, 3)``."""
+    palette = np.array([[int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)] for colour in CLASSES])
+    return palette[label.numpy()]
+
+
+def show_image(panel: Axes, picture: Tensor | NDArray[np.float64]) -> None:
+    """Show an image ``(3, H, W)`` or colours ``(H, W, 3)``, each pixel a square."""
+    shown = picture.movedim(0, -1).clamp(0, 1).numpy() if isinstance(picture, Tensor) else picture
+    panel.imshow(shown, interpolation="nearest")
+    panel.set_xticks([])
+    panel.set_yticks([])
+    for spine in panel.spines.values():
+        spine.set(linewidth=0.4, color="0.5")
+
+
+def class_legend(figure: Figure | SubFigure, **place: Any) -> None:
+    """Which colour is which class."""
+    from matplotlib.patches import Patch
+
+    handles = [Patch(facecolor=colour, edgecolor="0.5") for colour in CLASSES]
+    width = figure.bbox.width / figure.figure.dpi  # of a part, too; a name and its patch take about 1.2 inches
+    figure.legend(handles, KINDS, ncols=min(len(KINDS), max(2, int(width / 1.2))), frameon=False, **place)
+
+
+def mark_patch(panel: Axes, *, field: int = 64, patch: int = 2) -> None:
+    """Frame the central patch of an image, with a little room round it."""
+    from matplotlib.patches import Rectangle
+
+    low = (field - patch) / 2 - 1.5
+    panel.add_patch(Rectangle((low, low), patch + 2, patch + 2, fill=False, edgecolor="#F0E442", linewidth=1.1))
+
+
+def plain(text: str) -> str:
+    """A text in which a dollar sign is one and no formula begins."""
+    return text.replace("$", r"\$")

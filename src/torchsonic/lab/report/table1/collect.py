@@ -1,0 +1,169 @@
+"""The runs under a folder, as the columns of a table: one column for each model and each way of building it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, get_args
+
+from torchsonic.lab.metrics.paper import paper_results
+from torchsonic.lab.runs.synthetic import SyntheticConfig, TaskName
+from torchsonic.lab.training.loggers import read_log
+
+__all__ = ["TASKS", "Column", "Run", "find_runs", "make_columns"]
+
+TASKS: dict[str, str] = dict(zip(get_args(TaskName), ("SynthShape", "HalliGalli"), strict=True))
+NOT_THE_MODEL = {"task", "model", "fold", "test_samples", "training"}
+DEFAULTS = {option.name: option.default for option in fields(SyntheticConfig)}
+
+Test = tuple[str, float, bool]
+"""Name of a test, its level, and whether the model was told the spacing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One finished run."""
+
+    folder: Path
+    """Within the folder that was searched."""
+    task: str
+    model: str
+    config: Mapping[str, Any]
+    costs: Mapping[str, float]
+    """``parameters``, ``flops``, ``seconds``, ``samples_per_second``; what was not measured is missing."""
+    scores: Mapping[Test, float]
+    """Dice; the clean test of SynthShape is ``("clean", 0.0, False)``."""
+    losses: tuple[tuple[int, float], ...]
+    """Step and loss, from the log."""
+    origin: Mapping[str, Any]
+    """Command, commit, seed and machine."""
+
+    @property
+    def training(self) -> Mapping[str, Any]:
+        """The loop's settings."""
+        return self.config["training"]
+
+    @property
+    def fold(self) -> int:
+        """The fold held out."""
+        return self.config.get("fold", 0)
+
+    @property
+    def options(self) -> tuple[tuple[str, Any], ...]:
+        """What of the network is not as by default."""
+        return tuple(
+            (name, value)
+            for name, value in sorted(self.config.items())
+            if name not in NOT_THE_MODEL and value != DEFAULTS.get(name)
+        )
+
+
+@dataclass(frozen=True)
+class Column:
+    """All runs of a model, of both tasks."""
+
+    name: str
+    """As the paper writes it, with the options that are not the default ones."""
+    paper: str | None
+    """The paper's column to compare with; it has one for each model, beside which variants stand too."""
+    model: str
+    options: tuple[tuple[str, Any], ...]
+    runs: tuple[Run, ...]
+
+    @property
+    def is_default(self) -> bool:
+        """Whether this is the model as the paper's column means it, no variant."""
+        return not self.options
+
+    def of(self, task: str) -> tuple[Run, ...]:
+        """The runs of one task."""
+        return tuple(run for run in self.runs if run.task == task)
+
+
+def find_runs(root: Path) -> tuple[list[Run], list[tuple[Path, str]]]:
+    """All finished runs under a folder, in order of their paths, and the folders left out with the reason."""
+    runs, skipped = [], []
+    for folder in sorted({path.parent for name in ("results.json", "config.json") for path in root.rglob(name)}):
+        here = folder.relative_to(root)
+        if not (folder / "results.json").exists():
+            if not (folder.parent / "config.json").exists():  # else it is the model of a run
+                skipped.append((here, "not finished: there is no results.json yet"))
+            continue
+        try:
+            runs.append(_read(folder, here))
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            skipped.append((here, " ".join(str(error).split())))
+        except KeyError as error:
+            skipped.append((here, f"results.json has no {error}"))
+    return runs, skipped
+
+
+def _read(folder: Path, here: Path) -> Run:
+    try:
+        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"results.json is no JSON: {error}") from error
+    if not isinstance(results, dict):
+        raise ValueError("results.json is not the result of a run")
+    if results["task"] not in TASKS:
+        raise ValueError(f"a run on {results['task']}, for which there is: torchsonic evaluate")
+    scores = {} if results["task"] == "halligalli" else {("clean", 0.0, False): _number(results["clean"], "clean")}
+    for row in results["rows"]:
+        test, level = str(row["test"]), _number(row["level"], "level")
+        scores[test, level, False] = _number(row["dice"], f"{test} {level:g}")
+        if row.get("told") is not None:
+            scores[test, level, True] = _number(row["told"], f"{test} {level:g}")
+    names = ("parameters", "flops", "seconds", "samples_per_second")
+    config = results["config"]
+    for name in ("steps", "batch", "seed"):
+        _number(config["training"][name], name)
+    _number(config.get("fold", 0), "fold")
+    return Run(
+        folder=here,
+        task=results["task"],
+        model=str(results["model"]),
+        config=config,
+        costs={name: _number(results[name], name) for name in names if results.get(name) is not None},
+        scores=scores,
+        losses=_losses(folder / "log.jsonl"),
+        origin=dict(results.get("run", {})),
+    )
+
+
+def _number(value: Any, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"results.json: {name} is {value!r}, not a number")
+    return value
+
+
+def _losses(path: Path) -> tuple[tuple[int, float], ...]:
+    if not path.exists():
+        return ()
+    lines = [(line.get("step"), line.get("loss")) for line in read_log(path) if isinstance(line, dict)]
+    return tuple(
+        (step, loss)
+        for step, loss in lines
+        if isinstance(step, int) and isinstance(loss, float) and math.isfinite(loss) and loss > 0
+    )
+
+
+def make_columns(runs: Iterable[Run]) -> list[Column]:
+    """Columns in the paper's order; behind a model its variants, and at the end what the paper does not have."""
+    names = {name.lower(): name for name in paper_results()["synthshape_halligalli"]["models"]}
+    order = {model: place for place, model in enumerate(names)}
+    groups: dict[tuple[str, tuple[tuple[str, Any], ...]], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.model, _hashable(run.options)), []).append(run)
+    columns = []
+    for (model, options), members in groups.items():
+        shown = names.get(model, model)
+        name = f"{shown} ({', '.join(f'{option} {value}' for option, value in options)})" if options else shown
+        columns.append(Column(name, names.get(model), model, options, tuple(members)))
+    return sorted(columns, key=lambda column: (order.get(column.model, len(order)), bool(column.options), column.name))
+
+
+def _hashable(options: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, json.dumps(value) if isinstance(value, list | dict) else value) for name, value in options)

@@ -1,0 +1,183 @@
+"""The page of Table 1: our numbers beside the paper's, with what each was obtained with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from itertools import groupby
+from typing import Any
+
+from torchsonic.lab.report import Cell, Code, Column, Document, Group, Prose, Section, Table
+from torchsonic.lab.report.catalogue import NOTES as COST_NOTES
+from torchsonic.lab.report.comparison import Compared, find_warnings, join_values
+from torchsonic.lab.report.document import MINUS, NONE, Text
+from torchsonic.lab.report.provenance import commit_of, count
+from torchsonic.lab.report.table1.collect import TASKS, Run
+from torchsonic.lab.report.table1.collect import Column as Model
+from torchsonic.lab.report.table1.report import Report, as_data
+from torchsonic.lab.report.table1.table import Pair, Row, Table1, rank_line
+from torchsonic.lab.training import TrainingConfig
+from torchsonic.lab.training.loop import MAY_CHANGE
+
+__all__ = ["compared_runs", "make_page"]
+
+DIGITS = {"dice": 3, "parameters": 3, "flops": 3, "seconds": 0, "samples_per_second": 1}
+SMALL, LARGE = 0.005, 0.03
+BUDGET = ("task", "model", "steps", "batch", "test samples", "runs", "seeds", "folds", "commit", "threads")
+DEFAULTS = {option.name: option.default for option in fields(TrainingConfig)}
+# What does not change a result, or differs between runs on purpose.
+FREE = {"seed", *MAY_CHANGE}
+EXPLANATIONS = (
+    "Ours: mean over runs, with the standard deviation (of a sample) and the number of runs where there are several. "
+    "Paper: the number printed there, mean over its folds and seeds, at its own budget. "
+    "Difference: ours less the paper's for Dice, ours divided by the paper's for costs.",
+    "A variant of a model, named in brackets, stands beside the paper's one number for that model.",
+    "Dice leaves the background out, as in the paper, and takes all pixels of the test together. HalliGalli counts the "
+    "central patch only, over both classes: a constant answer scores about 0.33, a random one about 0.5.",
+    "HalliGalli asks whether one block can read and combine the corners, not whether it generalises: training sees all "
+    "625 scenes, with noise of its own, of 0 to 0.12. The test's noise, 0.1, is in that range; whether the paper "
+    "trained with noise is not known.",
+    "Told the spacing: the rescaled image comes with its true pixel spacing, for models that can use it; the paper has "
+    "no such test. Resolution: the whole scene rendered with 0.75 and 1.5 times as many pixels on each axis, ours too; "
+    "rescaling 1.5 shows the middle of the image only, so that shapes are cut at its border.",
+    *COST_NOTES[:1],
+    "The paper's GFLOPs are twice its GMACs, which fit an image of 32 x 32 pixels; ours is 64 x 64.",
+)
+
+
+def make_page(report: Report) -> Document:
+    """The page on a folder of runs."""
+    rank = rank_line(report.table)
+    budgets = _budgets(report.columns)
+    warnings = find_warnings(compared_runs(report.columns), repeats="seeds and folds")
+    skipped = f", {report.num_left_out} left out" if report.num_left_out else ""
+    about = f"{count(len(report.runs), 'run')}{skipped}; {count(len(report.columns), 'column')}."
+    finding = [] if rank is None else [Prose(rank, "finding")]
+    notes = Section("What is counted", EXPLANATIONS, folded=False)
+    return Document(
+        title="SynthShape and HalliGalli: Table 1",
+        about=f"{about} Written {report.date} by torchsonic {report.version}.",
+        warnings=warnings,
+        sections=[
+            Section("Table 1", [*finding, _scores(report.table), notes]),
+            Section("Budgets", [Table("What each column was obtained with", BUDGET, budgets, left=2)]),
+            *[Section(figure.title, [figure]) for figure in report.figures],
+        ],
+        origins=[_origin(run) for run in report.runs],
+        left_out=[(folder.as_posix(), reason) for folder, reason in report.skipped],
+        data={
+            **as_data(report),
+            "rank": rank,
+            "warnings": warnings,
+            "budgets": [dict(zip(BUDGET, row, strict=True)) for row in budgets],
+        },
+    )
+
+
+def compared_runs(columns: Sequence[Model]) -> list[Compared]:
+    """The runs with the settings that should be alike."""
+    runs = [(column.name, run) for column in columns for run in column.runs]
+    names = sorted({name for _, run in runs for name in run.training} - FREE - {"steps", "batch"})
+
+    def settings(run: Run) -> dict[str, Any]:
+        # A setting that is younger than a run had its default's effect.
+        found = {name: run.training.get(name, DEFAULTS.get(name)) for name in ("steps", "batch", *names)}
+        return {**found, "test_samples": run.config.get("test_samples")}
+
+    return [
+        Compared(
+            group=TASKS[run.task],
+            name=name,
+            settings=settings(run),
+            repeat=(run.fold, run.training.get("seed")),
+            origin={"commit": None, **run.origin},
+        )
+        for task in TASKS
+        for name, run in runs
+        if run.task == task
+    ]
+
+
+def _scores(table: Table1) -> Table:
+    parts = ("ours", "paper", "difference")
+    rows: list[Group | list[str | Cell]] = []
+    for group, members in groupby(table.rows, key=lambda row: row.group):
+        rows += [Group(group), *map(_row, members)]
+    return Table(
+        "Dice and cost of each model: ours, the paper's, and the difference",
+        ["", *[Column(part, column.name) for column in table.columns for part in parts]],
+        rows,
+        note="deviation (runs)",
+        legend=f"Above or below the paper's Dice, dark by more than {LARGE:g}. Bold is the best of ours in a row.",
+    )
+
+
+def _row(row: Row) -> list[str | Cell]:
+    best = max((round(p.ours.mean, DIGITS["dice"]) for p in row.cells if p.ours), default=0.0)
+    several = row.kind == "dice" and sum(p.ours is not None for p in row.cells) > 1
+    cells: list[str | Cell] = [row.label]
+    for pair in row.cells:
+        is_best = several and pair.ours is not None and round(pair.ours.mean, DIGITS["dice"]) == best
+        cells += [_ours(pair, row.kind, is_best=is_best), _paper(pair, row.kind), _difference(pair, row.kind)]
+    return cells
+
+
+def _ours(pair: Pair, kind: str, *, is_best: bool) -> Cell:
+    if pair.ours is None:
+        return Cell(NONE)
+    digits, spread = DIGITS[kind], pair.ours.spread
+    has_spread = spread is not None and kind not in ("parameters", "flops")
+    note = f"± {spread:.{digits}f} ({pair.ours.count})" if has_spread else ""
+    return Cell(f"{pair.ours.mean:.{digits}f}", note, "best" if is_best else "")
+
+
+def _paper(pair: Pair, kind: str) -> str:
+    """The paper's number, with the digits it is printed with."""
+    return NONE if pair.paper is None else f"{pair.paper:.2f}" if kind == "dice" else f"{pair.paper:.3f}"
+
+
+def _difference(pair: Pair, kind: str) -> Cell:
+    """Signed difference of scores, or ratio of costs."""
+    if pair.difference is None or pair.ours is None or not pair.paper:
+        return Cell(NONE)
+    if kind != "dice":
+        return Cell(f"\u00d7{pair.ours.mean / pair.paper:.2f}")
+    size, text = abs(pair.difference), f"{abs(pair.difference):.2f}"
+    sign = "±" if float(text) == 0 else "+" if pair.difference > 0 else MINUS
+    if size < SMALL:
+        return Cell(sign + text)
+    if pair.difference > 0:
+        return Cell(sign + text, mark="much better" if size > LARGE else "better")
+    return Cell(sign + text, mark="much worse" if size > LARGE else "worse")
+
+
+def _budgets(columns: Sequence[Model]) -> list[list[str]]:
+    """A row for each task and column."""
+    return [
+        [
+            title,
+            column.name,
+            join_values(run.training["steps"] for run in runs),
+            join_values(run.training["batch"] for run in runs),
+            join_values(run.config.get("test_samples") for run in runs),
+            str(len(runs)),
+            join_values(run.training.get("seed") for run in runs),
+            join_values(run.fold for run in runs) if task == "synthshape" else "-",
+            join_values(commit_of(run.origin) + " (dirty)" * bool(run.origin.get("dirty")) for run in runs),
+            join_values(run.origin.get("threads") for run in runs),
+        ]
+        for task, title in TASKS.items()
+        for column in columns
+        if (runs := column.of(task))
+    ]
+
+
+def _origin(run: Run) -> Text:
+    """Folder, command, commit, seed, date and machine of a run, in what is known of them."""
+    origin = run.origin
+    words = [f"commit {commit_of(origin)}{' with uncommitted changes' if origin.get('dirty') else ''}"]
+    words.append(f"seed {run.training.get('seed', NONE)}, fold {run.fold}")
+    words += [str(origin[name]) for name in ("date", "cpu") if origin.get(name)]
+    words += [f"{name} {origin[name]}" for name in ("threads", "torch") if origin.get(name)]
+    command = Code(str(origin.get("command", "unknown command")))
+    return (Code(run.folder.as_posix()), ": ", command, f", {', '.join(words)}")

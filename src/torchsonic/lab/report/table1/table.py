@@ -1,0 +1,177 @@
+"""Table 1: our numbers, each beside the paper's and never mixed with it."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from torchsonic.lab.metrics.paper import paper_cost, paper_results
+from torchsonic.lab.report.table1.collect import TASKS, Column, Test
+
+__all__ = ["Estimate", "Pair", "Row", "Table1", "estimate", "make_table", "rank_line"]
+
+FOCUS = "SonicNet"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Mean and standard deviation (of a sample, n - 1) over runs; one run has no spread."""
+
+    mean: float
+    spread: float | None
+    count: int
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Our number and the paper's, either of which may be missing."""
+
+    ours: Estimate | None = None
+    paper: float | None = None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours less the paper's."""
+        return None if self.ours is None or self.paper is None else self.ours.mean - self.paper
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    group: str
+    label: str
+    kind: str
+    """``dice`` or the name of a cost."""
+    test: Test | None
+    cells: tuple[Pair, ...]
+
+
+@dataclass(frozen=True)
+class Table1:
+    """Rows in the paper's order over columns in the paper's order."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def perturbed(self) -> list[Row]:
+        """The rows under perturbation, which the paper ranks models by."""
+        tests = {(test, level) for test, level in _paper_tests() if test != "halligalli"}
+        return [row for row in self.rows if row.test and not row.test[2] and row.test[:2] in tests]
+
+
+COSTS: tuple[tuple[str, str, float], ...] = (
+    ("parameters", "parameters, millions", 1e-6),
+    ("flops", "GFLOPs of one image", 1e-9),
+    ("seconds", "training time, s", 1.0),
+    ("samples_per_second", "training speed, samples/s", 1.0),
+)
+
+
+def estimate(values: Iterable[float]) -> Estimate | None:
+    """Mean and spread of some numbers; ``None`` of none.
+
+    Examples
+    --------
+    >>> estimate([1.0, 2.0, 3.0])
+    Estimate(mean=2.0, spread=1.0, count=3)
+    """
+    found = list(values)
+    if not found:
+        return None
+    return Estimate(statistics.fmean(found), statistics.stdev(found) if len(found) > 1 else None, len(found))
+
+
+def _paper_tests() -> dict[tuple[str, float], dict[str, float]]:
+    """The paper's Dice by test and level, then model, in its order."""
+    rows = paper_results()["synthshape_halligalli"]["rows"]
+    return {(row["test"], float(row["level"])): row["values"] for row in rows if row["level"] is not None}
+
+
+def make_table(columns: Sequence[Column]) -> Table1:
+    """The table of some columns; tests that no run has are left out."""
+    rows = []
+    for task, title in TASKS.items():
+        if any(column.of(task) for column in columns):
+            rows += [_score_row(columns, task, title, test) for test in _tests(columns, task)]
+            rows += [_cost_row(columns, task, title, *cost) for cost in COSTS]
+    return Table1(tuple(columns), tuple(rows))
+
+
+def _tests(columns: Sequence[Column], task: str) -> list[Test]:
+    """All tests of a task: the clean one, the paper's in its order, those told the spacing, then the others."""
+    found = {test for column in columns for run in column.of(task) for test in run.scores}
+    order = {(name, level, False): place for place, (name, level) in enumerate(_paper_tests())}
+    clean = ("clean", 0.0, False)
+    return sorted(found, key=lambda test: (test != clean, test[2], order.get(test, len(order)), test))
+
+
+def _score_row(columns: Sequence[Column], task: str, title: str, test: Test) -> Row:
+    def pair(column: Column) -> Pair:
+        ours = estimate(run.scores[test] for run in column.of(task) if test in run.scores)
+        numbers = {} if test[2] else _paper_tests().get(test[:2], {})
+        return Pair(ours, numbers.get(column.paper or ""))
+
+    return Row(f"{title}: Dice", _label(test), "dice", test, tuple(map(pair, columns)))
+
+
+def _label(test: Test) -> str:
+    name, level, told = test
+    if name == "halligalli":
+        return f"noise {level:g}" if level else "clean"
+    return name if name == "clean" else f"{name} {level:g}{', told spacing' if told else ''}"
+
+
+def _cost_row(columns: Sequence[Column], task: str, title: str, kind: str, label: str, scale: float) -> Row:
+    def pair(column: Column) -> Pair:
+        ours = estimate(scale * run.costs[kind] for run in column.of(task) if kind in run.costs)
+        return Pair(ours, _paper_number(column, kind) if task == "synthshape" else None)
+
+    return Row(f"{title}: cost", label, kind, None, tuple(map(pair, columns)))
+
+
+def _paper_number(column: Column, kind: str) -> float | None:
+    """The paper counts SynthShape's networks only, and does not time them."""
+    cost = paper_cost(column.paper, "segmentation", 2)
+    return {"parameters": cost.params_millions, "flops": cost.gflops}.get(kind)
+
+
+def rank_line(table: Table1) -> str | None:
+    """In how many rows under perturbation SonicNet is first or second, in our runs and in the paper.
+
+    Only the paper's models in their default form are compared; equal scores share the better place.
+    """
+    known = [
+        place
+        for place, column in enumerate(table.columns)
+        if column.paper and column.is_default and any(row.cells[place].ours for row in table.perturbed)
+    ]
+    names = [table.columns[place].paper for place in known]
+    if FOCUS not in names or len(names) < 2:
+        return None
+
+    def count(score: Callable[[Pair], float | None]) -> tuple[int, int, int]:
+        places = []
+        for row in table.perturbed:
+            scores = {table.columns[place].paper: score(row.cells[place]) for place in known}
+            own = scores.get(FOCUS)
+            if own is not None:
+                places.append(sum(other is not None and other > own for other in scores.values()))
+        return places.count(0), places.count(1), len(places)
+
+    first, second, total = count(lambda cell: cell.ours.mean if cell.ours else None)
+    if len(names) == 2:  # one is always first or second
+        other = next(name for name in names if name != FOCUS)
+        theirs, _, of_theirs = count(lambda cell: cell.paper)
+        return (
+            f"{FOCUS} is ahead of {other}, or level with it, in {first} of {total} rows under perturbation. "
+            f"In the paper it is so in {theirs} of {of_theirs}."
+        )
+    line = (
+        f"{FOCUS} is first or second in {first + second} of {total} rows under perturbation "
+        f"(first in {first}, second in {second}) among {len(names)} models: {', '.join(map(str, names))}."
+    )
+    first, second, total = count(lambda cell: cell.paper)
+    return f"{line} In the paper, among the same models, it is so in {first + second} of {total}."

@@ -1,0 +1,193 @@
+"""What an evaluation of volumes found: scores and costs of each model on each case, and what follows from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torchsonic.lab.metrics.detection import summarise_lesions
+from torchsonic.lab.metrics.volumes import bootstrap_mean, mean_of, summarise
+from torchsonic.lab.runs.provenance import activity_warning
+
+__all__ = [
+    "CaseResult",
+    "Difference",
+    "Evaluation",
+    "ModelResult",
+    "as_data",
+    "case_warnings",
+    "compare",
+    "worst_first",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseResult:
+    """One model on one case."""
+
+    scores: Sequence[Mapping[str, Any]]
+    """As :func:`torchsonic.lab.metrics.volumes.score_case` gives them."""
+    seconds: float | None = None
+    """Of the prediction."""
+    peak_bytes: int | None = None
+    """Allocated at the same time during the prediction, at most."""
+    lesions: Mapping[str, Any] | None = None
+    """As :func:`torchsonic.lab.metrics.detection.find_lesions` gives them."""
+
+    def mean(self, measure: str) -> float:
+        """Over the classes; NaN if none has a score."""
+        return mean_of(row[measure] for row in self.scores)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelResult:
+    """One model, told the spacing or not, on its cases."""
+
+    name: str
+    cases: Mapping[str, CaseResult]
+    parameters: int | None = None
+    source: str = ""
+    """Folder of the run or of the predictions."""
+    origin: Mapping[str, Any] = field(default_factory=dict)
+    """Of the run: command, commit, seed and machine."""
+
+    def summary(self) -> dict[str, Any]:
+        """Means over cases with intervals, see :func:`torchsonic.lab.metrics.volumes.summarise`."""
+        return summarise([case.scores for case in self.cases.values()])
+
+    def lesions(self, threshold: float) -> dict[str, Any] | None:
+        """Detection over all cases, if it was asked for."""
+        found = {name: case.lesions for name, case in self.cases.items() if case.lesions is not None}
+        return summarise_lesions(found, threshold=threshold) if found else None
+
+    def seconds(self) -> float | None:
+        """Mean over cases."""
+        return _mean_if_all(self.cases.values(), lambda case: case.seconds)
+
+    def peak_bytes(self) -> int | None:
+        """Of the case that needed most."""
+        found = [case.peak_bytes for case in self.cases.values() if case.peak_bytes is not None]
+        return max(found, default=None)
+
+
+def _mean_if_all(cases: Any, value: Callable[[CaseResult], float | None]) -> float | None:
+    found = [number for number in map(value, cases) if number is not None]
+    return math.fsum(found) / len(found) if found else None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Mean difference of two models on the cases both have, which share their difficulty: first less second."""
+
+    first: str
+    second: str
+    dice: Mapping[str, Any]
+    nsd: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Everything a report shows."""
+
+    title: str
+    classes: Sequence[str]
+    """Names of the classes 1 to K - 1."""
+    models: Sequence[ModelResult]
+    pictures: Mapping[str, bytes]
+    """WebP by name of the case."""
+    spacings: Mapping[str, tuple[float, ...]]
+    """Millimetres along D, H and W of each case."""
+    tolerance: float
+    skipped: Sequence[tuple[str, str]] = ()
+    """Cases left out, with the reason."""
+    lesion_class: int | None = None
+    threshold: float = 0.5
+    """Of confidence, for lesions."""
+    run: Mapping[str, Any]
+    """Command, commit and machine of this evaluation."""
+
+    @property
+    def cases(self) -> list[str]:
+        """Names of all cases, the worst first."""
+        return worst_first(self.models)
+
+
+def worst_first(models: Sequence[ModelResult]) -> list[str]:
+    """Cases by their Dice, averaged over classes and models; those without any score at the end."""
+    names = sorted({name for model in models for name in model.cases})
+    means = {name: mean_of(m.cases[name].mean("dice") for m in models if name in m.cases) for name in names}
+    return sorted(names, key=lambda name: (math.isnan(means[name]), means[name], name))
+
+
+def compare(models: Sequence[ModelResult]) -> list[Difference]:
+    """Each further model against the first, and what telling the spacing is worth to a model that comes with both."""
+    found = []
+    for place, second in enumerate(models[1:], start=1):
+        first = models[place - 1] if models[place - 1].source == second.source else models[0]
+        common = [name for name in first.cases if name in second.cases]
+        if common:
+            measures = {
+                measure: bootstrap_mean(
+                    first.cases[name].mean(measure) - second.cases[name].mean(measure) for name in common
+                )
+                for measure in ("dice", "nsd")
+            }
+            found.append(Difference(first.name, second.name, **measures))
+    return found
+
+
+def case_warnings(evaluation: Evaluation) -> list[str]:
+    """Sentences on what does not let models be compared."""
+    found = []
+    names = {frozenset(model.cases) for model in evaluation.models}
+    if len(names) > 1:
+        counts = "; ".join(f"{model.name}: {len(model.cases)}" for model in evaluation.models)
+        found.append(f"Not all models have the same cases ({counts}): compare differences, not means.")
+    few = min((len(model.cases) for model in evaluation.models), default=0)
+    if 0 < few < 5:
+        found.append(f"Few cases: intervals over {few} are too narrow.")
+    if evaluation.skipped:
+        count = len(evaluation.skipped)
+        were, they = ("case was", "it is") if count == 1 else ("cases were", "they are")
+        found.append(f"{count} {were} left out; {they} named at the end.")
+    if any(case.seconds is not None for model in evaluation.models for case in model.cases.values()):
+        found += [text] if (text := activity_warning(dict(evaluation.run)).strip()) else []
+    return found
+
+
+def as_data(evaluation: Evaluation) -> dict[str, Any]:
+    """Everything but the pictures, for programs."""
+    return {
+        "title": evaluation.title,
+        "run": dict(evaluation.run),
+        "classes": list(evaluation.classes),
+        "tolerance_mm": evaluation.tolerance,
+        "models": [_model_data(model, evaluation.threshold) for model in evaluation.models],
+        "differences": [vars(difference) for difference in compare(evaluation.models)],
+        "cases": [{"case": name, "spacing_mm": evaluation.spacings[name]} for name in evaluation.cases],
+        "skipped": [{"case": name, "reason": reason} for name, reason in evaluation.skipped],
+    }
+
+
+def _model_data(model: ModelResult, threshold: float) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "source": model.source,
+        "parameters": model.parameters,
+        "seconds_per_case": model.seconds(),
+        "peak_bytes": model.peak_bytes(),
+        "summary": model.summary(),
+        "lesions": model.lesions(threshold),
+        "run": dict(model.origin),
+        "cases": {
+            name: {
+                "scores": list(case.scores),
+                "seconds": case.seconds,
+                "peak_bytes": case.peak_bytes,
+                "findings": None if case.lesions is None else case.lesions["findings"],
+            }
+            for name, case in model.cases.items()
+        },
+    }

@@ -1,0 +1,117 @@
+"""The folder of a run, whatever its task.
+
+``config.json`` holds the kind of the run, the version that wrote it and all settings; ``split.json`` or
+``classes.json`` what was found in the data; ``log.jsonl`` and ``checkpoints/`` the training; ``model/`` the trained
+network; ``results.json`` the test. A file ``.lock`` is there while a process works in the folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+from torchsonic import __version__
+from torchsonic.io import RefusedFileError, read_json, write_json
+from torchsonic.lab.runs.settings import parse_settings, plain_settings
+from torchsonic.models.pretrained import CONFIG_NAME, PretrainedModel, from_pretrained
+
+__all__ = [
+    "KINDS",
+    "RunError",
+    "is_run",
+    "kind_of",
+    "load_model",
+    "model_kind",
+    "read_config",
+    "read_facts",
+    "write_config",
+]
+
+C = TypeVar("C")
+FORMAT = 1
+HEAD = ("kind", "format", "torchsonic")
+KINDS = {"volumes": "patch", "images": "image_size", "synthetic": "task"}
+"""Kinds of runs, and a setting by which a run is known that was written before runs said their kind."""
+
+
+class RunError(ValueError):
+    """A folder that holds no run, or none that can be used; the message says why and what to do."""
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is that of a finished run rather than of a saved model."""
+    return (folder / "model" / CONFIG_NAME).is_file()
+
+
+def write_config(folder: Path, kind: str, config: Any) -> None:
+    """Write ``config.json``."""
+    head = dict(zip(HEAD, (kind, FORMAT, __version__), strict=True))
+    write_json(folder / CONFIG_NAME, {**head, **plain_settings(config)})
+
+
+def read_config(folder: Path, cls: type[C]) -> C:
+    """The settings of a run."""
+    values = _read(folder)
+    return parse_settings(cls, {k: v for k, v in values.items() if k not in HEAD}, str(folder / CONFIG_NAME))
+
+
+def kind_of(folder: Path) -> str:
+    """The kind of a run, one of :data:`KINDS`."""
+    values = _read(folder)
+    kind = values.get("kind") or next((kind for kind, mark in KINDS.items() if mark in values), None)
+    if kind not in KINDS:
+        raise RunError(f"{folder / CONFIG_NAME} is that of no run on {', '.join(KINDS)}, but of {kind or 'a model'}")
+    return kind
+
+
+def model_kind(folder: Path) -> str | None:
+    """The kind of run that a saved model came from, if its folder says so."""
+    if (folder / "images.json").is_file() and not is_run(folder):
+        return "images"
+    if folder.name == "model" and is_run(folder.parent):
+        raise RunError(f"{folder} is the network of a run; give the folder of the run, {folder.parent}")
+    return None
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    try:
+        values = read_json(folder / CONFIG_NAME)
+    except FileNotFoundError:
+        raise RunError(_reason(folder)) from None
+    except RefusedFileError as error:
+        raise RunError(str(error)) from error
+    if values.get("format", FORMAT) != FORMAT:
+        text = f"{folder / CONFIG_NAME} has format {values['format']!r}, this version reads {FORMAT}"
+        raise RunError(f"{text}; update torchsonic")
+    return values
+
+
+def read_facts(path: Path, *names: str) -> dict[str, Any]:
+    """A file that a run has beside its settings, which must hold some names."""
+    try:
+        facts = read_json(path)
+    except FileNotFoundError:
+        raise RunError(f"{path.name} is missing in {path.parent}; was it removed?") from None
+    except RefusedFileError as error:
+        raise RunError(str(error)) from error
+    missing = [name for name in names if name not in facts]
+    if missing:
+        raise RunError(f"{path} does not say its {missing[0]!r}; it is damaged, or no file of a run")
+    return facts
+
+
+def load_model(folder: Path) -> PretrainedModel:
+    """The trained network of a run."""
+    if not is_run(folder):
+        raise RunError(_reason(folder))
+    return from_pretrained(folder / "model")
+
+
+def _reason(folder: Path) -> str:
+    """Why a folder is no finished run."""
+    if not folder.is_dir():
+        return f"there is no folder {folder}"
+    if (folder / "checkpoints").is_dir():
+        return f"the training in {folder} has not ended; give its command again, which goes on with it"
+    runs = sorted(path.parent for path in folder.glob("**/model") if (path / CONFIG_NAME).is_file())
+    return f"{folder} is no run; did you mean {runs[0]}?" if runs else f"{folder} is no run: it holds no model/"

@@ -1,0 +1,175 @@
+"""Settings of a run on photographs, its presets, and how both are saved."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from torchsonic.lab.data.images.changes import ImageChanges
+from torchsonic.lab.data.images.folder import Check
+from torchsonic.lab.runs import folder as run_folder
+from torchsonic.lab.runs.settings import choose_preset
+from torchsonic.lab.training import TrainingConfig
+
+__all__ = [
+    "MODELS",
+    "PRESETS",
+    "ImagesConfig",
+    "ModelName",
+    "apply_preset",
+    "read_config",
+]
+
+ModelName = Literal[
+    "resnet50",
+    "resnet50_dilated",
+    "resnet50_gfnet",
+    "resnet50_niff",
+    "resnet50_replk",
+    "resnet50_s4nd",
+    "resnet50_sonic",
+    "resnet50_sonic.hybrid",
+    "resnet50_sonic.paper",
+    "sonic_base",
+    "sonic_small",
+    "sonic_tiny",
+    "vit_s16",
+    "vit_s16.paper",
+]
+MODELS: tuple[str, ...] = get_args(ModelName)
+DEFAULT_MODEL: ModelName = "resnet50_sonic"
+STORED = 1.75
+"""Shorter sides of stored images over the size of training images: small crops stay sharp."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagesConfig:
+    """One run on folders of images. What is ``None`` is chosen by the data, and saved with the run."""
+
+    data: Path = Path("data")
+    """Folder with train/CLASS/ and val/CLASS/."""
+    model: ModelName | None = None
+    """Which network; resnet50_sonic by default, or that of --init."""
+    model_options: tuple[str, ...] = ()
+    """Arguments of the network as name=value, for example width=16 depths=1,1,2,1 operator_options.num_modes=8."""
+    init: str | None = None
+    """Run, folder of a saved model, or hub:owner/name (Hugging Face Hub) whose network and weights to begin with."""
+    image_size: int = 224
+    """Pixels on a side of training images; those of --init if that is a run and nothing is said."""
+    pixel_width: float | None = None
+    """Width of a training pixel in those the network was made for: 1, or with --init the old image size by the new."""
+    test_crop: float = 1.0
+    """Side of the tested square in the middle of an image, over the image's shorter side."""
+    test_images: int | None = None
+    """Most images to be tested, spread evenly over the classes; all by default."""
+    label_smoothing: float = 0.1
+    """Share of the label that is spread over all classes."""
+    strict: bool = False
+    """Refuse unreadable images instead of leaving them out with a warning."""
+    check: Check | None = None
+    """Decode and cache images before training, the default up to 50,000, or look at the beginnings of files only."""
+    stored_side: int | None = None
+    """Most pixels of an image's shorter side before it is cropped; 1.75 times the image size by default."""
+    cache_gb: float = 4.0
+    """Memory of each process for decoded images; those beyond are decoded each time, which changes nothing."""
+    changes: ImageChanges = field(default_factory=ImageChanges)
+    """Random changes to training images."""
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    """The loop's settings."""
+
+    def __post_init__(self) -> None:
+        if self.model is not None and self.model not in MODELS:
+            raise ValueError(f"model must be one of {', '.join(MODELS)}, got {self.model!r}")
+        if self.init is not None and self.model_options:
+            raise ValueError("model_options belong to a new network; that of init is built as it was saved")
+        for name, least in (("image_size", 8), ("stored_side", 8), ("test_images", 1)):
+            if getattr(self, name) is not None and getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.pixel_width is not None and not 0 < self.pixel_width < math.inf:
+            raise ValueError(f"pixel_width must be positive and finite, got {self.pixel_width}")
+        if not 0.0 < self.test_crop <= 1.0:
+            raise ValueError(f"test_crop must be in (0, 1], got {self.test_crop}")
+        if not 0.0 <= self.label_smoothing < 1.0:
+            raise ValueError(f"label_smoothing must be in [0, 1), got {self.label_smoothing}")
+        if not self.cache_gb >= 0:
+            raise ValueError(f"cache_gb must not be negative, got {self.cache_gb}")
+
+    @property
+    def label(self) -> str:
+        """The network in words: its name, what was changed about it, what it began with."""
+        parts = [self.model or (DEFAULT_MODEL if self.init is None else "model"), *self.model_options]
+        if self.init:
+            source = Path(self.init)
+            # A run keeps its network in "model", which would be the name of every one.
+            source = source.parent if source.name == "model" and len(source.parts) > 1 else source
+            parts.append(f"from {'/'.join(source.parts[-2:])}")
+        return " ".join(parts)
+
+    @property
+    def name(self) -> str:
+        """Folder of the run within a collection of runs."""
+        words = re.sub(r"[^\w.,=-]+", "-", self.label)
+        return f"images/{self.data.resolve().name}/{words}-{self.image_size}px/seed{self.training.seed}"
+
+
+# What a preset changes; the same for every model.
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "smoke": {
+        "image_size": 64,
+        "test_images": 40,
+        "training": {"steps": 6, "batch": 8, "learning_rate": 1e-3, "checkpoint_every": 3, "log_every": 1},
+    },
+    "quick": {
+        "image_size": 128,
+        # A test shows about as much of a scene as the crops of training do, and so objects of the same size.
+        "test_crop": 0.875,
+        "changes": {"crop": (0.5, 1.0)},
+        "training": {
+            "steps": 2000,
+            "batch": 32,
+            "learning_rate": 2e-3,
+            "weight_decay": 0.05,
+            "warmup": 0.1,
+            "workers": 1,
+            "checkpoint_every": 100,
+        },
+    },
+    # The settings of the public implementation that the paper follows: pytorch/examples' ImageNet, whose rate drops
+    # after 30 epochs, that is once within these 40.
+    "imagenet-50m": {
+        "image_size": 224,
+        "test_crop": 0.875,
+        "label_smoothing": 0.0,
+        "changes": {"crop": (0.08, 1.0), "brightness": 0.0, "contrast": 0.0, "saturation": 0.0},
+        "training": {
+            "steps": 200_000,
+            "batch": 256,
+            "optimiser": "sgd",
+            "learning_rate": 0.1,
+            "momentum": 0.9,
+            "nesterov": False,
+            "weight_decay": 1e-4,
+            "schedule": "staircase",
+            "stair": 0.75,
+            "warmup": 0.0,
+            "clip": 0.0,
+            "workers": 8,
+            "log_every": 50,
+            "checkpoint_every": 1000,
+        },
+    },
+}
+
+
+def apply_preset(config: ImagesConfig, preset: str) -> ImagesConfig:
+    """A configuration with a preset's settings."""
+    return choose_preset(config, PRESETS, preset)
+
+
+def read_config(folder: Path) -> ImagesConfig:
+    """The configuration of a run."""
+    return run_folder.read_config(folder, ImagesConfig)

@@ -1,0 +1,119 @@
+"""The network of a run: new, or one that was saved, with a new head if the classes are others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from torchsonic.engine.exhaustion import is_exhaustion
+from torchsonic.lab.runs.folder import is_run
+from torchsonic.lab.runs.images.config import DEFAULT_MODEL, ImagesConfig, ModelName, read_config
+from torchsonic.lab.runs.images.options import read_options
+from torchsonic.lab.runs.images.saved_model import IMAGES_NAME, config_of, read_classes
+from torchsonic.models import Classifier, PretrainedModel, create_model, from_pretrained, model_entry
+from torchsonic.nn.definition import is_definition
+
+__all__ = ["apply_init", "find_source", "make_model", "model_of_run", "told_spacing", "width_of_pixels"]
+
+
+def make_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier, str]:
+    """The network with weights drawn from the run's seed or read from ``init``, and a sentence that says which."""
+    torch.manual_seed(config.training.seed)
+    if config.init is not None:
+        return _saved_model(config, classes)
+    name = config.model or DEFAULT_MODEL
+    options = read_options(name, config.model_options)
+    options.setdefault("image_size", config.image_size)  # for GFNet's masks, positions, and the reach of Sonic's modes
+    try:
+        model = create_model(name, num_classes=len(classes), **options)
+    except (TypeError, RuntimeError) as error:
+        if is_exhaustion(error):
+            raise
+        raise ValueError(f"model_options: {name} refuses {', '.join(config.model_options)}: {error}") from error
+    assert isinstance(model, Classifier)
+    return model, f"new weights for all {_count(model)} tensors"
+
+
+def find_source(init: str) -> str:
+    """What to load, from a folder that is there or a hub that was named; never a mistyped folder from a hub."""
+    if init.startswith("hub:"):
+        return init
+    if not Path(init).is_dir():
+        hint = f"; for a repository on the Hugging Face Hub write hub:{init}" if _is_repository(init) else ""
+        raise ValueError(f"init: there is no folder {init}{hint}")
+    return init
+
+
+def _is_repository(name: str) -> bool:
+    return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", name) is not None
+
+
+def _saved_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier, str]:
+    assert config.init is not None
+    folder = Path(config.init)
+    source = find_source(config.init)
+    model: PretrainedModel = from_pretrained(folder / "model" if is_run(folder) else source)
+    if not isinstance(model, Classifier) or model.in_channels != 3:
+        channels = f" of {model.in_channels} channels" if isinstance(model, Classifier) else ""
+        raise ValueError(
+            f"init {config.init} holds a {type(model).__name__}{channels}, which does not classify colour images; "
+            "give a classifier of 3 channels"
+        )
+    if config.model is not None:
+        saved = model_of_run(folder)
+        if not isinstance(model, model_entry(config.model)[0].build) or saved not in (None, config.model):
+            held = saved or type(model).__name__
+            raise ValueError(f"init {config.init} holds a {held}, not {config.model}; leave --model out")
+    before = read_classes(folder) if is_run(folder) or (folder / IMAGES_NAME).is_file() else None
+    tensors = _count(model)
+    if before == tuple(classes):
+        return model.train(), f"all {tensors} tensors from {config.init}, whose classes are the same"
+    head = _count(model.get_classifier())
+    had = model.num_classes
+    model.reset_classifier(len(classes))
+    return (
+        model.train(),
+        f"{tensors - head} tensors from {config.init}; new head for {len(classes)} classes (it had {had})",
+    )
+
+
+def told_spacing(model: Classifier, width: float) -> float | tuple[float, ...] | None:
+    """What to tell a network of pixels that are so many of its own wide; ``None`` if there is nothing to tell.
+
+    Examples
+    --------
+    >>> told_spacing(torchsonic.create_model("sonic_tiny", spacing=(2.0, 1.0)), 0.5)
+    (1.0, 0.5)
+    """
+    if not model.takes_spacing or width == 1.0:
+        return None
+    reference = model.arguments.get("spacing", 1.0)
+    return tuple(width * step for step in reference) if isinstance(reference, Sequence) else width * reference
+
+
+def _count(model: nn.Module) -> int:
+    return sum(not is_definition(name) for name in model.state_dict())
+
+
+def model_of_run(folder: Path) -> ModelName | None:
+    """Name of the network of a run; ``None`` if the folder is none of a run, or its network has no name."""
+    return read_config(folder).model if is_run(folder) else None
+
+
+def apply_init(config: ImagesConfig, init: Path) -> ImagesConfig:
+    """A configuration with the image size and the tested square of a run or saved model, where these are known."""
+    before = config_of(init)
+    return config if before is None else replace(config, image_size=before.image_size, test_crop=before.test_crop)
+
+
+def width_of_pixels(config: ImagesConfig) -> float:
+    """Width of a run's training pixels in those the network was made for, by the size of the images it began with."""
+    if config.pixel_width is not None:
+        return config.pixel_width
+    before = None if config.init is None else config_of(Path(config.init))
+    return 1.0 if before is None else (before.pixel_width or 1.0) * before.image_size / config.image_size

@@ -1,0 +1,234 @@
+"""Training on folders of images, and a test at the training size."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from torchsonic.lab.data.images import ImageError, ImageFolder, find_images, leave_out_bad
+from torchsonic.lab.data.images.folder import Check
+from torchsonic.lab.data.images.store import ImageStore
+from torchsonic.lab.metrics import count_flops
+from torchsonic.lab.runs.folder import read_facts
+from torchsonic.lab.runs.images.config import DEFAULT_MODEL, STORED, ImagesConfig
+from torchsonic.lab.runs.images.network import find_source, make_model, model_of_run, told_spacing, width_of_pixels
+from torchsonic.lab.runs.images.saved_model import CLASSES_NAME, save_model
+from torchsonic.lab.runs.images.sizes import score_size
+from torchsonic.lab.runs.run import Experiment, run
+from torchsonic.lab.training import CheckpointError, Fit
+from torchsonic.lab.training.batch_statistics import share_batch_statistics
+from torchsonic.lab.training.classification import ClassificationTask
+from torchsonic.lab.training.fabric import on_first
+from torchsonic.lab.training.progress import counting_progress
+from torchsonic.models import Classifier
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+__all__ = ["ImageExperiment", "find_test_images", "run_experiment"]
+
+DECODED = 50_000
+"""Most images to learn from that are decoded before training begins; those to test on always are."""
+
+
+class ImageExperiment(Experiment[ImagesConfig, Classifier]):
+    """Classification of photographs; ``classes.json`` holds the classes, how many images each has, and bad ones."""
+
+    kind = "images"
+    may_change = ("data", "strict", "cache_gb", "test_images")
+    train: ImageFolder
+    test_images: ImageFolder
+    store: ImageStore
+    told: float | tuple[float, ...] | None
+    weights: str
+    left_out: dict[str, str]
+    loop_task: ClassificationTask
+    replaced: list[str]
+
+    def prepare(self, folder: Path, fabric: Fabric, *, show: bool) -> Classifier:
+        asked, self.config = self.config, _complete(self.config)
+        found = on_first(fabric, lambda: _find_data(self.config))
+        check = self.config.check or ("decode" if len(found[0]) <= DECODED else "header")
+        self.config = config = replace(self.config, check=check)
+        self.store = ImageStore(side=config.stored_side, limit=config.cache_gb * 1e9, strict=config.strict)
+        # What can be refused without reading images is: these may take minutes.
+        super().refuse_changes(folder)
+        model, self.weights = make_model(config, found[0].classes)
+        if asked.pixel_width not in (None, 1.0) and not model.takes_spacing:
+            width = f"pixel_width={asked.pixel_width}"
+            raise ValueError(f"{width} given, but {config.label} takes no spacing; leave it out")
+        self.told = told_spacing(model, width_of_pixels(config))
+        share_batch_statistics(model)
+        looked = on_first(fabric, lambda: _look_at_data(*found, config, self.store, show=show))
+        self.train, self.test_images, self.left_out = looked
+        if check == "decode" and not fabric.is_global_zero:
+            _fill(self.store, self.train)
+        self.facts = {CLASSES_NAME: _facts(config.data, self.train, self.test_images, self.left_out)}
+        if show:
+            print(f"begins with: {self.weights}")
+        return model
+
+    def refuse_changes(self, folder: Path) -> None:
+        super().refuse_changes(folder)
+        _refuse_other_images(folder, self.config, self.facts[CLASSES_NAME])
+
+    def task(self, *, show: bool) -> ClassificationTask:
+        config = self.config
+        self.loop_task = ClassificationTask(
+            self.store,
+            self.train,
+            self.test_images,
+            size=config.image_size,
+            batch=config.training.batch,
+            seed=config.training.seed,
+            changes=config.changes,
+            smoothing=config.label_smoothing,
+            test_crop=config.test_crop,
+            spacing=self.told,
+        )
+        return self.loop_task
+
+    def finish(self, fabric: Fabric) -> None:
+        replaced = fabric.all_reduce(self.loop_task.replaced.int().to(fabric.device), reduce_op="sum")
+        assert isinstance(replaced, torch.Tensor)
+        self.replaced = [str(self.train.files[place]) for place in replaced.nonzero().flatten().tolist()]
+
+    def save(self, model: Classifier, folder: Path) -> None:
+        save_model(model, self.config, self.train.classes, folder)
+
+    def test(self, model: Classifier, *, show: bool) -> dict[str, Any]:
+        images, config = self.test_images, self.config
+        with counting_progress("testing", len(images), show=show) as advance:
+            options = {"crop": config.test_crop, "spacing": self.told}
+            hits = score_size(model, images, config.image_size, advance=advance, **options)
+        return {
+            "top1": float(np.mean(hits[1])),
+            "top5": float(np.mean(hits[5])),
+            "images": {"train": len(self.train), "test": len(images)},
+            "left_out": self.left_out,
+            "replaced": self.replaced,
+        }
+
+    def describe(self, model: Classifier, result: Fit) -> dict[str, Any]:
+        # Operations are those of an image as the run shows it.
+        size, device = self.config.image_size, next(model.parameters()).device
+        told = {} if self.told is None else {"spacing": self.told}
+        return {
+            "task": "images",
+            "model": self.config.label,
+            "weights": self.weights,
+            "data_wait": result.waiting / max(result.seconds, 1e-9),
+            "flops": count_flops(model, torch.zeros(1, 3, size, size, device=device), **told),
+            "validation": result.metrics,
+        }
+
+
+def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> dict[str, Any]:
+    """Train, test and save; see :func:`torchsonic.lab.runs.run.run`."""
+    return run(ImageExperiment(config), folder, show=show)
+
+
+def _complete(config: ImagesConfig) -> ImagesConfig:
+    """The configuration with what it leaves open and the images do not decide."""
+    if config.init is not None:
+        find_source(config.init)
+    side = config.stored_side or round(STORED * config.image_size)
+    model = config.model or (DEFAULT_MODEL if config.init is None else model_of_run(Path(config.init)))
+    init = config.init
+    if init is not None and not init.startswith("hub:"):
+        init = Path(os.path.abspath(init)).as_posix()  # "run/" is "run" when it resumes, from wherever that is
+    return replace(config, stored_side=side, model=model, init=init, pixel_width=width_of_pixels(config))
+
+
+def _fill(store: ImageStore, images: ImageFolder) -> None:
+    """Decode images that the first process found to be good."""
+
+    def keep(path: Path) -> None:
+        with contextlib.suppress(ImageError):  # it is read again when it is needed
+            store.keep(path)
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+        list(threads.map(keep, images.files))
+
+
+def _find_data(config: ImagesConfig) -> tuple[ImageFolder, ImageFolder]:
+    """Images to learn from and to test on, none of them opened."""
+    train = find_images(config.data / "train")
+    if len(train.classes) < 2:
+        raise ValueError(
+            f"{config.data / 'train'} holds one class only; there is nothing to tell apart, so add a folder of another"
+        )
+    return train, find_test_images(config, train.classes)
+
+
+def _look_at_data(
+    train: ImageFolder, test: ImageFolder, config: ImagesConfig, store: ImageStore, *, show: bool
+) -> tuple[ImageFolder, ImageFolder, dict[str, str]]:
+    """The good images to learn from and to test on, and what was left out."""
+    assert config.check is not None
+    checks: tuple[Check, Check] = (config.check, "decode")  # a bad test image must not be found after days of training
+    left_out: dict[str, str] = {}
+    with counting_progress("reading", len(train) + len(test), show=show) as advance:
+        parts = []
+        for images, how in zip((train, test), checks, strict=True):
+            good, bad = leave_out_bad(
+                images, check=how, strict=config.strict, keep=lambda _, path: store.keep(path), advance=advance
+            )
+            parts.append(good)
+            left_out |= bad
+    return parts[0], parts[1], left_out
+
+
+def spread(images: ImageFolder, most: int | None) -> ImageFolder:
+    """At most so many images, evenly over a sorted folder and so over its classes."""
+    if most is None or most >= len(images):
+        return images
+    return images.take(np.unique(np.linspace(0, len(images) - 1, most).round().astype(int)).tolist())
+
+
+def _facts(root: Path, train: ImageFolder, test: ImageFolder, left_out: dict[str, str]) -> dict[str, Any]:
+    found = Counter(train.labels)
+    counts = {name: found[number] for number, name in enumerate(train.classes)}
+    # Names relative to the folder, which may be moved.
+    names = "\n".join(path.relative_to(root / "train").as_posix() for path in train.files)
+    digest = hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()
+    return {
+        "classes": list(train.classes),
+        "train": counts,
+        "files": digest,
+        "test": len(test),
+        "left_out": left_out,
+    }
+
+
+def _refuse_other_images(folder: Path, config: ImagesConfig, facts: Mapping[str, Any]) -> None:
+    """Refuse to go on with a run of other images."""
+    if not (folder / CLASSES_NAME).exists():
+        return
+    saved = read_facts(folder / CLASSES_NAME, "train")
+    before = saved["train"]
+    if before != facts["train"]:
+        raise CheckpointError(
+            f"the run to be resumed had {sum(before.values())} training images of {len(before)} classes, not "
+            f"{sum(facts['train'].values())} of {len(facts['train'])}; give the old ones or another folder"
+        )
+    if saved.get("files", facts["files"]) != facts["files"]:
+        raise CheckpointError(
+            f"the run to be resumed had training images of other names than those in {config.data}; give the old ones "
+            "or another folder"
+        )
+
+
+def find_test_images(config: ImagesConfig, classes: tuple[str, ...], data: Path | None = None) -> ImageFolder:
+    """The images that a run is tested on, or those of another folder with the same classes."""
+    return spread(find_images((data or config.data) / "val", classes), config.test_images)

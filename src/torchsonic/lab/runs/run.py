@@ -1,0 +1,146 @@
+"""One run, whatever the task: prepare, train, test, save; and take up a run that stopped.
+
+A task is a subclass of :class:`Experiment`. What is the same for all is here and nowhere else: one process at a time
+in a folder, refusal of changed settings, what is written when, and where results come from.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from torchsonic.io import follow_umask, write_json
+from torchsonic.lab.metrics import count_parameters
+from torchsonic.lab.runs.folder import write_config
+from torchsonic.lab.runs.lock import locked
+from torchsonic.lab.runs.provenance import describe_run
+from torchsonic.lab.runs.resume import origins, refuse_changes
+from torchsonic.lab.runs.settings import plain_settings, with_absolute_paths
+from torchsonic.lab.training import Fit, Task, fit, make_fabric, wait_for_first
+from torchsonic.lab.training.fabric import on_first
+from torchsonic.models import PretrainedModel
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+__all__ = ["Experiment", "run"]
+
+C = TypeVar("C")
+M = TypeVar("M", bound=PretrainedModel)
+
+
+class Experiment(ABC, Generic[C, M]):
+    """What a task supplies: data and network, the task of the loop, the test, and a description.
+
+    Parameters
+    ----------
+    config
+        Settings, among them ``training``, those of the loop. Paths become absolute.
+    """
+
+    kind: ClassVar[str]
+    """Of :data:`torchsonic.lab.runs.folder.KINDS`."""
+    may_change: ClassVar[Collection[str]] = ()
+    """Settings that have no effect on the weights, which may be others when a run is resumed."""
+
+    def __init__(self, config: C) -> None:
+        self.config = with_absolute_paths(config)
+        self.facts: Mapping[str, Mapping[str, Any]] = {}
+        """What was found in the data, by the name of the file that is to hold it."""
+
+    @abstractmethod
+    def prepare(self, folder: Path, fabric: Fabric, *, show: bool) -> M:
+        """Look at the data, complete ``config``, fill ``facts``, and return the untrained network.
+
+        Everything that can be refused is refused here: nothing is written yet.
+        """
+
+    @abstractmethod
+    def task(self, *, show: bool) -> Task:
+        """What the loop asks for: batches, loss and score."""
+
+    @abstractmethod
+    def test(self, model: M, *, show: bool) -> dict[str, Any]:
+        """Results of the trained network."""
+
+    @abstractmethod
+    def describe(self, model: M, result: Fit) -> dict[str, Any]:
+        """``task``, ``model`` and whatever else results say of the training."""
+
+    def finish(self, fabric: Fabric) -> None:
+        """Gather what processes know, on all of them, when training has ended."""
+
+    def save(self, model: M, folder: Path) -> None:
+        """Write the trained network."""
+        model.save_pretrained(folder)
+
+    def refuse_changes(self, folder: Path) -> None:
+        """Refuse to go on with a run of other settings."""
+        refuse_changes(folder, plain_settings(self.config), may_change=self.may_change)
+
+
+def run(experiment: Experiment, folder: Path, *, show: bool = True) -> dict[str, Any]:
+    """Train, test and save; goes on where an earlier run in the folder stopped.
+
+    Returns
+    -------
+    dict
+        What ``results.json`` holds; empty on all processes but the first.
+
+    Raises
+    ------
+    RunLockedError
+        If another process is at work in the folder.
+    CheckpointError
+        If the folder holds a run of other settings or data.
+    """
+    training = experiment.config.training
+    fabric = make_fabric(training)
+    fabric.launch()
+    with _locked_by_first(fabric, folder):
+        show = show and fabric.is_global_zero
+        origin = describe_run(seed=training.seed, device=fabric.device)
+        model = experiment.prepare(folder, fabric, show=show)
+        experiment.refuse_changes(folder)
+        fabric.barrier()  # no process may find what the first one is about to write
+        if fabric.is_global_zero:
+            write_config(folder, experiment.kind, experiment.config)
+            for name, facts in experiment.facts.items():
+                write_json(folder / name, facts)
+        result = fit(model, experiment.task(show=show), experiment.config.training, folder, fabric=fabric, show=show)
+        experiment.finish(fabric)
+        results: dict[str, Any] = {}
+        if fabric.is_global_zero:
+            experiment.save(model, folder / "model")
+            for path in (folder / "model").iterdir():  # safetensors writes weights that only their owner can read
+                follow_umask(path)
+            results = {**_describe(experiment, model, result), **experiment.test(model, show=show)}
+            results |= origins(folder, origin)
+            write_json(folder / "results.json", results)
+        wait_for_first(fabric)
+    return results
+
+
+@contextmanager
+def _locked_by_first(fabric: Fabric, folder: Path) -> Iterator[None]:
+    """Lock the folder, on the first process; what it finds, all raise."""
+    with ExitStack() as stack:
+
+        def lock() -> None:
+            stack.enter_context(locked(folder))
+
+        on_first(fabric, lock)
+        yield
+
+
+def _describe(experiment: Experiment, model: PretrainedModel, result: Fit) -> dict[str, Any]:
+    return {
+        "config": plain_settings(experiment.config),
+        "seconds": result.seconds,
+        "samples_per_second": result.step * experiment.config.training.batch / max(result.seconds, 1e-9),
+        "parameters": count_parameters(model),
+        **experiment.describe(model, result),
+    }

@@ -1,0 +1,116 @@
+"""Settings of a run as JSON holds them, and back: what a damaged file holds is refused by its name."""
+
+from __future__ import annotations
+
+import json
+import os
+import types
+from collections.abc import Mapping
+from dataclasses import asdict, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+__all__ = ["SettingsError", "choose_preset", "parse_settings", "plain_settings", "with_absolute_paths"]
+
+C = TypeVar("C")
+PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be read; the message names the file and the setting."""
+
+
+def plain_settings(config: Any) -> dict[str, Any]:
+    """A dataclass of settings as JSON gives it back: tuples as lists, paths as text."""
+    return json.loads(json.dumps(asdict(config), default=lambda path: path.as_posix()))
+
+
+def choose_preset(config: C, presets: Mapping[str, Mapping[str, Any]], name: str) -> C:
+    """A configuration with the settings of a preset; those of a group, such as ``training``, come as a mapping."""
+    if name not in presets:
+        raise ValueError(f"preset must be one of {', '.join(presets)}, got {name!r}")
+    return _change(config, presets[name])
+
+
+def _change(config: C, changes: Mapping[str, Any]) -> C:
+    values = {n: _change(getattr(config, n), v) if isinstance(v, Mapping) else v for n, v in changes.items()}
+    return replace(config, **values)  # type: ignore[type-var]
+
+
+def with_absolute_paths(config: C) -> C:
+    """A configuration whose paths are the same wherever a command is given."""
+    found = {field.name: getattr(config, field.name) for field in fields(config)}  # type: ignore[arg-type]
+    paths = {name: Path(os.path.abspath(path)) for name, path in found.items() if isinstance(path, Path)}
+    return replace(config, **paths)  # type: ignore[type-var]
+
+
+def parse_settings(cls: type[C], values: Any, where: str) -> C:
+    """A dataclass from what JSON holds; a setting that is younger than the file has its default.
+
+    Parameters
+    ----------
+    where
+        The file, for error messages.
+    """
+    if not isinstance(values, Mapping):
+        raise SettingsError(f"{where} must be an object of settings, got {values!r}")
+    hints = get_type_hints(cls)
+    known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+    unknown = sorted(values.keys() - known)
+    if unknown:
+        raise SettingsError(f"{where} has a setting {unknown[0]!r} that this version does not know; update torchsonic")
+    read = {name: _read(value, hints[name], f"{where}: {name}") for name, value in values.items()}
+    try:
+        return cls(**read)
+    except ValueError as error:
+        raise SettingsError(f"{where}: {error}") from error
+
+
+def _read(value: Any, hint: Any, where: str) -> Any:
+    """A value of the type that a hint asks for."""
+    if is_dataclass(hint):
+        return parse_settings(hint, value, where)  # type: ignore[arg-type]
+    members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    for member in members:
+        found = _read_as(value, member)
+        if found is not _NOTHING:
+            return found
+    raise SettingsError(f"{where} must be {' or '.join(map(_words, members))}, got {value!r}")
+
+
+_NOTHING = object()
+
+
+def _read_as(value: Any, member: Any) -> Any:
+    if get_origin(member) is Literal:
+        return value if value in get_args(member) else _NOTHING
+    if get_origin(member) is tuple:
+        return _read_tuple(value, get_args(member))
+    if member is type(None):
+        return None if value is None else _NOTHING
+    if isinstance(value, bool) != (member is bool):
+        return _NOTHING
+    if member is float and isinstance(value, int):
+        return float(value)
+    if member is Path:
+        return Path(value) if isinstance(value, str) else _NOTHING
+    return value if isinstance(value, member) else _NOTHING
+
+
+def _read_tuple(value: Any, members: tuple[Any, ...]) -> Any:
+    if not isinstance(value, (list, tuple)):
+        return _NOTHING
+    if members[-1] is Ellipsis:
+        members = members[:1] * len(value)
+    if len(value) != len(members):
+        return _NOTHING
+    read = tuple(_read_as(item, member) for item, member in zip(value, members, strict=True))
+    return _NOTHING if any(item is _NOTHING for item in read) else read
+
+
+def _words(member: Any) -> str:
+    if get_origin(member) is Literal:
+        return f"one of {', '.join(map(repr, get_args(member)))}"
+    if get_origin(member) is tuple:
+        return "a list of " + ("such" if not get_args(member) else _words(get_args(member)[0]))
+    return "null" if member is type(None) else PLAIN[member]

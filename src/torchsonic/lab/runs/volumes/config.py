@@ -1,0 +1,168 @@
+"""Settings of a run on volumes, its presets, and how both are saved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from torchsonic.lab.data.volumes.augmentation import Augmentation
+from torchsonic.lab.data.volumes.preparation import Normalisation
+from torchsonic.lab.runs import folder as run_folder
+from torchsonic.lab.runs.settings import choose_preset
+from torchsonic.lab.training import TrainingConfig
+from torchsonic.lab.training.volumes import ScaleBy
+
+__all__ = ["MODELS", "PRESETS", "ModelName", "VolumesConfig", "apply_preset", "read_config"]
+
+ModelName = Literal["sonicunet3d", "sonicnet3d.light", "sonicnet3d", "sonicnet3d.paper", "hybrid", "unet"]
+MODELS: tuple[str, ...] = get_args(ModelName)
+
+
+def _training() -> TrainingConfig:
+    return TrainingConfig(batch=2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VolumesConfig:
+    """One run on a folder of NIfTI files. What is ``None`` is chosen by the data, and saved with the run."""
+
+    data: Path = Path("data")
+    """Folder with images/ and labels/."""
+    model: ModelName = "sonicunet3d"
+    """SonicUNet; SonicNet, light, plain or as large as the paper's; light with a local branch; or MONAI's U-Net."""
+    split: Path | None = None
+    """JSON file with the names of the cases: {"train": [..], "test": [..]}; instead of folds."""
+    folds: int = 5
+    """Parts of a cross-validation."""
+    fold: int = 0
+    """Part held out for testing."""
+    split_seed: int = 0
+    """Of the folds, whatever the seed of the training."""
+    patient: str | None = None
+    """Regular expression that finds the patient in a case's name, as 'patient[0-9]+': none is on both sides."""
+    test_cases: int | None = None
+    """Most cases to be tested at the end; all by default."""
+    num_classes: int | None = None
+    """Background counted."""
+    keep_going: bool = False
+    """Leave bad cases out with a warning instead of stopping at the first."""
+    tell_spacing: bool = True
+    """Keep the voxel spacing from the network, which takes every voxel for the median one; a U-Net never hears it."""
+    common_spacing: tuple[float, float, float] | Literal["median"] | None = None
+    """Resample all cases to this spacing, in mm along depth, height and width; by default they keep their grids."""
+    normalisation: Normalisation = "zscore"
+    """Of each channel of a case: mean 0 and deviation 1, or none."""
+    patch: tuple[int, int, int] | None = None
+    """Voxels of a patch along depth, height and width; by default by the median case and --patch-voxels."""
+    patch_voxels: int = 160_000
+    """Most voxels of a patch that the data choose."""
+    foreground: float = 0.5
+    """Share of training patches with a voxel of some foreground class in the middle."""
+    scale_by: ScaleBy | None = None
+    """Scale anatomy by the spacing told, the default for networks that are told it, or by stretching the image."""
+    overlap: float = 0.5
+    """Of neighbouring windows when whole cases are predicted."""
+    test_patches: int = 16
+    """Patches of test cases that are scored during training; whole cases are tested at the end."""
+    width: int | None = None
+    """Channels of SonicNet; its preset's by default."""
+    depth: int | None = None
+    """Blocks of SonicNet, likewise."""
+    num_modes: int | None = None
+    """Modes of each block, likewise."""
+    stride: tuple[int, int, int] | None = None
+    """Of SonicNet's first block; for light and hybrid, 2 along axes about as fine as the finest, else 1."""
+    mlp_ratio: int | None = None
+    """Width, in channels, of a two-layer network at each voxel behind SonicNet's blocks, 0 for none; likewise."""
+    padding: Literal["circular", "zeros", "reflect"] | None = None
+    """What surrounds a patch, as far as the patch is wide; by default the networks' own margin of zeros."""
+    cache_gb: float = 4.0
+    """Memory for prepared volumes; those beyond are read again each time."""
+    cache_dtype: Literal["float32", "float16"] = "float32"
+    """Of prepared images."""
+    augmentation: Augmentation = field(default_factory=Augmentation)
+    """Random changes to patches."""
+    training: TrainingConfig = field(default_factory=_training)
+    """The loop's settings."""
+
+    def __post_init__(self) -> None:
+        for name, least in (("folds", 2), ("test_patches", 1), ("patch_voxels", 64)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        for name, least in (("num_classes", 2), ("test_cases", 1), ("width", 1), ("depth", 1), ("num_modes", 1)):
+            if getattr(self, name) is not None and getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if (self.mlp_ratio or 0) < 0:
+            raise ValueError(f"mlp_ratio must not be negative, got {self.mlp_ratio}")
+        for name in ("patch", "stride"):
+            if getattr(self, name) is not None and min(getattr(self, name)) < 1:
+                raise ValueError(f"{name} must be at least 1 along each axis, got {getattr(self, name)}")
+        if isinstance(self.common_spacing, tuple) and not min(self.common_spacing) > 0:
+            raise ValueError(f"common_spacing must be positive, got {self.common_spacing}")
+        dealt = [name for name in ("folds", "fold", "split_seed") if getattr(self, name) != DEFAULTS[name]]
+        if self.split is not None and dealt:
+            raise ValueError(f"{dealt[0]} belongs to folds, which the split file takes the place of; leave one out")
+        if not 0 <= self.fold < self.folds:
+            raise ValueError(f"fold must be 0 to {self.folds - 1}, got {self.fold}")
+        if not 0.0 <= self.foreground <= 1.0:
+            raise ValueError(f"foreground must be in [0, 1], got {self.foreground}")
+        if not 0.0 <= self.overlap < 1.0:
+            raise ValueError(f"overlap must be in [0, 1), got {self.overlap}")
+        if not self.cache_gb > 0:
+            raise ValueError(f"cache_gb must be positive, got {self.cache_gb}")
+        if self.cache_dtype == "float16" and self.normalisation == "none":
+            raise ValueError("cache_dtype float16 holds values up to 65504 only; use it with normalisation zscore")
+        if self.scale_by == "spacing" and not self.is_told:
+            raise ValueError(f"scale_by spacing needs a network that is told it, {self.model} is not; use image")
+        changed = [name for name in _SONIC_ONLY if getattr(self, name) not in (DEFAULTS[name], FORMER.get(name))]
+        if self.model == "unet" and changed:
+            raise ValueError(f"{changed[0]} belongs to the Sonic networks, not to unet")
+        changed = [name for name in _SONICNET_ONLY if getattr(self, name) != DEFAULTS[name]]
+        if self.model == "sonicunet3d" and changed:
+            raise ValueError(f"{changed[0]} belongs to SonicNet; use it with model sonicnet3d.light or sonicnet3d")
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the network hears the spacing."""
+        return self.tell_spacing and self.model != "unet"
+
+    @property
+    def name(self) -> str:
+        """Folder of the run within a collection of runs."""
+        parts = [self.model]
+        sizes = {name: getattr(self, name) for name in ("width", "depth", "num_modes", "mlp_ratio")}
+        parts += [f"{name}{value}" for name, value in sizes.items() if value is not None]
+        parts += ["untold"] if self.model != "unet" and not self.tell_spacing else []
+        parts += ["resampled"] if self.common_spacing else []
+        place = f"fold{self.fold}" if self.split is None else self.split.stem
+        return f"volumes/{self.data.resolve().name}/{'-'.join(parts)}/{place}-seed{self.training.seed}"
+
+
+_SONICNET_ONLY = ("width", "depth", "num_modes", "stride")
+_SONIC_ONLY = (*_SONICNET_ONLY, "mlp_ratio", "padding")
+FORMER = {"padding": "circular"}  # former defaults, which the settings of older runs hold whatever the network
+DEFAULTS = {option.name: option.default for option in fields(VolumesConfig)}
+
+# What a preset changes; the same for every model.
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "smoke": {
+        "patch_voxels": 8_000,
+        "test_patches": 4,
+        "test_cases": 2,
+        "overlap": 0.25,
+        "training": {"steps": 10, "checkpoint_every": 5, "log_every": 2},
+    },
+    "quick": {"training": {"steps": 1000}},
+}
+
+
+def apply_preset(config: VolumesConfig, preset: str) -> VolumesConfig:
+    """A configuration with a preset's settings."""
+    return choose_preset(config, PRESETS, preset)
+
+
+def read_config(folder: Path) -> VolumesConfig:
+    """The configuration of a run."""
+    return run_folder.read_config(folder, VolumesConfig)

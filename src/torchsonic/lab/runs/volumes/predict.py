@@ -1,0 +1,139 @@
+"""Whole cases through a trained network, and their scores."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from torchsonic.lab.data.volumes import Case, CaseError, Volume, read_case
+from torchsonic.lab.data.volumes.preparation import prepare, resize
+from torchsonic.lab.metrics.overlap import confusion, dice_per_class
+from torchsonic.lab.runs.volumes.config import VolumesConfig
+from torchsonic.lab.runs.volumes.sliding_window import sliding_window
+from torchsonic.models import PretrainedModel
+
+__all__ = ["predict_case", "predict_probabilities", "read_good_cases", "score_cases"]
+
+
+def window_voxels(patch: Sequence[int], reference: Sequence[float], spacing: Sequence[float]) -> tuple[int, ...]:
+    """Voxels of a window that shows as many millimetres as patches did in training, even where they are more or fewer.
+
+    A network that is told the spacing has learnt how much of the body it sees at once, not how many voxels.
+
+    Parameters
+    ----------
+    patch, reference
+        Voxels of a training patch, and the network's reference spacing.
+    spacing
+        Of the case.
+
+    Examples
+    --------
+    >>> window_voxels((10, 124, 128), (10.0, 1.5, 1.5), (5.0, 0.75, 1.5))
+    (20, 248, 128)
+    """
+    wanted = [n * r / d for n, r, d in zip(patch, reference, spacing, strict=True)]
+    return tuple(n if round(w) == n else 2 * max(1, round(w / 2)) for n, w in zip(patch, wanted, strict=True))
+
+
+def predict_probabilities(
+    model: PretrainedModel, volume: Volume, config: VolumesConfig, *, tell_spacing: bool = True
+) -> NDArray[np.float32]:
+    """Probability of each class, ``(K, D, H, W)``, on the grid of the volume as it was read.
+
+    Parameters
+    ----------
+    model, config
+        Of a run, see :func:`load_run`.
+    tell_spacing
+        ``False`` keeps the spacing from a network that was trained to be told it.
+    """
+    assert config.patch is not None
+    assert config.common_spacing != "median"
+    channels = getattr(model, "in_channels", len(volume.image))
+    if len(volume.image) != channels:
+        raise ValueError(
+            f"case {volume.name} has {len(volume.image)} channels, the network was trained with {channels}"
+        )
+    prepared = prepare(volume, spacing=config.common_spacing, normalisation=config.normalisation)
+    told, window = {}, config.patch
+    if config.is_told and tell_spacing:
+        told = {"spacing": prepared.spacing}
+        window = window_voxels(config.patch, model.arguments["spacing"], prepared.spacing)
+    model.eval()
+    with torch.no_grad():
+        probabilities = sliding_window(
+            lambda patches: model(patches, **told).softmax(1),
+            torch.from_numpy(prepared.image),
+            window,
+            overlap=config.overlap,
+            batch=config.training.batch,
+            device=next(model.parameters()).device,
+        )
+    return resize(probabilities.numpy(), volume.image.shape[1:], order=1).astype(np.float32, copy=False)
+
+
+def predict_case(
+    model: PretrainedModel, volume: Volume, config: VolumesConfig, *, tell_spacing: bool = True
+) -> NDArray[np.int16]:
+    """The likeliest class of each voxel, ``(D, H, W)``; see :func:`predict_probabilities`."""
+    return predict_probabilities(model, volume, config, tell_spacing=tell_spacing).argmax(0).astype(np.int16)
+
+
+def read_good_cases(
+    cases: Sequence[Case],
+    *,
+    channels: int | None = None,
+    num_classes: int | None = None,
+    keep_going: bool = False,
+    advance: Callable[[], None] = lambda: None,
+) -> Iterator[Volume]:
+    """Volumes one after another, of so many channels and classes; a bad case raises, or is left out with a warning."""
+    for case in cases:
+        try:
+            if channels not in (None, len(case.images)):
+                problem = f"the image has {len(case.images)} channels, the network was trained with {channels}"
+                raise CaseError(case.name, case.images[0], f"{problem}; add or remove files")
+            volume = read_case(case, num_classes=num_classes)
+        except CaseError as error:
+            if not keep_going:
+                raise
+            warnings.warn(f"left out: {error}", stacklevel=2)
+        else:
+            yield volume
+        advance()
+
+
+def score_cases(
+    model: PretrainedModel,
+    cases: Sequence[Case],
+    config: VolumesConfig,
+    *,
+    advance: Callable[[], None] = lambda: None,
+) -> list[dict[str, Any]]:
+    """Dice of each foreground class and case on its own grid; ``None`` where neither label nor prediction has it."""
+    assert config.num_classes is not None
+    rows = []
+    for volume in read_good_cases(cases, num_classes=config.num_classes, advance=advance):
+        start = time.perf_counter()
+        found = predict_case(model, volume, config)
+        seconds = time.perf_counter() - start
+        assert volume.label is not None
+        counts = confusion(
+            torch.from_numpy(found).flatten().long(),
+            torch.from_numpy(volume.label).flatten().long(),
+            config.num_classes,
+        )
+        dice = [None if math.isnan(score) else score for score in dice_per_class(counts).tolist()[1:]]
+        shape = list(volume.label.shape)
+        rows.append(
+            {"case": volume.name, "spacing": list(volume.spacing), "shape": shape, "seconds": seconds, "dice": dice}
+        )
+    return rows

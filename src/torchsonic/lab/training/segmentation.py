@@ -1,0 +1,101 @@
+"""Segmentation of samples that a data set gives by number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from torchsonic.lab.metrics.robustness import score_samples
+from torchsonic.lab.training.losses import cross_entropy_and_dice, inverse_frequency_weights
+from torchsonic.lab.training.order import epoch_order
+
+__all__ = ["NumberedSamples", "SegmentationTask"]
+
+WEIGHT_SAMPLES = 512
+
+
+class NumberedSamples(Protocol):
+    """An endless set of images and labels."""
+
+    @property
+    def num_classes(self) -> int: ...
+
+    def samples(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]: ...
+
+
+class SegmentationTask:
+    """Class-weighted cross-entropy and Dice loss, by default half of each; scored by the Dice of all test pixels.
+
+    Parameters
+    ----------
+    data
+        Samples by number.
+    train, test
+        Numbers to learn from and to be scored on. Training goes through its numbers again and again, shuffled anew.
+    batch
+        Samples of a step.
+    noise
+        Largest standard deviation of noise added to training images; each has its own, uniform from 0 on.
+    background
+        Whether class 0 counts in the score like the others; in the loss it always does.
+    dice
+        Share of the Dice loss; the rest is cross-entropy.
+    window
+        Rows and columns outside of which nothing is labelled; the model is asked for logits there alone.
+    """
+
+    def __init__(
+        self,
+        data: NumberedSamples,
+        train: Sequence[int],
+        test: Sequence[int],
+        *,
+        batch: int,
+        seed: int = 0,
+        noise: float = 0.0,
+        background: bool = False,
+        dice: float = 0.5,
+        window: tuple[slice, slice] | None = None,
+    ) -> None:
+        self.data, self.train, self.test = data, np.asarray(train), np.asarray(test)
+        self.size, self.seed, self.noise, self.background = batch, seed, noise, background
+        self.dice, self.window = dice, window
+        labels = data.samples(self.train[:WEIGHT_SAMPLES].tolist())[1]
+        counts = torch.bincount(labels[labels >= 0], minlength=data.num_classes)
+        self.weights = inverse_frequency_weights(counts)
+
+    def batch(self, step: int, samples: range) -> tuple[Tensor, Tensor]:
+        """Images and labels of some samples of a step."""
+        start = step * self.size + samples.start
+        image, label = self.data.samples(epoch_order(self.train, self.seed, start, len(samples)).tolist())
+        if self.noise:
+            for place, one in enumerate(image, start=start):
+                generator = np.random.Generator(np.random.Philox(key=[self.seed, place + (1 << 32)]))
+                level = self.noise * generator.random()
+                one += level * torch.from_numpy(generator.standard_normal(one.shape, dtype=np.float32))
+        return image, label
+
+    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        """Loss of a batch."""
+        image, label = batch
+        if self.window is None:
+            logits = model(image)
+        else:
+            logits, label = model(image, window=self.window), label[(slice(None), *self.window)]
+        return cross_entropy_and_dice(logits, label, self.weights.to(image.device), dice=self.dice)
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        """Dice on the test samples."""
+        score = score_samples(
+            model,
+            self.data.samples,
+            self.test.tolist(),
+            num_classes=self.data.num_classes,
+            background=self.background,
+            window=self.window,
+        )
+        return {"score": score}

@@ -1,0 +1,83 @@
+"""One command for all runs: what it plans, what it leaves out, how long it thinks it takes."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from tests.lab.made_runs import make_run
+from torchsonic.lab.runs.synthetic import MODELS, read_config
+from torchsonic.lab.runs.table1 import is_finished, plan_runs, time_left, train_all
+
+TASKS = ("synthshape", "halligalli")
+
+
+def test_the_papers_protocol_has_five_folds_and_seeds():
+    plan = plan_runs("paper", models=MODELS, tasks=TASKS)
+    names = {config.name for config in plan}
+    assert len(names) == len(plan) == 6 * 5 * 5 + 6 * 5
+    assert {config.fold for config in plan if config.task == "halligalli"} == {0}
+
+
+def test_every_model_gets_the_same_budget():
+    for preset in ("smoke", "quick", "paper"):
+        for task in TASKS:
+            plan = plan_runs(preset, models=MODELS, tasks=[task])
+            assert len({(c.training.steps, c.training.batch, c.test_samples) for c in plan}) == 1
+
+
+def test_half_a_plan_has_all_models():
+    plan = plan_runs("quick", models=MODELS, tasks=TASKS, seeds=(3, 4), steps=7)
+    assert {config.model for config in plan[: len(plan) // 2]} == set(MODELS)
+    assert {config.training.seed for config in plan[: len(plan) // 2]} == {3}
+    assert {config.training.steps for config in plan} == {7}
+
+
+def test_a_run_of_another_configuration_is_not_finished(tmp_path):
+    folder = make_run(tmp_path, steps=100)
+    config = read_config(folder)
+    assert is_finished(config, folder)
+    results = json.loads((folder / "results.json").read_text())
+    del results["config"]["training"]["momentum"]  # which runs did not have in the beginning
+    results["config"]["training"]["workers"] = 3
+    (folder / "results.json").write_text(json.dumps(results))
+    assert is_finished(config, folder)
+    (other,) = plan_runs("smoke", models=["sonicnet"], tasks=["synthshape"])
+    assert not is_finished(other, folder)
+    (folder / "results.json").write_text("{")
+    assert not is_finished(config, folder)
+    assert not is_finished(config, tmp_path / "nowhere")
+
+
+def test_time_left_goes_by_the_nearest_earlier_runs():
+    shape, corner = plan_runs("quick", models=["vit"], tasks=TASKS)
+    (other,) = plan_runs("quick", models=["gfnet"], tasks=["synthshape"])
+    assert time_left([], [shape]) is None
+    assert time_left([(shape, 10.0), (other, 30.0)], [shape]) == pytest.approx(10.0)
+    assert time_left([(shape, 10.0)], [other]) == pytest.approx(10.0)
+    assert time_left([(shape, 10.0)], [corner]) == pytest.approx(10 * 10000 * 32 * 0.02 / 4800)
+
+
+def test_finished_runs_are_not_trained_again_and_a_failed_one_does_not_stop_the_rest(tmp_path, monkeypatch):
+    plan = plan_runs("smoke", models=["convnet", "niff", "vit"], tasks=["halligalli"])
+    trained = []
+
+    def run(config, folder, *, show):
+        trained.append(config.model)
+        if config.model == "niff":
+            raise FloatingPointError("the loss became nan")
+        make_run(tmp_path, task=config.task, model=config.model)
+        results = json.loads((folder / "results.json").read_text())
+        results["config"] = asdict(config)
+        (folder / "results.json").write_text(json.dumps(results))
+
+    monkeypatch.setattr("torchsonic.lab.runs.table1.run_experiment", run)
+    said = []
+    (failed,) = train_all(plan, tmp_path, say=said.append)
+    assert "niff" in failed
+    assert "the loss became nan" in failed
+    assert trained == ["convnet", "niff", "vit"]
+    assert said[1].startswith("run 2 of 3: halligalli/niff/fold0-seed0, ")
+    assert train_all(plan, tmp_path, say=said.append) == [failed]
+    assert trained[3:] == ["niff"]
+    assert "2 of 3 runs are finished already" in said

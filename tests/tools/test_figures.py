@@ -1,0 +1,40 @@
+"""The figures of the documentation can be made again."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tools.figures import FIGURES, make_figures
+from torchsonic.cli import main
+
+pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installed")
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_every_picture_of_the_documentation_is_made_by_the_command():
+    pages = [*DOCS.glob("*.md"), DOCS.parent / "README.md"]
+    shown = {name for page in pages for name in re.findall(r"images/(\w+)\.(?:png|webp)", page.read_text())}
+    # The explorer is drawn by a browser: make explorer-picture, which make figures calls.
+    assert shown == {*FIGURES, "explorer"}
+    assert {path.stem for path in (DOCS / "images").iterdir()} == shown
+
+
+def test_untrained_figures_are_written(tmp_path, capsys):
+    assert main(["figures", "--out", str(tmp_path), "--only", "modes_3d", "modes_1d"]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"modes_3d.png", "modes_1d.png"}
+    assert "modes_3d.png" in capsys.readouterr().out
+
+
+def test_trained_figures_share_one_training(tmp_path):
+    written = list(make_figures(tmp_path, only=("rose", "training"), steps=2))
+    assert [path.name for path in written] == ["rose.png", "training.webp"]
+    assert all(path.stat().st_size > 5000 for path in written)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), [(["--only", "mona_lisa"], "--only must be of demo"), (["--steps", "1"], "--steps")]
+)
+def test_mistakes_end_in_one_line(arguments, words, capsys):
+    assert main(["figures", *arguments]) == 1
+    assert words in capsys.readouterr().err

@@ -1,0 +1,170 @@
+"""All figures of the documentation, made from nothing but this code.
+
+Networks that are shown are trained here, briefly: pictures of modes need no good score.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from torchsonic.demo import DemoConfig, run_demo
+from torchsonic.lab.runs.synthetic import (
+    ModelName,
+    SyntheticConfig,
+    apply_preset,
+    make_data,
+    make_model,
+    make_task,
+    test_indices,
+)
+from torchsonic.lab.training import fit
+from torchsonic.lab.training.checkpoint import kept_weights
+from torchsonic.nn import SonicConv1d, SonicConv3d, SonicConvNd, sonic_layers
+from torchsonic.viz import (
+    draw_mixed,
+    draw_modes,
+    draw_receptive_fields,
+    draw_rose,
+    draw_slices,
+    draw_stages,
+    draw_sweep,
+    receptive_field,
+    take_snapshots,
+    write_animation,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["FIGURES", "make_figures"]
+
+DPI = 110
+FRAMES = 25
+NUM_IMAGES = 6
+
+
+@dataclass
+class _Workshop:
+    """Where figures are made; what several of them show is trained once, when the first one asks for it."""
+
+    out: Path
+    scratch: Path
+    steps: int
+
+    @cached_property
+    def sonicnet(self) -> nn.Module:
+        return self._train("sonicnet")
+
+    @cached_property
+    def convnet(self) -> nn.Module:
+        return self._train("convnet")
+
+    @property
+    def config(self) -> SyntheticConfig:
+        config = apply_preset(SyntheticConfig(task="synthshape"), "demo")
+        training = replace(config.training, steps=self.steps, keep_every=max(1, self.steps // FRAMES))
+        return replace(config, training=training, test_samples=8)
+
+    def _train(self, model: ModelName) -> nn.Module:
+        config = replace(self.config, model=model)
+        network = make_model(config)
+        fit(network, make_task(config), config.training, self.scratch / model, show=False)
+        return network
+
+    @property
+    def layer(self) -> SonicConvNd:
+        return next(layer for _, layer in sonic_layers(self.sonicnet))
+
+    def save(self, name: str, figure: Figure) -> Path:
+        path = self.out / f"{name}.png"
+        figure.savefig(path, dpi=DPI)
+        return path
+
+
+def _demo(shop: _Workshop) -> Path:
+    return run_demo(DemoConfig(out=shop.out))
+
+
+def _sweep(shop: _Workshop) -> Path:
+    return shop.save("sweep", draw_sweep())
+
+
+def _surfaces(shop: _Workshop) -> Path:
+    values = {"angle": (0, 45, 90), "damping": (0.5, 0.12, 0.03), "transverse": (0.3, 1.5, 24)}
+    return shop.save("surfaces", draw_sweep(values=values, kind="surface"))
+
+
+def _modes(shop: _Workshop) -> Path:
+    return shop.save("modes", draw_modes(shop.layer, count=16))
+
+
+def _modes_1d(shop: _Workshop) -> Path:
+    torch.manual_seed(0)
+    return shop.save("modes_1d", draw_modes(SonicConv1d(4, 4, num_modes=16), count=6))
+
+
+def _modes_3d(shop: _Workshop) -> Path:
+    torch.manual_seed(0)
+    layer = SonicConv3d(4, 4, num_modes=16, spacing=(3.0, 1.0, 1.0))
+    return shop.save("modes_3d", draw_slices(layer, count=3, unit="mm"))
+
+
+def _mixed(shop: _Workshop) -> Path:
+    return shop.save("mixed", draw_mixed(shop.layer))
+
+
+def _stages(shop: _Workshop) -> Path:
+    return shop.save("stages", draw_stages(shop.sonicnet))
+
+
+def _rose(shop: _Workshop) -> Path:
+    return shop.save("rose", draw_rose(shop.sonicnet))
+
+
+def _field(shop: _Workshop) -> Path:
+    images = make_data("synthshape").samples(test_indices(shop.config)[:NUM_IMAGES])[0]
+    fields = {"SonicNet": receptive_field(shop.sonicnet, images), "ConvNet": receptive_field(shop.convnet, images)}
+    return shop.save("field", draw_receptive_fields(fields))
+
+
+def _training(shop: _Workshop) -> Path:
+    network = shop.sonicnet  # trained first, for the weights it keeps
+    snapshots = take_snapshots(network, kept_weights(shop.scratch / "sonicnet"))
+    return write_animation(shop.out / "training.webp", snapshots, title="first layer")
+
+
+FIGURES: dict[str, Callable[[_Workshop], Path]] = {
+    "demo": _demo,
+    "sweep": _sweep,
+    "surfaces": _surfaces,
+    "modes": _modes,
+    "modes_1d": _modes_1d,
+    "modes_3d": _modes_3d,
+    "mixed": _mixed,
+    "stages": _stages,
+    "rose": _rose,
+    "training": _training,
+    "field": _field,
+}
+
+
+def make_figures(out: Path, *, only: Sequence[str], steps: int) -> Iterator[Path]:
+    """Make figures by their names, one after another; yields their paths.
+
+    Parameters
+    ----------
+    steps
+        Of the networks that are trained for them.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        shop = _Workshop(out, Path(scratch), steps)
+        for name in only:
+            yield FIGURES[name](shop)
