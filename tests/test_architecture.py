@@ -48,7 +48,7 @@ OPTIONAL_IN = {
     METRICS: {"monai", "picai_eval", "report_guided_annotation"},
     "lab.runs": {"lightning_fabric"},
     "lab.report": {"matplotlib", "rich", "jinja2"},  # torch requires the last
-    "engine": {"pyvkfft", "pyopencl", "cupy"},  # the FFT backend, where it is used
+    "engine": {"pyvkfft", "pyopencl", "cupy", "triton"},  # FFT backends and GPU kernels, where they are used
     "models": {"huggingface_hub"},
     "explorer": {"PIL"},
     "export": {"onnx", "onnxruntime"},

@@ -1,3 +1,5 @@
+# ruff: noqa: N803 (constants of a kernel)
+# type: ignore (a language of its own)
 r"""Coupling on GPUs: responses are evaluated in registers, wherever they are used, and never stored.
 
 What :class:`torchsonic.engine.coupling.TorchCoupling` does with arrays of responses, two kernels do in one pass each.
@@ -78,7 +80,9 @@ def _saturation(tr, ti, LIMIT: tl.constexpr, SOFT: tl.constexpr):
         series = (((-2764 / 31185 * square + 496 / 2835) * square - 34 / 105) * square + 8 / 15) * square - 2 / 3
         exact = (part * (1 - tanh * tanh) - tanh) / tl.maximum(part * square, TINY)
         # Small parts cancel in both formulas.
-        near = ((((-1382 / 155925 * square + 62 / 2835) * square - 17 / 315) * square + 2 / 15) * square - 1 / 3) * square
+        near = (
+            (((-1382 / 155925 * square + 62 / 2835) * square - 17 / 315) * square + 2 / 15) * square - 1 / 3
+        ) * square
         phi = tl.where(part < 0.1, 1 + near, tanh / part)
         slope = tl.where(part < 0.1, series, exact)
     else:

@@ -1,5 +1,6 @@
 """The operator as functions of tensors."""
 
+from torchsonic.engine.couplings import set_coupling
 from torchsonic.engine.fft import fft_backend, set_fft_backend, use_fft_backend
 from torchsonic.engine.footprint import estimated_bytes
 from torchsonic.engine.pages import keep_all_pages
@@ -40,6 +41,7 @@ __all__ = [
     "resample",
     "response_matrix",
     "restore_plans",
+    "set_coupling",
     "set_fft_backend",
     "set_plan_search",
     "sonic_conv",
