@@ -42,10 +42,8 @@ def set_coupling(name: CouplingName) -> None:
 
 
 def _triton():
-    try:
-        from torchsonic.engine import triton_coupling
-    except ImportError as error:
-        raise ImportError('set_coupling("triton") needs Triton: pip install triton==3.7.1') from error
+    from torchsonic.engine import triton_coupling
+
     return triton_coupling
 
 
