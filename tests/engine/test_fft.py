@@ -68,7 +68,8 @@ def have_vkfft():
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of packages that are not ours
-            make_engine(torch.device("cpu"))
+            # One transform: an OpenCL compiler that is older than the processor may refuse all.
+            make_engine(torch.device("cpu")).forward(torch.zeros(1, 8))
     except RefusalError as reason:
         return str(reason)
     return None
