@@ -27,7 +27,7 @@ from torchsonic.spectral.constants import constant, made_once
 from torchsonic.spectral.response import ModeShape
 from torchsonic.spectral.spacing import widest_float
 
-__all__ = ["response_gradient"]
+__all__ = ["inverse_gain", "response_gradient", "with_gain"]
 
 # Largest gradient. The chain rule still multiplies by units of length, and float32 must stay finite.
 LARGEST_GRADIENT = 1e24
@@ -48,24 +48,32 @@ def response_gradient(
         ``(1, D)``, or one row per sample.
     """
     num_axes, v = band.num_axes, shape.direction
-    # A dropped mode has gain zero. Its responses cannot be divided by the gain, and it gets no gradient.
-    inverse_gain = shape.gain.reciprocal().nan_to_num_(posinf=0.0)
     wide = widest_float(grad.device)  # sums cancel, and squares of large responses overflow
     change = grad.to(wide.to_complex(), copy=True).mul_(response).mul_(response)
-    moments = _moments(change, band, both_signs=both_signs) * inverse_gain[..., None]
+    moments = _moments(change, band, both_signs=both_signs) * inverse_gain(shape)[..., None]
     steps = spacing.to(wide)[:, None, None].pow(constant(_negative_powers(num_axes), grad.device, wide)).prod(-1)
     real, imaginary = torch.view_as_real(moments * steps).unbind(-1)
     inertia = real @ constant(_inertia(num_axes), grad.device, wide)
     first = imaginary[..., [3**d for d in reversed(range(num_axes))]]
     turning = (inertia.unflatten(-1, (num_axes, num_axes)) * v[..., None, :]).sum(-1)
     grad_direction = shape.scale[..., None] * first - 2 * shape.transverse[..., None] * turning
-    numbers = torch.stack([shape.scale, shape.damping, shape.oscillation, shape.transverse], -1)
     along, across = (v * first).sum(-1), (v * turning).sum(-1)
     grads = torch.stack([along, -real[..., 0], -imaginary[..., 0], -across], -1)
-    grad_gain = -(numbers * grads).sum(-1) * inverse_gain
+    return with_gain(grads, grad_direction, shape)
+
+
+def inverse_gain(shape: ModeShape) -> Tensor:
+    """``1 / g``, and 0 for a dropped mode: its gain is zero, and it gets no gradient."""
+    return shape.gain.reciprocal().nan_to_num_(posinf=0.0)
+
+
+def with_gain(grads: Tensor, grad_direction: Tensor, shape: ModeShape) -> ModeShape:
+    """All gradients, bounded; ``grads (G, M, 4)`` are those of scale, damping, oscillation and transverse."""
+    numbers = torch.stack([shape.scale, shape.damping, shape.oscillation, shape.transverse], -1)
+    grad_gain = -(numbers * grads).sum(-1) * inverse_gain(shape)
     found = torch.cat([grads, grad_gain[..., None], grad_direction], -1).clamp_(-LARGEST_GRADIENT, LARGEST_GRADIENT)
-    scale, damping, oscillation, transverse, gain = found[..., :5].to(v.dtype).unbind(-1)
-    return ModeShape(found[..., 5:].to(v.dtype), scale, damping, oscillation, transverse, gain)
+    scale, damping, oscillation, transverse, gain = found[..., :5].to(shape.scale.dtype).unbind(-1)
+    return ModeShape(found[..., 5:].to(shape.scale.dtype), scale, damping, oscillation, transverse, gain)
 
 
 def _moments(values: Tensor, band: Band, *, both_signs: bool) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchsonic.engine.response_gradient import LARGEST_GRADIENT
+from torchsonic.engine.response_gradient import inverse_gain, with_gain
 from torchsonic.engine.triton_kernels import BLOCK, INTERPRETED, NUM_SUMS, couple
 from torchsonic.spectral.band import Band
 from torchsonic.spectral.constants import made_once
@@ -110,12 +110,6 @@ class TritonCoupling:
     def gradients(self) -> ModeShape:
         assert self._sums is not None
         shape, num_axes = self._shape, self._band.num_axes
-        inverse_gain = shape.gain.reciprocal().nan_to_num_(posinf=0.0)
-        found = self._sums * inverse_gain[..., None]
-        numbers = torch.stack([shape.scale, shape.damping, shape.oscillation, shape.transverse], -1)
-        gain = -(numbers * found[..., :4]).sum(-1) * inverse_gain
-        found = found.clamp_(-LARGEST_GRADIENT, LARGEST_GRADIENT)
-        scale, damping, oscillation, transverse, _ = found[..., :5].unbind(-1)
+        found = self._sums * inverse_gain(shape)[..., None]
         cutoff = None if shape.cutoff is None else self._sums[..., 4] / shape.cutoff
-        direction = found[..., 8 - num_axes :]
-        return ModeShape(direction, scale, damping, oscillation, transverse, gain, cutoff)
+        return with_gain(found[..., :4], found[..., 8 - num_axes :], shape)._replace(cutoff=cutoff)
