@@ -7,7 +7,19 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from torchsonic.baselines import NIFF, S4ND, Dilated, GFNet, RepLK
+from torchsonic.baselines import (
+    FNO,
+    NIFF,
+    S4ND,
+    SNO,
+    ContinuousFNO,
+    Dilated,
+    DoubleAttention,
+    GFNet,
+    NonLocal,
+    RepLK,
+    SpectralCNN,
+)
 from torchsonic.testing import relative_error
 
 # Options small enough for slow references.
@@ -17,8 +29,14 @@ OPERATORS: dict[str, tuple[type[nn.Module], dict]] = {
     "gfnet": (GFNet, {"grid": 6}),
     "replk": (RepLK, {"kernel_size": 7, "small_kernel": 3}),
     "dilated": (Dilated, {}),
+    "fno": (FNO, {"num_wavenumbers": 3}),
+    "continuous_fno": (ContinuousFNO, {"hidden": (4, 3)}),
+    "sno": (SNO, {"degree": 3}),
+    "spectral_cnn": (SpectralCNN, {"kernel_size": 3}),
+    "non_local": (NonLocal, {"hidden": 2}),
+    "double_attention": (DoubleAttention, {"hidden": 2, "num_maps": 3}),
 }
-DEPTHWISE = [name for name in OPERATORS if name != "dilated"]
+DEPTHWISE = ["s4nd", "niff", "gfnet", "replk"]
 SIZES = [(9,), (1,), (7, 10), (6, 1), (1, 5), (4, 3, 5)]
 
 
@@ -81,3 +99,25 @@ def dense_filter(x: Tensor, response: Tensor) -> Tensor:
     y = (full * spectrum) @ dft.conj() / math.prod(size)
     assert y.imag.detach().abs().max() < 1e-12 * max(1.0, float(y.real.detach().abs().max()))
     return y.real.reshape(x.shape)
+
+
+def dense_mix(x: Tensor, symbol: Callable[[tuple[int, ...]], Tensor]) -> Tensor:
+    """Fourier series with a matrix ``symbol(k) (K, C)`` for each signed wavenumber of the grid, term by term.
+
+    A wavenumber of Nyquist has no sign: both are asked for and averaged. The series of a real field is real if
+    ``symbol(-k)`` is the conjugate of ``symbol(k)``, which is demanded.
+    """
+    size = tuple(x.shape[2:])
+    places = torch.tensor(list(itertools.product(*map(range, size))), dtype=torch.float64)
+    samples = x.flatten(2).to(torch.complex128)
+    total = 0
+    for k in itertools.product(*[range(-((n - 1) // 2), n // 2 + 1) for n in size]):
+        signs = [(i, -i) if 2 * i == n else (i,) for i, n in zip(k, size, strict=True)]
+        matrices = [symbol(signed) for signed in itertools.product(*signs)]
+        cycles = torch.tensor([i / n for i, n in zip(k, size, strict=True)], dtype=torch.float64)
+        wave = torch.exp(2j * math.pi * (places @ cycles))
+        coefficient = samples @ wave.conj() / math.prod(size)
+        mixed = torch.einsum("kc,bc->bk", sum(matrices) / len(matrices), coefficient)
+        total = total + mixed[..., None] * wave
+    assert total.imag.detach().abs().max() < 1e-10 * max(1.0, float(total.real.detach().abs().max()))
+    return total.real.reshape(*total.shape[:2], *size)

@@ -8,7 +8,7 @@ from torch import nn
 import torchsonic
 from tests.baselines.operators import SIZES, assert_same_with_gradients, average_cells, make_operator, mix
 from torchsonic.baselines import S4ND
-from torchsonic.baselines.state_space import LARGEST_MATRIX, convolve_axis
+from torchsonic.baselines.s4nd import LARGEST_MATRIX, convolve_axis
 from torchsonic.testing import relative_error
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["filter_circularly", "half_size", "make_real"]
+__all__ = ["filter_circularly", "half_size", "make_real", "mix_circularly"]
 
 
 def half_size(size: Sequence[int]) -> tuple[int, ...]:
@@ -45,3 +45,12 @@ def filter_circularly(x: Tensor, response: Tensor) -> Tensor:
     axes = tuple(range(2, x.dim()))
     spectrum = torch.fft.rfftn(x, dim=axes)
     return torch.fft.irfftn(spectrum * make_real(response, size), s=size, dim=axes)
+
+
+def mix_circularly(x: Tensor, response: Tensor) -> Tensor:
+    """Multiply the spectra of C channels ``(B, C, *size)`` by matrices ``(K, C, *half_size)``: ``(B, K, *size)``."""
+    size = tuple(x.shape[2:])
+    axes = tuple(range(2, x.dim()))
+    matrices = make_real(response.flatten(0, 1), size).unflatten(0, response.shape[:2])
+    spectrum = torch.einsum("kc...,bc...->bk...", matrices, torch.fft.rfftn(x, dim=axes))
+    return torch.fft.irfftn(spectrum, s=size, dim=axes)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from torchsonic.arguments import check_samples, choice, per_axis, positive
-from torchsonic.baselines.depthwise import AXES
+from torchsonic.baselines.operator import AXES
 from torchsonic.nn.norm import CONVOLUTIONS
 
 __all__ = ["Dilated"]

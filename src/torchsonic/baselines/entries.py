@@ -13,11 +13,17 @@ from torchsonic.baselines.backbones import (
     niff_backbone,
     s4nd_backbone,
 )
+from torchsonic.baselines.continuous_fno import ContinuousFNO
 from torchsonic.baselines.dilated import Dilated
+from torchsonic.baselines.double_attention import DoubleAttention
+from torchsonic.baselines.fno import FNO
 from torchsonic.baselines.gfnet import GFNet
 from torchsonic.baselines.niff import NIFF
+from torchsonic.baselines.non_local import NonLocal
 from torchsonic.baselines.replk import RepLK
 from torchsonic.baselines.s4nd import S4ND
+from torchsonic.baselines.sno import SNO
+from torchsonic.baselines.spectral_cnn import SpectralCNN
 from torchsonic.baselines.vit import VisionTransformer
 from torchsonic.models.registry import BACKBONES, MODELS, OPERATORS, ModelEntry
 
@@ -31,9 +37,26 @@ def _gridless(operator: type[nn.Module]):
     return build
 
 
-for name, operator in {"s4nd": S4ND, "niff": NIFF, "replk": RepLK, "dilated": Dilated}.items():
+def _fno(in_channels: int, out_channels: int, stride: int, *, grid: int, **options: Any) -> nn.Module:
+    """No more wavenumbers than the usual image has at this place."""
+    options.setdefault("num_wavenumbers", max(1, min(8, grid * stride // 2)))
+    return FNO(in_channels, out_channels, stride, **options)
+
+
+for name, operator in {
+    "s4nd": S4ND,
+    "niff": NIFF,
+    "replk": RepLK,
+    "dilated": Dilated,
+    "continuous_fno": ContinuousFNO,
+    "sno": SNO,
+    "spectral_cnn": SpectralCNN,
+    "non_local": NonLocal,
+    "double_attention": DoubleAttention,
+}.items():
     OPERATORS.add(name, _gridless(operator))
 OPERATORS.add("gfnet", GFNet)
+OPERATORS.add("fno", _fno)
 
 for name, backbone in {
     "conv": conv_backbone,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -30,18 +31,14 @@ class GFNet(Depthwise):
 
     Parameters
     ----------
-    in_channels, out_channels
-        C and K.
     stride
         Averages cells of this size before the filter, whose mask then lives on the smaller grid.
-    spatial_dims
-        D: 1, 2 or 3.
     grid
         Size of the *output* for which the mask is learnt, a number or one per axis. For other sizes the mask is
         interpolated as it is stored, real and imaginary part separately, corners on corners: bicubic, or linear in
         one and three dimensions.
-    pointwise
-        Follow by a 1x1 convolution even where C = K.
+    in_channels, out_channels, options
+        As of :class:`~torchsonic.baselines.depthwise.Depthwise`.
 
     Examples
     --------
@@ -62,12 +59,11 @@ class GFNet(Depthwise):
         out_channels: int,
         stride: int | Sequence[int] = 1,
         *,
-        spatial_dims: int = 2,
         grid: int | Sequence[int] = 32,
-        pointwise: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(in_channels, out_channels, stride, spatial_dims=spatial_dims, pointwise=pointwise)
-        self.grid = per_axis(grid, spatial_dims, "grid")
+        super().__init__(in_channels, out_channels, stride, **options)
+        self.grid = per_axis(grid, self.num_axes, "grid")
         self.mask = nn.Parameter(INITIAL_STD * torch.randn(in_channels, *half_size(self.grid), 2))
 
     def response(self, size: Sequence[int], *, dtype: torch.dtype = torch.float32) -> Tensor:

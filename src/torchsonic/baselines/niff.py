@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,10 +17,10 @@ from torchsonic.baselines.depthwise import Depthwise
 from torchsonic.engine.call import without_autocast
 from torchsonic.spectral.band import frequency_grid
 
-__all__ = ["NIFF"]
+__all__ = ["NIFF", "FrequencyNetwork"]
 
 
-class _FrequencyNetwork(nn.Sequential):
+class FrequencyNetwork(nn.Sequential):
     """Linear layers with SiLU between them, from ``(D, P)`` frequencies to ``(C, P)`` values."""
 
     def __init__(self, widths: Sequence[int]) -> None:
@@ -49,16 +50,12 @@ class NIFF(Depthwise):
 
     Parameters
     ----------
-    in_channels, out_channels
-        C and K.
     stride
         Averages cells of this size after the filter.
-    spatial_dims
-        D: 1, 2 or 3.
     hidden
         Widths of the hidden layers of both networks.
-    pointwise
-        Follow by a 1x1 convolution even where C = K.
+    in_channels, out_channels, options
+        As of :class:`~torchsonic.baselines.depthwise.Depthwise`.
 
     Examples
     --------
@@ -78,13 +75,12 @@ class NIFF(Depthwise):
         out_channels: int,
         stride: int | Sequence[int] = 1,
         *,
-        spatial_dims: int = 2,
         hidden: Sequence[int] = (8, 4),
-        pointwise: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__(in_channels, out_channels, stride, spatial_dims=spatial_dims, pointwise=pointwise)
-        widths = (spatial_dims, *[positive(width, "hidden") for width in hidden], in_channels)
-        self.real, self.imaginary = _FrequencyNetwork(widths), _FrequencyNetwork(widths)
+        super().__init__(in_channels, out_channels, stride, **options)
+        widths = (self.num_axes, *[positive(width, "hidden") for width in hidden], in_channels)
+        self.real, self.imaginary = FrequencyNetwork(widths), FrequencyNetwork(widths)
 
     def response(self, size: Sequence[int], *, dtype: torch.dtype = torch.float32) -> Tensor:
         """The filters on the half spectrum of a grid, ``(C, N_1 .. N_D // 2 + 1)``, complex."""

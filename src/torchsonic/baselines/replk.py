@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -106,16 +107,12 @@ class RepLK(Depthwise):
 
     Parameters
     ----------
-    in_channels, out_channels
-        C and K.
     stride
         Keeps every stride-th sample.
-    spatial_dims
-        D: 1, 2 or 3.
     kernel_size, small_kernel
         Odd, the small one not larger than the other.
-    pointwise
-        Follow by a 1x1 convolution even where C = K, as RepLKNet always does.
+    in_channels, out_channels, pointwise, options
+        As of :class:`~torchsonic.baselines.depthwise.Depthwise`; RepLKNet always has the 1x1 convolution.
 
     Examples
     --------
@@ -142,18 +139,18 @@ class RepLK(Depthwise):
         out_channels: int,
         stride: int | Sequence[int] = 1,
         *,
-        spatial_dims: int = 2,
         kernel_size: int = 31,
         small_kernel: int = 5,
         pointwise: bool = True,
+        **options: Any,
     ) -> None:
-        super().__init__(in_channels, out_channels, stride, spatial_dims=spatial_dims, pointwise=pointwise)
+        super().__init__(in_channels, out_channels, stride, pointwise=pointwise, **options)
         self.kernel_size = _odd(kernel_size, "kernel_size")
         self.small_kernel = _odd(small_kernel, "small_kernel")
         if small_kernel > kernel_size:
             raise ValueError(f"small_kernel must be at most kernel_size {kernel_size}, got {small_kernel}")
-        self.large = _Branch(in_channels, kernel_size, spatial_dims)
-        self.small = _Branch(in_channels, small_kernel, spatial_dims)
+        self.large = _Branch(in_channels, kernel_size, self.num_axes)
+        self.small = _Branch(in_channels, small_kernel, self.num_axes)
         self.merged = None
 
     def forward(self, x: Tensor) -> Tensor:

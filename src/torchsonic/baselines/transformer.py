@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchsonic.nn.drop_path import DropPath
+from torchsonic.nn.residual import DropPath
 
 __all__ = ["PatchTokens", "TransformerBlock"]
 

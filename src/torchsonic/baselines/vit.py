@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from torchsonic.arguments import check_samples, choice, positive
+from torchsonic.arguments import positive
 from torchsonic.baselines.transformer import PatchTokens, TransformerBlock
 from torchsonic.models.classifier import Classifier, linear_rates
+from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["VisionTransformer"]
 
@@ -40,6 +41,7 @@ class VisionTransformer(Classifier):
     """
 
     pools: ClassVar[tuple[str, ...]] = ("token", "avg", "")
+    formats: ClassVar[tuple[str, ...]] = ("NCHW", "NLC")
 
     def __init__(
         self,
@@ -69,78 +71,39 @@ class VisionTransformer(Classifier):
         )
         self.checkpointing = False
         self.feature_info = [{"num_chs": dim, "reduction": patch, "module": f"blocks.{i}"} for i in range(depth)]
-        self._build_head(
-            dim, num_classes, drop_rate=drop_rate, global_pool=global_pool, norm=nn.LayerNorm(dim, eps=1e-6)
-        )
+        norm = nn.LayerNorm(dim, eps=1e-6)
+        self._build_head(dim, num_classes, drop_rate=drop_rate, global_pool=global_pool, norm=norm)
         self.init_weights()
 
     def _stages(self) -> list[tuple[str, Sequence[nn.Module]]]:
         return [(f"blocks.{i}", (block,)) for i, block in enumerate(self.blocks)]
 
-    def _run(self, x: Tensor, taken: Sequence[int], last: int) -> tuple[Tensor, list[Tensor], tuple[int, int]]:
-        """Tokens behind block ``last``, those behind the blocks taken, and the lattice of patches."""
-        check_samples(x, 2, self.in_channels, type(self).__name__)
-        x = self.tokens(x)
-        lattice = (x.shape[2], x.shape[3])
+    def _run(
+        self, x: Tensor, spacing: Spacing | None, last: int, taken: Sequence[int] = (), norm: bool = False
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Tokens ``(B, 1 + h w, D)``, the class token first; ``norm`` normalises those of all blocks taken."""
         # The class token has no position of its own: adding one would only move its own initial value.
-        x = torch.cat([self.class_token.expand(x.shape[0], -1, -1), x.flatten(2).mT], dim=1)
+        x = torch.cat([self.class_token.expand(x.shape[0], -1, -1), self.tokens(x).flatten(2).mT], dim=1)
         kept = []
         for index, block in enumerate(self.blocks[: last + 1]):
             checkpointing = self.checkpointing and torch.is_grad_enabled()
             x = checkpoint(block, x, use_reentrant=False) if checkpointing else block(x)
             if index in taken:
-                kept.append(x)
-        return x, kept, lattice
+                kept.append(self.norm(x) if norm else x)
+        return x, kept
 
-    def forward_features(self, x: Tensor) -> Tensor:  # type: ignore[override]
-        """Normalised tokens ``(B, 1 + h w, D)``, the class token first."""
-        return self.norm(self._run(x, (), self._num_kept - 1)[0])
+    def _as_map(self, feature: Tensor, size: Sequence[int], output_fmt: str) -> Tensor:
+        """Patches without the class token: ``(B, D, h, w)``, or ``(B, h w, D)`` as "NLC"."""
+        lattice = [-(-n // self.tokens.patch) for n in size]
+        return feature[:, 1:] if output_fmt == "NLC" else feature[:, 1:].mT.unflatten(2, lattice)
 
-    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """Read the class token or the mean of the patches, and classify."""
-        if self.global_pool == "token":
-            x = x[:, 0]
-        elif self.global_pool == "avg":
-            x = x[:, 1:].mean(1)
-        x = self.head_drop(x)
-        return x if pre_logits else self.fc(x)
+    def _pool(self, x: Tensor) -> Tensor:
+        if self.global_pool == "":
+            return x
+        return x[:, 0] if self.global_pool == "token" else x[:, 1:].mean(1)
 
-    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
-        """Logits of images."""
-        return self.forward_head(self.forward_features(x))
-
-    def forward_intermediates(  # type: ignore[override]
-        self,
-        x: Tensor,
-        indices: int | Sequence[int] | None = None,
-        norm: bool = False,
-        stop_early: bool = False,
-        output_fmt: str = "NCHW",
-        intermediates_only: bool = False,
-    ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
-        """Patch features behind several blocks, ``(B, D, h, w)`` or ``(B, h w, D)`` with ``output_fmt="NLC"``."""
-        choice(output_fmt, ("NCHW", "NLC"), "output_fmt")
-        taken = self._levels(indices)
-        last = max(taken) if stop_early or intermediates_only else self._num_kept - 1
-        x, kept, lattice = self._run(x, taken, last)
-        features = [(self.norm(tokens) if norm else tokens)[:, 1:] for tokens in kept]
-        if output_fmt == "NCHW":
-            features = [tokens.mT.reshape(tokens.shape[0], -1, *lattice) for tokens in features]
-        if intermediates_only:
-            return features
-        return (self.norm(x) if last == self._num_kept - 1 else x), features
-
-    def prune_intermediate_layers(
-        self, indices: int | Sequence[int] = 1, prune_norm: bool = False, prune_head: bool = True
-    ) -> list[int]:
-        taken = self._levels(indices)
-        self._num_kept = max(taken) + 1
-        self.blocks = self.blocks[: self._num_kept]
-        if prune_norm:
-            self.norm = nn.Identity()
-        if prune_head:
-            self.reset_classifier(0, "")
-        return taken
+    def _drop_behind(self, level: int) -> None:
+        self.blocks = self.blocks[: level + 1]
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         """Keep only the inputs of blocks for the backward pass; recompute the rest."""

@@ -1,0 +1,91 @@
+"""Non-local block: every place looks at all others, by what they hold and not by where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchsonic.arguments import positive
+from torchsonic.baselines.operator import Operator
+
+__all__ = ["NonLocal"]
+
+MAX_POOLINGS = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+
+
+class NonLocal(Operator):
+    r"""Self-attention over all places, embedded Gaussian, with a path round it.
+
+    .. math:: y_i = P\,x_i + W \sum_j \mathrm{softmax}_j(\theta(x_i)^\top \phi(x_j))\, g(x_j)
+
+    ``theta``, ``phi``, ``g`` and ``W`` are 1x1 convolutions; ``P`` is the identity, or one, too, where C and K differ.
+    The operator is not linear, and knows no direction: any reordering of the places reorders the output. Shapes:
+    ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable reals: ``3 C H + H K``, and ``C K`` for
+    P.
+
+    Parameters
+    ----------
+    in_channels, out_channels
+        C and K.
+    stride
+        Averages cells of this size at the end.
+    spatial_dims
+        D: 1, 2 or 3.
+    hidden
+        H, features that are compared and fetched; by default half of C.
+    subsample
+        Take the largest of so many places per axis for ``phi`` and ``g``, which divides the cost.
+    skip
+        Have the path round, ``P x``.
+
+    Examples
+    --------
+    >>> layer = torchsonic.baselines.NonLocal(8, 8, subsample=2)
+    >>> layer(torch.randn(2, 8, 15, 24)).shape
+    torch.Size([2, 8, 15, 24])
+
+    References
+    ----------
+    Wang, Girshick, Gupta, He: Non-local neural networks. CVPR, 2018.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        stride: int | Sequence[int] = 1,
+        *,
+        spatial_dims: int = 2,
+        hidden: int | None = None,
+        subsample: int = 1,
+        skip: bool = True,
+    ) -> None:
+        super().__init__(in_channels, out_channels, stride, spatial_dims=spatial_dims)
+        self.hidden = max(1, in_channels // 2) if hidden is None else positive(hidden, "hidden")
+        self.subsample = positive(subsample, "subsample")
+        self.theta, self.phi, self.g = (self._make_pointwise(in_channels, self.hidden) for _ in range(3))
+        self.out = self._make_pointwise(self.hidden, out_channels)
+        same = in_channels == out_channels
+        around = nn.Identity() if same else self._make_pointwise(in_channels, out_channels)
+        self.skip: nn.Module | None = around if skip else None
+
+    def _thinned(self, x: Tensor) -> Tensor:
+        return x if self.subsample == 1 else MAX_POOLINGS[self.num_axes](x, self.subsample, ceil_mode=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the layer: ``(B, C, N_1 .. N_D)`` to ``(B, K, ceil(N_1 / stride) ..)``."""
+        self._check(x)
+        parts = (self.theta(x), self._thinned(self.phi(x)), self._thinned(self.g(x)))
+        # One head: kernels that never store all pairs of places want an axis for it.
+        query, key, value = (part.flatten(2).mT.contiguous()[:, None] for part in parts)
+        attended = F.scaled_dot_product_attention(query, key, value, scale=1.0)[:, 0]
+        y = self.out(attended.mT.unflatten(2, x.shape[2:]))
+        if self.skip is not None:
+            y = y + self.skip(x)
+        return self._pool(y).to(x.dtype)
+
+    def extra_repr(self) -> str:
+        text = f"{super().extra_repr()}, hidden={self.hidden}"
+        return text if self.subsample == 1 else f"{text}, subsample={self.subsample}"
