@@ -7,7 +7,7 @@ import torch
 
 from tests.layers import make_layer
 from torchsonic import testing
-from torchsonic.functional import ResponseLimits, frequency_grid, sonic_conv
+from torchsonic.functional import ModeOperator, ResponseLimits, frequency_grid, sonic_conv
 from torchsonic.spectral.limits import limit_backward, limit_response
 from torchsonic.spectral.response import on_grid
 from torchsonic.testing import dense_conv, relative_error
@@ -166,7 +166,7 @@ def test_limits_off_leave_state_dict_and_operator_alone():
     layer = make_layer(2)
     x = torch.randn(1, 3, 6, 5, dtype=torch.float64)
     assert sonic_conv(x, layer.modes(), layer.bias).equal(
-        sonic_conv(x, layer.modes(), layer.bias, cutoff=None, limits=ResponseLimits())
+        sonic_conv(x, ModeOperator(layer.modes(), None, ResponseLimits()), layer.bias)
     )
 
 
@@ -197,4 +197,4 @@ def test_wrong_limits_are_named():
     with pytest.raises(ValueError, match="without_limits=True"):
         layer.modes()
     with pytest.raises(ValueError, match="belong together"):
-        sonic_conv(torch.randn(1, 3, 4, 4).double(), layer.modes(without_limits=True), limits=layer.limits)
+        sonic_conv(torch.randn(1, 3, 4, 4).double(), layer.reference_operator()._replace(cutoff=None))

@@ -101,10 +101,9 @@ def check_padding(padding: int | Sequence[int] | None, mode: PaddingMode, num_ax
     return per_axis(padding, num_axes, "padding")
 
 
-def scaled_margin(margin: Sequence[int], spacing: Sequence[float], finest: Sequence[float]) -> tuple[int, ...]:
-    """A margin given in samples of ``spacing``, in samples of the spacing ``finest``: as wide, and at least one."""
-    widths = zip(margin, spacing, finest, strict=True)
-    return tuple(max(1, math.ceil(n * step / fine - 1e-6)) for n, step, fine in widths)
+def scaled_margin(widths: Sequence[float], finest: Sequence[float]) -> tuple[int, ...]:
+    """A margin of physical widths in samples of the spacing ``finest``: as wide, and at least one."""
+    return tuple(max(1, math.ceil(width / fine - 1e-6)) for width, fine in zip(widths, finest, strict=True))
 
 
 def _reflected_indices(size: int, total: int, device) -> Tensor:

@@ -36,6 +36,7 @@ __all__ = [
     "respond",
     "responses_on_band",
     "spacing_frame",
+    "turn_directions",
 ]
 
 Symmetry = Literal["real", "half"]
@@ -94,9 +95,18 @@ class ModeShape(NamedTuple):
         """Some modes of some samples; parameters that the batch shares stay shared."""
         return self.each(lambda t: t[:, modes] if t.shape[0] == 1 else t[samples, modes])
 
+    def turned(self, orientation: Tensor | None) -> ModeShape:
+        """The same modes on the axes of an array with an orientation; see :func:`turn_directions`."""
+        return self._replace(direction=turn_directions(self.direction, orientation))
+
     def each(self, change: Callable[[Tensor], Tensor]) -> ModeShape:
         """Apply a function to every tensor."""
         return ModeShape(*[None if t is None else change(t) for t in self])  # type: ignore[arg-type]
+
+
+def turn_directions(direction: Tensor, orientation: Tensor | None) -> Tensor:
+    """Directions in space, ``R^T v`` along the axes of an array: ``(G, M, D)`` and ``(G, D, D)``, G 1 or the batch."""
+    return direction if orientation is None else direction @ orientation.to(direction)
 
 
 def column(values: Tensor, num_axes: int) -> Tensor:

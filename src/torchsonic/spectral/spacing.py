@@ -1,10 +1,16 @@
-"""The physical step between samples, as users give it: one number, one per axis, or one row per sample."""
+"""The physical step between samples, as users give it: one number, one per axis, or one row per sample.
+
+It may come together with the orientation of the array, as a :class:`Sampling`; see
+:mod:`torchsonic.spectral.orientation`.
+"""
 
 from __future__ import annotations
 
 import math
 import numbers
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,11 +18,47 @@ from torch import Tensor
 
 from torchsonic.spectral.constants import constant
 
-__all__ = ["ANY_BATCH", "Spacing", "as_spacing", "refuse_impossible", "spacing_values", "widest_float"]
+__all__ = [
+    "ANY_BATCH",
+    "Sampling",
+    "Spacing",
+    "as_spacing",
+    "differs_in_batch",
+    "orientation_of",
+    "plain_spacing",
+    "refuse_impossible",
+    "spacing_values",
+    "widest_float",
+]
 
-Spacing = float | Sequence[float] | Tensor
+
+@dataclass(frozen=True, eq=False)
+class Sampling:
+    """A spacing together with an orientation ``(1, D, D)`` or ``(B, D, D)``; layers take it in place of a spacing."""
+
+    spacing: Spacing
+    orientation: Tensor
+
+
+Spacing = float | Sequence[float] | Tensor | Sampling
 ANY_BATCH = -1
 DEVICES_WITHOUT_FLOAT64 = {"mps"}
+
+
+def plain_spacing(spacing: Spacing) -> Any:
+    """The spacing alone."""
+    return spacing.spacing if isinstance(spacing, Sampling) else spacing
+
+
+def differs_in_batch(spacing: Spacing) -> bool:
+    """Whether samples may differ in spacing or orientation."""
+    turn = orientation_of(spacing)
+    return isinstance(plain_spacing(spacing), Tensor) or (turn is not None and len(turn) > 1)
+
+
+def orientation_of(spacing: Spacing) -> Tensor | None:
+    """The orientation that came with a spacing, ``(1, D, D)`` or ``(B, D, D)``."""
+    return spacing.orientation if isinstance(spacing, Sampling) else None
 
 
 def widest_float(device: torch.device) -> torch.dtype:
@@ -48,6 +90,7 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
     Tensor
         ``(1, D)`` or ``(batch, D)``, float64 (float32 where the device has no float64).
     """
+    spacing = plain_spacing(spacing)
     if isinstance(spacing, np.ndarray) and spacing.ndim == 2:
         spacing = torch.as_tensor(spacing)
     # Not PyTorch's default device, which may be "meta": callers that name none want to read the numbers.
@@ -88,6 +131,7 @@ def _wrong_count(num_axes: int, given: str) -> str:
 
 def spacing_values(spacing: Spacing, num_axes: int) -> tuple[float, ...]:
     """One positive number per axis; per-sample spacings are refused."""
+    spacing = plain_spacing(spacing)
     if isinstance(spacing, Tensor):
         return tuple(as_spacing(spacing, num_axes)[0].tolist())
     try:

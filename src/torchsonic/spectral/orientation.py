@@ -1,0 +1,152 @@
+r"""How the axes of an array lie in space: an orthogonal matrix ``R`` whose columns are the axes' directions.
+
+    position = origin + R diag(spacing) n        so that        w = R w_axis,   w.v = w_axis.(R^T v)
+
+Telling a layer ``R`` therefore means using the directions ``R^T v`` on the array's own grid. A scan's affine matrix
+holds ``R diag(spacing)`` in its first D rows and columns.
+
+Some parts of a network are tied to array axes: strides, small kernels, patches. For these, ``R`` is split into the
+nearest matrix that permutes and flips axes, by which the array itself is rearranged, and a remainder close to the
+identity, which is told to the layers (:func:`split_storage`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torchsonic.spectral.spacing import widest_float
+
+__all__ = ["Matrix", "Storage", "as_orientation", "split_affine", "split_storage"]
+
+Matrix = Tensor | Sequence
+TOLERANCE = 1e-3
+"""Of orthogonality: affine matrices in files are in single precision, and often rounded."""
+
+
+def _as_matrices(value: Matrix, size: int, name: str) -> Tensor:
+    try:  # not PyTorch's default device, which may be "meta"
+        matrices = value if isinstance(value, Tensor) else torch.tensor(value, device="cpu", dtype=torch.float64)
+        matrices = matrices.to(widest_float(matrices.device))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name} must be numbers of shape ({size}, {size}), got {value!r}") from error
+    if matrices.dim() not in (2, 3) or tuple(matrices.shape[-2:]) != (size, size):
+        raise ValueError(
+            f"{name} must have shape ({size}, {size}), or (batch, {size}, {size}) with one matrix per sample, "
+            f"got {tuple(matrices.shape)}"
+        )
+    if not torch.compiler.is_compiling() and not matrices.isfinite().all():
+        raise ValueError(f"{name} must be finite, got {matrices.tolist()}")
+    return matrices[None] if matrices.dim() == 2 else matrices
+
+
+def as_orientation(orientation: Matrix, num_axes: int, *, batch: int | None = None) -> Tensor:
+    """Check an orientation: ``(1, D, D)`` or ``(batch, D, D)``, exactly orthogonal, in the widest float of its device.
+
+    Parameters
+    ----------
+    orientation
+        One orthogonal matrix or one per sample; column d is the direction of array axis d. A determinant of -1 (an odd
+        number of flipped axes) is as good as 1.
+    batch
+        Number of samples that several matrices must match; ``None`` for any number.
+    """
+    matrices = _as_matrices(orientation, num_axes, "orientation")
+    if batch is not None and len(matrices) not in (1, batch):
+        raise ValueError(
+            f"orientation has {len(matrices)} matrices for a batch of {batch} samples; give one, or one per sample"
+        )
+    if torch.compiler.is_compiling():  # which does not know the numbers
+        return matrices
+    error = _lack_of_orthogonality(matrices)
+    if error > TOLERANCE:
+        raise ValueError(
+            f"orientation must be orthogonal, but its columns differ from unit vectors at right angles by {error:.2g}; "
+            "divide the columns of an affine matrix by the spacing, or pass the affine itself as affine="
+        )
+    return matrices if error < 1e-12 else _nearest_orthogonal(matrices)
+
+
+def _lack_of_orthogonality(matrices: Tensor) -> float:
+    excess = matrices.mT @ matrices - torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+    return excess.abs().max().item() if excess.numel() else 0.0
+
+
+def split_affine(affine: Matrix, num_axes: int) -> tuple[Tensor, Tensor]:
+    """Spacing ``(n, D)`` and orientation ``(n, D, D)`` of affine matrices ``(D + 1, D + 1)`` or ``(n, D + 1, D + 1)``.
+
+    Sheared matrices, such as those of a scan with a tilted gantry, are refused: no rotation describes them.
+    """
+    columns = _as_matrices(affine, num_axes + 1, "affine")[:, :num_axes, :num_axes]
+    spacing = torch.linalg.vector_norm(columns, dim=1)
+    if not (spacing > 0).all():
+        raise ValueError(f"affine must give every array axis a length, got {columns.tolist()}")
+    matrices = columns / spacing[:, None]
+    worst = _lack_of_orthogonality(matrices)
+    if worst > TOLERANCE:
+        cosines = (matrices.mT @ matrices).flatten(1).abs().amax(0)
+        place = int(torch.where(torch.eye(num_axes).flatten() > 0, 0.0, cosines.cpu()).argmax())
+        tilt = math.degrees(math.asin(min(1.0, worst)))
+        raise ValueError(
+            f"affine is sheared: array axes {place // num_axes} and {place % num_axes} are {tilt:.1f} degrees off a "
+            "right angle; resample the scan to a rectangular grid first"
+        )
+    return spacing, _nearest_orthogonal(matrices)
+
+
+def _nearest_orthogonal(matrices: Tensor) -> Tensor:
+    left, _, right = torch.linalg.svd(matrices)
+    return left @ right
+
+
+class Storage(NamedTuple):
+    """How to rearrange an array: new axis i is old axis ``order[i]``, flipped where ``flips[i]``.
+
+    Examples
+    --------
+    >>> storage = Storage((1, 0), (False, True))
+    >>> x = torch.arange(6.0).reshape(1, 1, 2, 3)
+    >>> storage.apply(x)[0, 0].tolist()
+    [[3.0, 0.0], [4.0, 1.0], [5.0, 2.0]]
+    >>> torch.equal(storage.undo(storage.apply(x)), x)
+    True
+    """
+
+    order: tuple[int, ...]
+    flips: tuple[bool, ...]
+
+    def apply(self, x: Tensor) -> Tensor:
+        """Rearrange the spatial axes of ``(B, C, *size)``."""
+        y = x.permute(0, 1, *[2 + axis for axis in self.order])
+        return y.flip([2 + axis for axis, flip in enumerate(self.flips) if flip])
+
+    def undo(self, y: Tensor) -> Tensor:
+        """The inverse of :meth:`apply`."""
+        x = y.flip([2 + axis for axis, flip in enumerate(self.flips) if flip])
+        return x.permute(0, 1, *[2 + self.order.index(axis) for axis in range(len(self.order))])
+
+    def matrix(self) -> Tensor:
+        """``(D, D)``: the columns of an orientation times it are the directions of the new axes."""
+        matrix = torch.zeros(len(self.order), len(self.order), dtype=torch.float64)
+        for new, (old, flip) in enumerate(zip(self.order, self.flips, strict=True)):
+            matrix[old, new] = -1.0 if flip else 1.0
+        return matrix
+
+
+def split_storage(orientation: Tensor) -> tuple[Storage, Tensor | None]:
+    """Split an orientation ``(D, D)`` into a rearrangement of the array and what remains: ``(D, D)``, or ``None``.
+
+    The rearrangement brings every array axis as close as possible to the axis of space with the same number.
+    """
+    axes = range(len(orientation))
+    size = orientation.abs()
+    order = max(itertools.permutations(axes), key=lambda p: sum(float(size[i, p[i]]) for i in axes))
+    storage = Storage(order, tuple(bool(orientation[i, order[i]] < 0) for i in axes))
+    rest = orientation @ storage.matrix()
+    plain = torch.allclose(rest, torch.eye(len(rest), dtype=rest.dtype), atol=TOLERANCE / 10)
+    return storage, None if plain else rest
