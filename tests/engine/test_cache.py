@@ -7,7 +7,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from tests.layers import make_layer
 from torchsonic.engine.cache import CouplingCache
 from torchsonic.functional import ResponseLimits
-from torchsonic.nn import conv
+from torchsonic.nn import evaluation
 
 
 def evaluate(layer, x, **options):
@@ -174,7 +174,7 @@ def test_a_recorded_graph_evaluates_for_itself(monkeypatch):
     layer = make_layer(2).eval()
     x = torch.randn(1, 3, 6, 7, dtype=torch.float64)
     expected = evaluate(layer, x)
-    monkeypatch.setattr(conv, "recording_graph", lambda device: True)
+    monkeypatch.setattr(evaluation, "recording_graph", lambda device: True)
     monkeypatch.setattr(layer._cache, "get", None)
     torch.testing.assert_close(evaluate(layer, x), expected)
 

@@ -8,6 +8,8 @@ import torch
 import torchsonic
 from tests.layers import make_layer
 from torchsonic.engine import kernels, search
+from torchsonic.engine.call import Options, Step
+from torchsonic.engine.plan import plan_step
 from torchsonic.functional import ORDERS, remembered_plans, restore_plans, set_plan_search
 from torchsonic.testing import relative_error
 
@@ -134,5 +136,5 @@ def test_tracers_and_transforms_take_the_model(monkeypatch):
     monkeypatch.setattr(search, "_time", lambda *given: pytest.fail("was measured"))
     layer, x = make_layer(2), torch.randn(3, 3, 6, 7, dtype=torch.float64)
     torch.func.vmap(layer)(x[:, None])
-    assert kernels.plan_for(x, 4, 5, kernels.Options((6, 7))).order in ORDERS
+    assert plan_step(Step(1, 3, 4, 5, (6, 7), Options((6, 7)))).order in ORDERS
     assert not remembered_plans()

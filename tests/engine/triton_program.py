@@ -31,7 +31,7 @@ def operands_of(size, limits, per_sample, dtype):
 def compare(size, out_size, limits, *, per_sample, order, symmetry, dtype):
     operands = operands_of(size, limits, per_sample, dtype)
     shape = ModeShape(*operands[3:10])
-    options = {"output_size": out_size, "order": order, "symmetry": symmetry, "limits": limits}
+    options = {"output_size": out_size, "execution": {"order": order}, "symmetry": symmetry, "limits": limits}
     y = spectral_conv(*operands[:3], shape, spacing=operands.spacing, **options)
     expected = run_plain(
         operands,

@@ -81,7 +81,7 @@ def evaluate(case: Case, *, dtype=torch.float64, **execution) -> dict[str, Tenso
         padding_mode=case.padding_mode,  # type: ignore[arg-type]
         symmetry=case.symmetry,  # type: ignore[arg-type]
         limits=LIMITS[case.limits],
-        **execution,
+        execution=execution,
     )
     y.backward(waves(*y.shape, phase=1.3).to(dtype))
     return {"y": y.detach(), **{name: value.grad for name, value in given.items()}}  # type: ignore[dict-item]

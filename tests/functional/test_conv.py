@@ -296,15 +296,36 @@ def test_backward_inside_autocast_is_as_exact_as_outside():
         ({"bias": torch.zeros(1)}, ValueError, r"bias must have shape \(4,\) to fit mix_in and mix_out, got \(1,\)"),
         ({"output_size": (4, 0)}, ValueError, "output_size"),
         ({"output_size": (4,)}, ValueError, "output_size"),
-        ({"mode_chunk": 0}, ValueError, "mode_chunk must be at least 1"),
+        ({"execution": {"mode_chunk": 0}}, ValueError, "mode_chunk must be at least 1"),
         ({"padding_mode": "wrap"}, ValueError, "padding_mode"),
-        ({"order": "best"}, ValueError, "order"),
+        ({"execution": {"order": "best"}}, ValueError, "order"),
+        ({"best": 1}, TypeError, "sonic_conv has no option 'best'"),
     ],
 )
 def test_the_function_refuses_bad_input_by_name(change, error, words):
     arguments = {"x": torch.zeros(1, 3, 5, 5), "modes": make_layer(2, dtype=torch.float32).modes(), **change}
     with pytest.raises(error, match=words):
         sonic_conv(**arguments)
+
+
+def test_old_keywords_of_the_functions_work_and_name_their_replacement():
+    layer, x = make_layer(2, limits={"band_order": 2}), torch.randn(1, 3, 6, 5, dtype=torch.float64)
+    operator = layer.reference_operator()
+    expected = sonic_conv(x, operator, execution={"order": "modes", "mode_chunk": 2})
+    with pytest.warns(FutureWarning) as seen:
+        y = sonic_conv(x, operator.modes, cutoff=operator.cutoff, limits=operator.limits, order="modes", mode_chunk=2)
+    said = [str(warning.message) for warning in seen]
+    assert "order= is deprecated; pass execution={'order': 'modes'} instead" in said
+    assert any("cutoff=, limits= of sonic_conv is deprecated; pass torchsonic.functional.ModeOper" in s for s in said)
+    assert y.equal(expected)
+    spacing, ones = torch.ones(1, 2, dtype=torch.float64), torch.ones(1, 6, dtype=torch.float64)
+    shape = ModeShape(torch.ones(1, 6, 2, dtype=torch.float64), ones, ones, ones, ones, ones)
+    operands = (x, layer.mix_in, layer.mix_out, shape)
+    with pytest.warns(FutureWarning, match="recompute= is deprecated"):
+        y = spectral_conv(*operands, spacing=spacing, recompute=True)  # type: ignore[call-arg]
+    assert y.equal(spectral_conv(*operands, spacing=spacing, execution={"recompute": True}))
+    with pytest.raises(TypeError, match="spectral_conv has no option 'best'"):
+        spectral_conv(*operands, spacing=spacing, best=1)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from torchsonic.engine import compiled as compiled  # registers the custom operators
 from torchsonic.engine import kernels
-from torchsonic.engine.call import Kept, Operands, Options, run_plain, without_autocast
+from torchsonic.engine.call import Kept, Operands, Options, known_order, run_plain, without_autocast
 from torchsonic.engine.couplings import Couplings
-from torchsonic.engine.plan import known_order, order_by_channels
 from torchsonic.spectral.tracing import inside_function_transform
 
 __all__ = ["convolve"]
@@ -39,19 +38,21 @@ def convolve(operands: Operands, options: Options, *, recompute: bool | None = N
         return run_plain(operands, options)
     if needs_grad:
         return _SpectralConv.apply(options, keep, *operands)  # type: ignore[return-value]
-    with kernels.prepared(*operands.sizes, options, per_sample=operands.per_sample):
-        plan = kernels.find_plan(operands, options)
-        return kernels.order_of(plan).forward(*operands.mixing, Couplings(operands, options, plan), plan)[0]
+    step = operands.step(options)
+    with kernels.prepared(operands.x, step):
+        plan = kernels.find_plan(operands, step)
+        return kernels.order_of(plan).forward(operands.mixing, Couplings(operands, options, plan), plan)[0]
 
 
 def _compiled(operands: Operands, options: Options, *, keep: bool, needs_grad: bool) -> Tensor:
     """The custom operator; sizes may be symbols here."""
-    x, out_channels, num_modes = operands.sizes
     order = known_order(options.order)
     if options.symmetry == "half":
         order = "channels"
     elif order == "auto":
-        order = order_by_channels(x.shape[1], out_channels, num_modes)
+        # The one that transforms fewer signals: the grid, which the cost model needs, may be unknown.
+        few_modes = 2 * operands.mix_in.shape[0] <= operands.x.shape[1] + operands.mix_out.shape[0]
+        order = "modes" if few_modes else "channels"
     # Margins round up to a fast size, which no symbol expresses; kept tensors would tie the graph to it.
     keep = keep and options.padding_mode != "zeros" and not options.padding
     # Autograd takes no empty list.
@@ -63,27 +64,26 @@ class _SpectralConv(torch.autograd.Function):
     @staticmethod
     def forward(ctx, options: Options, keep: bool, *tensors):  # type: ignore[override]
         operands = Operands(*tensors)
-        with kernels.prepared(*operands.sizes, options, training=True, keep=keep, per_sample=operands.per_sample):
-            plan = kernels.find_plan(operands, options, training=True, keep=keep)
+        step = operands.step(options, training=True, keep=keep)
+        with kernels.prepared(operands.x, step):
+            plan = kernels.find_plan(operands, step)
             # The couplings have no name here, so that they are freed if memory runs out.
             y, kept = kernels.order_of(plan).forward(
-                *operands.mixing, Couplings(operands, options, plan), plan, keep=keep
+                operands.mixing, Couplings(operands, options, plan), plan, keep=keep
             )
         ctx.save_for_backward(*tensors, *[t for part in kept for t in part])
-        ctx.options, ctx.plan = options, plan
+        ctx.step, ctx.plan = step, plan
         return y
 
     @staticmethod
     def backward(ctx, grad_y):  # type: ignore[override]
         saved = ctx.saved_tensors  # once: checkpointing recomputes them at the first look and refuses a second
         operands, saved = Operands(*saved[: len(Operands._fields)]), saved[len(Operands._fields) :]
-        needs, options = ctx.needs_input_grad[2:], ctx.options
+        needs, options = ctx.needs_input_grad[2:], ctx.step.options
         if torch.is_grad_enabled():  # create_graph=True
             return None, None, *_differentiable_gradients(grad_y, operands, options, needs)
         kept = [Kept(*pair) for pair in zip(saved[::2], saved[1::2], strict=True)]
-        with kernels.prepared(
-            *operands.sizes, options, training=True, keep=bool(kept), kept=saved, per_sample=operands.per_sample
-        ):
+        with kernels.prepared(operands.x, ctx.step, saved):
             return None, None, *kernels.backward(grad_y, operands, options, ctx.plan, kept, needs)
 
 

@@ -43,12 +43,12 @@ class _Store:
             return coupling
         with self._lock:
             self.entries[key] = coupling
-            while len(self.entries) > self.max_entries or self._num_bytes() > self.max_bytes:
+            while (
+                len(self.entries) > self.max_entries
+                or sum(kept.num_bytes for kept in self.entries.values()) > self.max_bytes
+            ):
                 self.entries.popitem(last=False)
         return coupling
-
-    def _num_bytes(self) -> int:
-        return sum(kept.num_bytes for kept in self.entries.values())
 
 
 _by_value = _Store()
@@ -112,19 +112,11 @@ class CouplingCache:
     def get(self, key: Hashable, parameters: list[Tensor], make: Callable[[], TorchCoupling]) -> TorchCoupling:
         """Return the coupling for ``key``, made anew if the parameters changed or the grid is new."""
         with self._lock:
-            if not self._still_are(parameters):
+            if len(self._seen) != len(parameters) or not all(map(_Seen.still_is, self._seen, parameters)):
                 self._forget()
                 self._seen = [_Seen(weakref.ref(p), p.data_ptr(), p._version, p.detach().clone()) for p in parameters]
             store = self._store
         return store.get(key, make)
 
-    def _still_are(self, parameters: list[Tensor]) -> bool:
-        return len(self._seen) == len(parameters) and all(
-            seen.still_is(p) for seen, p in zip(self._seen, parameters, strict=True)
-        )
-
-    def __deepcopy__(self, memo: dict) -> CouplingCache:
-        return CouplingCache(self.max_entries, self.max_bytes)
-
-    def __reduce__(self):
+    def __reduce__(self):  # copies and pickles are empty
         return CouplingCache, (self.max_entries, self.max_bytes)

@@ -1,20 +1,31 @@
-"""One call of the operator: its tensors and its options."""
+"""One call of the operator: its tensors, its options, and what plans and memory depend on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
-from torchsonic.spectral.boundary import Boundary, PaddingMode
-from torchsonic.spectral.limits import ResponseLimits
+from torchsonic.arguments import choice, per_axis, positive
+from torchsonic.spectral.boundary import Boundary, PaddingMode, check_padding
+from torchsonic.spectral.limits import UNLIMITED, ResponseLimits
 from torchsonic.spectral.plain import plain_conv
 from torchsonic.spectral.response import ModeShape, Symmetry
 
-__all__ = ["Kept", "Operands", "Options", "run_plain", "without_autocast"]
+__all__ = ["ORDERS", "Kept", "Mixing", "Operands", "Options", "Step", "known_order", "run_plain", "without_autocast"]
+
+
+class Mixing(NamedTuple):
+    """``x (B, C, *size)``, ``mix_in (M, 2, C)`` with ``Re B, Im B``, ``mix_out (K, M, 2)`` with ``Re C, -Im C``."""
+
+    x: Tensor
+    mix_in: Tensor
+    mix_out: Tensor
+    bias: Tensor | None
 
 
 class Operands(NamedTuple):
@@ -38,19 +49,13 @@ class Operands(NamedTuple):
         return ModeShape(**{name: getattr(self, name) for name in ModeShape._fields})
 
     @property
-    def mixing(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    def mixing(self) -> Mixing:
         """The tensors that do not belong to the responses."""
-        return self.x, self.mix_in, self.mix_out, self.bias
+        return Mixing(self.x, self.mix_in, self.mix_out, self.bias)
 
-    @property
-    def sizes(self) -> tuple[Tensor, int, int]:
-        """The input, and the numbers of output channels and modes: all that plans and memory depend on."""
-        return self.x, self.mix_out.shape[0], self.mix_in.shape[0]
-
-    @property
-    def per_sample(self) -> bool:
-        """Whether each sample has a spacing of its own."""
-        return self.spacing.shape[0] > 1
+    def step(self, options: Options, *, training: bool = False, keep: bool = False) -> Step:
+        """What the plan of this call and its memory depend on."""
+        return Step.of(self.mixing, options, training=training, keep=keep, per_sample=self.spacing.shape[0] > 1)
 
     @property
     def shared(self) -> bool:
@@ -78,6 +83,28 @@ class Options(NamedTuple):
     magnitude_limit: float = 0.0
     soft_limit: bool = False
 
+    @classmethod
+    def checked(
+        cls,
+        size: tuple[int, ...],
+        *,
+        output_size: Sequence[int] | None = None,
+        padding_mode: PaddingMode = "circular",
+        padding: int | Sequence[int] | None = None,
+        order: str = "auto",
+        mode_chunk: int | None = None,
+        symmetry: Symmetry = "real",
+        limits: ResponseLimits = UNLIMITED,
+    ) -> Options:
+        """Options as users give them (see :func:`torchsonic.functional.spectral_conv`) for an input grid."""
+        out_size = size if output_size is None else per_axis(output_size, len(size), "output_size")
+        if mode_chunk is not None:
+            positive(mode_chunk, "mode_chunk")
+        choice(symmetry, get_args(Symmetry), "symmetry")
+        choice(padding_mode, get_args(PaddingMode), "padding_mode")
+        margin = check_padding(padding, padding_mode, len(size)) or ()
+        return cls(out_size, padding_mode, margin, known_order(order), mode_chunk or 0, symmetry, *limits)
+
     @property
     def boundary(self) -> Boundary:
         return Boundary(self.padding_mode, self.padding)
@@ -85,6 +112,43 @@ class Options(NamedTuple):
     @property
     def limits(self) -> ResponseLimits:
         return ResponseLimits(self.band_order, self.magnitude_limit, self.soft_limit)
+
+
+class Step(NamedTuple):
+    """What the plan of a call and its memory depend on."""
+
+    batch: int
+    in_channels: int
+    out_channels: int
+    num_modes: int
+    size: tuple[int, ...]
+    options: Options
+    training: bool = False  # a backward pass follows
+    keep: bool = False  # intermediate results are kept for it
+    per_sample: bool = False  # each sample has a spacing of its own
+    dtype: torch.dtype = torch.float32
+    device: str = "cpu"
+
+    @classmethod
+    def of(cls, mixing: Mixing, options: Options, *, training=False, keep=False, per_sample=False) -> Step:
+        """The step that these tensors make."""
+        x, mix_in, mix_out, _ = mixing
+        counts = x.shape[0], x.shape[1], mix_out.shape[0], mix_in.shape[0]
+        return cls(*counts, tuple(x.shape[2:]), options, training, keep, per_sample, x.dtype, x.device.type)
+
+
+ORDERS = ("modes", "channels")
+OLD_ORDERS = {
+    "modes-modes": "modes",
+    **dict.fromkeys(("modes-channels", "channels-modes", "channels-channels"), "channels"),
+}
+
+
+def known_order(order: str) -> str:
+    """``"auto"`` or one of :data:`ORDERS`; names of older versions are translated."""
+    if order in OLD_ORDERS:
+        warnings.warn(f"order={order!r} is now {OLD_ORDERS[order]!r}; pass that", FutureWarning, stacklevel=2)
+    return choice(OLD_ORDERS.get(order, order), ("auto", *ORDERS), "order")
 
 
 class Kept(NamedTuple):
@@ -120,9 +184,7 @@ def run_plain(operands: Operands, options: Options) -> Tensor:
         return y + sum(t.sum() for t in operands[:-1] if t is not None)
     with without_autocast(x.device):
         return plain_conv(
-            x,
-            operands.mix_in,
-            mix_out,
+            *operands[:3],
             operands.shape,
             operands.bias,
             spacing=operands.spacing,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from torchsonic.engine.call import Kept, Operands
+from torchsonic.engine.call import Kept, Mixing
 from torchsonic.engine.couplings import CouplingOf
 from torchsonic.engine.plan import Plan, split
 from torchsonic.engine.products import add_spectrum, correlate_spectra, mix_modes
@@ -23,17 +23,9 @@ __all__ = ["backward", "forward"]
 INVERSE_BYTES = 64 << 20
 
 
-def forward(
-    x: Tensor,
-    mix_in: Tensor,
-    mix_out: Tensor,
-    bias: Tensor | None,
-    coupling_of: CouplingOf,
-    plan: Plan,
-    *,
-    keep: bool = False,
-) -> tuple[Tensor, list[Kept]]:
+def forward(mixing: Mixing, coupling_of: CouplingOf, plan: Plan, *, keep: bool = False) -> tuple[Tensor, list[Kept]]:
     """Apply the operator."""
+    x, mix_in, mix_out, bias = mixing
     x, band = x.contiguous(), plan.band
     y = x.new_empty(x.shape[0], mix_out.shape[0], *plan.out_size)
     kept: list[Kept] = []
@@ -54,16 +46,10 @@ def forward(
 
 
 def backward(
-    operands: Operands,
-    grad_y: Tensor,
-    coupling_of: CouplingOf,
-    plan: Plan,
-    kept: Sequence[Kept],
-    *,
-    need_x: bool,
+    mixing: Mixing, grad_y: Tensor, coupling_of: CouplingOf, plan: Plan, kept: Sequence[Kept], *, need_x: bool
 ) -> tuple[Tensor | None, Tensor, Tensor]:
     """Gradients of ``x`` (if needed), ``mix_in`` and ``mix_out``; the couplings collect those of the responses."""
-    x, mix_in, mix_out, band = operands.x.contiguous(), operands.mix_in, operands.mix_out, plan.band
+    x, mix_in, mix_out, band = mixing.x.contiguous(), mixing.mix_in, mixing.mix_out, plan.band
     grad_in, grad_out = mix_in.new_zeros(mix_in.shape), mix_out.new_zeros(mix_out.shape)
     grad_x = x.new_empty(x.shape) if need_x else None
     for index, samples in enumerate(plan.sample_chunks(x.shape[0])):

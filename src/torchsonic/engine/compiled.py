@@ -44,15 +44,6 @@ def _call(arguments: Sequence[Any]) -> tuple[Operands, Options]:
     return Operands(*arguments[:NUM_TENSORS]), options._replace(out_size=tuple(options.out_size), padding=padding)
 
 
-def _whole(kept: list[Kept]) -> list[Tensor]:
-    """What is kept of all samples."""
-    return list(kept[0]) if len(kept) == 1 else [torch.cat(parts) for parts in zip(*kept, strict=True)]
-
-
-def _parts(whole: Sequence[Tensor], plan: Plan, batch: int) -> list[Kept]:
-    return [Kept(*[t[samples] for t in whole]) for samples in plan.sample_chunks(batch)]
-
-
 def _couplings(operands: Operands, options: Options, plan: Plan) -> CouplingOf:
     """Couplings for an output without gradient, kept from an earlier call with the same values if possible."""
     # On other devices the host would have to wait for the values. With chunks of modes, memory comes before time.
@@ -74,18 +65,18 @@ def _spectral_conv(*arguments):
     (operands, options), (keep, reuse) = _call(arguments), arguments[NUM_ARGUMENTS:]
     if operands.spacing.device.type == "cpu":  # elsewhere the host would have to wait
         refuse_impossible(operands.spacing)
-    plan = find_plan(operands, options)
-    with prepared(*operands.sizes, options, training=not reuse, keep=keep, per_sample=operands.per_sample):
+    plan, step = find_plan(operands, operands.step(options)), operands.step(options, training=not reuse, keep=keep)
+    with prepared(operands.x, step):
         couplings = _couplings(operands, options, plan) if reuse else Couplings(operands, options, plan)
-        y, kept = order_of(plan).forward(*operands.mixing, couplings, plan, keep=keep)
-    if not keep:
-        return y, []
-    return y, _whole(kept) if kept else _empty_kept(operands, options)
+        y, kept = order_of(plan).forward(operands.mixing, couplings, plan, keep=keep)
+    if keep and not kept:  # of no samples
+        return y, _empty_kept(operands, options)
+    return y, list(kept[0]) if len(kept) == 1 else [torch.cat(parts) for parts in zip(*kept, strict=True)]
 
 
 def _empty_kept(operands: Operands, options: Options) -> list[Tensor]:
     """The two kept tensors without their values; sizes may be symbols."""
-    (x, _, num_modes), half = operands.sizes, options.order == "channels"
+    x, num_modes, half = operands.x, operands.mix_in.shape[0], options.order == "channels"
     batch, channels, *size = x.shape
     band = options.boundary.band(tuple(size), options.out_size, half=half).shape
     spectral = x.dtype.to_complex()
@@ -99,8 +90,7 @@ def _empty_kept(operands: Operands, options: Options) -> list[Tensor]:
 @_spectral_conv.register_fake
 def _(*arguments):
     operands, options = _call(arguments)
-    x, out_channels, _ = operands.sizes
-    y = x.new_empty(x.shape[0], out_channels, *options.out_size)
+    y = operands.x.new_empty(operands.x.shape[0], operands.mix_out.shape[0], *options.out_size)
     return y, _empty_kept(operands, options) if arguments[NUM_ARGUMENTS] else []
 
 
@@ -112,9 +102,10 @@ def _(*arguments):
 def _spectral_conv_backward(grad_y, kept, *arguments):
     operands, options = _call(arguments)
     needs = arguments[NUM_ARGUMENTS]
-    plan = find_plan(operands, options)
-    parts = _parts(kept, plan, operands.x.shape[0]) if kept else []
-    with prepared(*operands.sizes, options, training=True, keep=bool(kept), kept=kept, per_sample=operands.per_sample):
+    plan = find_plan(operands, operands.step(options))
+    chunks = plan.sample_chunks(operands.x.shape[0]) if kept else []
+    parts = [Kept(*[t[samples] for t in kept]) for samples in chunks]
+    with prepared(operands.x, operands.step(options, training=True, keep=bool(kept)), kept):
         grads = kernels.backward(grad_y, operands, options, plan, parts, needs)
     # Gradients of the responses are views of one tensor, which a custom operator must not return.
     grads = grads._replace(**{name: g.clone() for name, g in grads.shape._asdict().items() if g is not None})
@@ -150,36 +141,29 @@ _spectral_conv.register_autograd(_backward, setup_context=_setup_context)
 @torch.library.custom_op("torchsonic::resample", mutates_args=())
 def _resample(x: Tensor, size: Sequence[int]) -> Tensor:
     if x.numel() == 0:  # no library transforms nothing
-        return x.new_empty(*x.shape[:2], *size)
+        return _resized(x, size)
     band = Band(tuple(x.shape[2:]), tuple(size))
     return synthesise(analyse(x, band), band, tuple(size))
-
-
-@_resample.register_fake
-def _(x, size):
-    return x.new_empty(*x.shape[:2], *size)
 
 
 @torch.library.custom_op("torchsonic::resample_adjoint", mutates_args=())
 def _resample_adjoint(grad: Tensor, size: Sequence[int]) -> Tensor:
     if grad.numel() == 0:
-        return grad.new_empty(*grad.shape[:2], *size)
+        return _resized(grad, size)
     band = Band(tuple(size), tuple(grad.shape[2:]))
     return analyse_adjoint(synthesise_adjoint(grad, band), band, tuple(size)) / math.prod(size)
 
 
-@_resample_adjoint.register_fake
-def _(grad, size):
-    return grad.new_empty(*grad.shape[:2], *size)
+def _resized(x, size):
+    return x.new_empty(*x.shape[:2], *size)
 
 
 def _keep_size(ctx, inputs, output) -> None:
     ctx.size = list(inputs[0].shape[2:])
 
 
-_resample.register_autograd(
-    lambda ctx, grad: (torch.ops.torchsonic.resample_adjoint(grad, ctx.size), None), setup_context=_keep_size
-)
-_resample_adjoint.register_autograd(
-    lambda ctx, grad: (torch.ops.torchsonic.resample(grad, ctx.size), None), setup_context=_keep_size
-)
+for _operator, _adjoint in ((_resample, _resample_adjoint), (_resample_adjoint, _resample)):
+    _operator.register_fake(_resized)
+    _operator.register_autograd(
+        lambda ctx, grad, adjoint=_adjoint: (adjoint(grad, ctx.size), None), setup_context=_keep_size
+    )

@@ -83,10 +83,8 @@ def rfftn(x: Tensor, size: tuple[int, ...], *, scaled: bool = False) -> Tensor:
     Tensor
         ``(..., *size[:-1], size[-1] // 2 + 1)``, complex.
     """
-    if _chosen == "vkfft" and _is_plain(x):
-        found = _forward(x, size)
-        if found is not None:
-            return found / math.prod(size) if scaled else found
+    if _chosen == "vkfft" and (found := _try(x, size, lambda engine: _forward(engine, x, size))) is not None:
+        return found / math.prod(size) if scaled else found
     dims = tuple(range(-len(size), 0))
     return torch.fft.rfftn(x, s=size, dim=dims, norm="forward" if scaled else "backward")
 
@@ -97,8 +95,8 @@ def irfftn(spectrum: Tensor, size: tuple[int, ...]) -> Tensor:
     Imaginary parts that the spectrum of a real signal cannot have (at the origin and at Nyquist frequencies) are
     ignored.
     """
-    if _chosen == "vkfft" and _is_plain(spectrum):
-        found = _inverse(spectrum, size)
+    if _chosen == "vkfft":
+        found = _try(spectrum, size, lambda engine: _inverse(engine, spectrum, size))
         if found is not None:
             return found
     return torch.fft.irfftn(spectrum, s=size, dim=tuple(range(-len(size), 0)), norm="forward")
@@ -106,77 +104,51 @@ def irfftn(spectrum: Tensor, size: tuple[int, ...]) -> Tensor:
 
 def complex_fftn(z: Tensor, num_axes: int, *, inverse: bool = False, scaled: bool = False) -> Tensor:
     """Transform of complex ``z`` over its last axes; ``scaled`` divides by the number of samples."""
-    if _chosen == "vkfft" and _is_plain(z):
-        found = _complex(z, num_axes, inverse=inverse)
+    if _chosen == "vkfft":
+        size = tuple(z.shape[-num_axes:])
+        found = _try(z, size, lambda engine: engine.complex(_flat(z, size), inverse=inverse).reshape(z.shape))
         if found is not None:
-            return found / math.prod(z.shape[-num_axes:]) if scaled else found
+            return found / math.prod(size) if scaled else found
     transform = torch.fft.ifftn if inverse else torch.fft.fftn
     return transform(z, dim=tuple(range(-num_axes, 0)), norm="forward" if scaled != inverse else "backward")
 
 
-def _is_plain(x: Tensor) -> bool:
-    """Whether another library may read a tensor: it is not traced, and has values."""
+def _try(x: Tensor, size: tuple[int, ...], run: Callable[[Engine], Tensor]) -> Tensor | None:
+    """The result of VkFFT; ``None`` if it refuses such a tensor now, or did before, or may not read this one."""
     unwatched = just_numbers() and _get_current_dispatch_mode() is None
-    return unwatched and type(x) in (Tensor, torch.nn.Parameter) and x.numel() > 0
-
-
-def _engine(x: Tensor, size: tuple[int, ...]) -> Engine | None:
-    """The engine for a tensor, unless it refused such a tensor before."""
+    if not (unwatched and type(x) in (Tensor, torch.nn.Parameter) and x.numel() > 0):
+        return None
     kind = x.device.type
     if {(kind,), (kind, x.dtype, size)} & _refused:
         return None
-    if kind not in _engines:
-        try:
-            _engines[kind] = make_engine(x.device)
-        except RefusalError as reason:
-            _refused.add((kind,))
-            _tell(str(reason))
-            return None
-    return _engines[kind]
-
-
-def _tell(reason: str) -> None:
-    if reason not in _told:
-        _told.add(reason)
-        warnings.warn(f"torch.fft takes over from VkFFT: {reason}", UserWarning, stacklevel=2)
-
-
-def _try(x: Tensor, size: tuple[int, ...], run: Callable[[Engine], Tensor]) -> Tensor | None:
-    """The result of VkFFT, or ``None`` if it refuses."""
-    engine = _engine(x, size)
-    if engine is None:
-        return None
     try:
-        return run(engine)
+        if kind not in _engines:
+            _engines[kind] = make_engine(x.device)
+        return run(_engines[kind])
     except RefusalError as reason:
-        _refused.add((x.device.type, x.dtype, size))
-        _tell(str(reason))
+        _refused.add((kind, x.dtype, size) if kind in _engines else (kind,))
+        if str(reason) not in _told:
+            _told.add(str(reason))
+            warnings.warn(f"torch.fft takes over from VkFFT: {reason}", UserWarning, stacklevel=3)
         return None
 
 
-def _forward(x: Tensor, size: tuple[int, ...]) -> Tensor | None:
-    batch = x.shape[: x.dim() - len(size)]
-    missing = [n - m for n, m in zip(size, x.shape[len(batch) :], strict=True)]
-    whole = pad(x.detach(), [p for m in reversed(missing) for p in (0, m)]) if any(missing) else x.detach()
-    found = _try(x, size, lambda engine: engine.forward(whole.reshape(-1, *size)))
-    return None if found is None else found.reshape(*batch, *size[:-1], size[-1] // 2 + 1)
+def _flat(x: Tensor, size: tuple[int, ...]) -> Tensor:
+    """``(n, *size)``, with conjugation written out."""
+    return x.detach().resolve_conj().reshape(-1, *size)
 
 
-def _inverse(spectrum: Tensor, size: tuple[int, ...]) -> Tensor | None:
-    batch, half = spectrum.shape[: spectrum.dim() - len(size)], size[-1] // 2 + 1
-    whole = spectrum.detach().resolve_conj()
-    if whole.shape[-1] < half:
-        whole = pad(whole, [0, half - whole.shape[-1]])
-    whole = _made_real(whole.reshape(-1, *size[:-1], half), size)
-    found = _try(spectrum, size, lambda engine: engine.inverse(whole, size))
-    return None if found is None else found.reshape(*batch, *size)
+def _forward(engine: Engine, x: Tensor, size: tuple[int, ...]) -> Tensor:
+    batch, missing = x.shape[: -len(size)], [n - m for n, m in zip(size, x.shape[-len(size) :], strict=True)]
+    whole = pad(x, [p for m in reversed(missing) for p in (0, m)]) if any(missing) else x
+    return engine.forward(_flat(whole, size)).reshape(*batch, *size[:-1], size[-1] // 2 + 1)
 
 
-def _complex(z: Tensor, num_axes: int, *, inverse: bool) -> Tensor | None:
-    size = tuple(z.shape[-num_axes:])
-    whole = z.detach().resolve_conj().reshape(-1, *size)
-    found = _try(z, size, lambda engine: engine.complex(whole, inverse=inverse))
-    return None if found is None else found.reshape(z.shape)
+def _inverse(engine: Engine, spectrum: Tensor, size: tuple[int, ...]) -> Tensor:
+    batch, half = spectrum.shape[: -len(size)], (*size[:-1], size[-1] // 2 + 1)
+    missing = half[-1] - spectrum.shape[-1]
+    whole = _made_real(_flat(pad(spectrum, [0, missing]) if missing else spectrum, half), size)
+    return engine.inverse(whole, size).reshape(*batch, *size)
 
 
 def _made_real(spectrum: Tensor, size: tuple[int, ...]) -> Tensor:

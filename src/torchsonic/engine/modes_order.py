@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from torchsonic.engine.call import Kept, Operands
+from torchsonic.engine.call import Kept, Mixing
 from torchsonic.engine.couplings import CouplingOf
 from torchsonic.engine.plan import Plan
 from torchsonic.engine.products import add_product, correlate, mix
@@ -25,22 +25,11 @@ from torchsonic.spectral.constants import constant
 __all__ = ["backward", "forward"]
 
 
-def forward(
-    x: Tensor,
-    mix_in: Tensor,
-    mix_out: Tensor,
-    bias: Tensor | None,
-    coupling_of: CouplingOf,
-    plan: Plan,
-    *,
-    keep: bool = False,
-) -> tuple[Tensor, list[Kept]]:
+def forward(mixing: Mixing, coupling_of: CouplingOf, plan: Plan, *, keep: bool = False) -> tuple[Tensor, list[Kept]]:
     """Apply the operator.
 
     Parameters
     ----------
-    x, mix_in, mix_out, bias
-        ``(B, C, *size)``, ``(M, 2, C)`` with ``Re B, Im B``, ``(K, M, 2)`` with ``Re C, -Im C``, and ``(K,)``.
     coupling_of
         Returns the coupling of some samples and modes.
     keep
@@ -51,6 +40,7 @@ def forward(
     tuple
         ``y (B, K, *out_size)``, and what is kept of each chunk of samples.
     """
+    x, mix_in, mix_out, bias = mixing
     x, band = x.contiguous(), plan.band
     y = x.new_empty(x.shape[0], mix_out.shape[0], *plan.out_size)
     kept: list[Kept] = []
@@ -67,19 +57,13 @@ def forward(
 
 
 def backward(
-    operands: Operands,
-    grad_y: Tensor,
-    coupling_of: CouplingOf,
-    plan: Plan,
-    kept: Sequence[Kept],
-    *,
-    need_x: bool,
+    mixing: Mixing, grad_y: Tensor, coupling_of: CouplingOf, plan: Plan, kept: Sequence[Kept], *, need_x: bool
 ) -> tuple[Tensor | None, Tensor, Tensor]:
     """Gradients of ``x`` (if needed), ``mix_in`` and ``mix_out``; the couplings collect those of the responses.
 
     Without ``kept``, intermediate results are computed again from ``x``.
     """
-    x, mix_in, mix_out, band = operands.x.contiguous(), operands.mix_in, operands.mix_out, plan.band
+    x, mix_in, mix_out, band = mixing.x.contiguous(), mixing.mix_in, mixing.mix_out, plan.band
     # Adjoints work on conjugates (see `transform`), so the sign of every Q changes.
     signs = constant((1.0, -1.0), x.device, x.dtype)
     back_in, back_out = mix_in * signs[:, None], mix_out * signs

@@ -13,25 +13,19 @@ channels on the other, were never more than a few per cent faster.
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import get_args
+from typing import Any, get_args
 
 from torchsonic.arguments import choice, positive
-from torchsonic.engine.pages import keeps_all_pages
+from torchsonic.engine.call import ORDERS, Options, Step, known_order
+from torchsonic.engine.memory import keeps_all_pages
 from torchsonic.engine.products import takes_samples_apart
 from torchsonic.spectral.band import Band
 from torchsonic.spectral.boundary import CIRCULAR, Boundary, PaddingMode
 from torchsonic.spectral.response import Symmetry
 
-__all__ = ["ORDERS", "Plan", "known_order", "make_plan", "order_by_channels", "order_costs", "split"]
-
-ORDERS = ("modes", "channels")
-OLD_ORDERS = {
-    "modes-modes": "modes",
-    **dict.fromkeys(("modes-channels", "channels-modes", "channels-channels"), "channels"),
-}
+__all__ = ["ORDERS", "Plan", "known_order", "make_plan", "order_costs", "plan_step", "split"]
 
 # Measured on AVX2 cores: a flop of a multi-axis FFT takes as long as this many flops of a matrix product.
 FFT_FLOP_COST = 4.0
@@ -62,13 +56,6 @@ class Plan:
 
     def mode_chunks(self, num_modes: int) -> list[slice]:
         return split(num_modes, self.mode_chunk)
-
-
-def known_order(order: str) -> str:
-    """``"auto"`` or one of :data:`ORDERS`; names of older versions are translated."""
-    if order in OLD_ORDERS:
-        warnings.warn(f"order={order!r} is now {OLD_ORDERS[order]!r}; pass that", FutureWarning, stacklevel=2)
-    return choice(OLD_ORDERS.get(order, order), ("auto", *ORDERS), "order")
 
 
 def order_costs(
@@ -103,11 +90,6 @@ def order_costs(
     }
 
 
-def order_by_channels(in_channels: int, out_channels: int, num_modes: int) -> str:
-    """The order that transforms fewer signals, for compilers that do not know the grid yet."""
-    return "modes" if 2 * num_modes <= in_channels + out_channels else "channels"
-
-
 def _boundary(padding: PaddingMode | Boundary) -> Boundary:
     if isinstance(padding, Boundary):
         return padding
@@ -121,6 +103,26 @@ def make_plan(
     num_modes: int,
     size: tuple[int, ...],
     out_size: tuple[int, ...],
+    **options: Any,
+) -> Plan:
+    """Choose the cheapest order unless one is forced, and the chunks.
+
+    Parameters
+    ----------
+    batch, in_channels, out_channels, num_modes, size, out_size
+        B, C, K, M, and the samples on each axis of input and output.
+    options
+        ``padding``, ``order`` (``"auto"`` or one of :data:`ORDERS`), ``mode_chunk``, ``sample_chunk``, ``symmetry`` and
+        ``on_cpu``. ``mode_chunk`` is the number of modes to compute at once, or ``None`` for all; peak memory grows
+        with it instead of M. ``sample_chunk`` is that of samples: by default all; on a CPU one at a time if oneDNN
+        computes the products, or a few megabytes if freed memory is not kept.
+    """
+    step = Step(batch, in_channels, out_channels, num_modes, size, Options(out_size))
+    return _plan_with(step, **options)
+
+
+def _plan_with(
+    step: Step,
     *,
     padding: PaddingMode | Boundary = "circular",
     order: str = "auto",
@@ -129,32 +131,28 @@ def make_plan(
     symmetry: Symmetry = "real",
     on_cpu: bool = True,
 ) -> Plan:
-    """Choose the cheapest order unless one is forced, and the chunks.
-
-    Parameters
-    ----------
-    order
-        ``"auto"`` or one of :data:`ORDERS`.
-    mode_chunk
-        Number of modes to compute at once, or ``None`` for all. Peak memory grows with it instead of M.
-    sample_chunk
-        Number of samples to compute at once. By default all; on a CPU one at a time if oneDNN computes the products, or
-        a few megabytes if freed memory is not kept.
-    """
     if mode_chunk is not None:
         positive(mode_chunk, "mode_chunk")
-    work = 2 * num_modes * min(in_channels, out_channels) * math.prod(size)
+    options = Options(step.options.out_size, *_boundary(padding), order, mode_chunk or 0, symmetry)
+    return plan_step(step._replace(options=options, device="cpu" if on_cpu else "cuda"), sample_chunk)
+
+
+def plan_step(step: Step, sample_chunk: int | None = None) -> Plan:
+    """The cost model's plan for a call; see :func:`make_plan`."""
+    options, on_cpu = step.options, step.device == "cpu"
+    work = 2 * step.num_modes * min(step.in_channels, step.out_channels) * math.prod(step.size)
     if sample_chunk is None and on_cpu and takes_samples_apart(work):
         sample_chunk = 1
-    order = "channels" if symmetry == "half" else known_order(order)  # a half spectrum has no complex signals
+    order = "channels" if options.symmetry == "half" else known_order(options.order)  # half spectra are of real signals
     few = sample_chunk is None and on_cpu and not keeps_all_pages()
-    sizes = (batch, in_channels, out_channels, num_modes, size, out_size)
-    return _make_plan(sizes, _boundary(padding), order, mode_chunk or num_modes, sample_chunk or batch, few)
+    chunks = options.mode_chunk or step.num_modes, sample_chunk or step.batch
+    return _make_plan(step[1:5], tuple(options.out_size), options.boundary, order, *chunks, few)
 
 
 @lru_cache(maxsize=512)
 def _make_plan(
-    sizes: tuple[int, int, int, int, tuple[int, ...], tuple[int, ...]],
+    sizes: tuple[int, int, int, tuple[int, ...]],
+    out_size: tuple[int, ...],
     boundary: Boundary,
     order: str,
     modes: int,
@@ -162,7 +160,7 @@ def _make_plan(
     few: bool,
 ) -> Plan:
     """The plan for so many modes and samples at once; fewer samples if only ``few`` megabytes stay in memory."""
-    _, in_channels, out_channels, num_modes, size, out_size = sizes
+    in_channels, out_channels, num_modes, size = sizes
     if order == "auto":
         costs = order_costs(in_channels, out_channels, num_modes, size, out_size, boundary)
         order = min(costs, key=costs.__getitem__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -19,15 +19,7 @@ from torchsonic.arguments import choice
 from torchsonic.engine.plan import ORDERS, known_order
 from torchsonic.io import write_json
 
-__all__ = [
-    "PlanSearch",
-    "measured_choice",
-    "plan_search",
-    "remembered_plans",
-    "restore_plans",
-    "searching",
-    "set_plan_search",
-]
+__all__ = ["PlanSearch", "measured_choice", "plan_search", "remembered_plans", "restore_plans", "set_plan_search"]
 
 PlanSearch = Literal["model", "measure"]
 VARIABLE = "TORCHSONIC_PLAN_SEARCH"
@@ -36,8 +28,6 @@ RUNS = 3
 
 
 class Choice(NamedTuple):
-    """The result of a search."""
-
     order: str
     sample_chunk: int
 
@@ -125,29 +115,24 @@ def measured_choice(key: str, batch: int, forced: str, run: Callable[[str, int],
     for order in ORDERS if forced == "auto" else (forced,):
         times[Choice(order, batch)] = _time(run, Choice(order, batch))
     best = min(times, key=times.__getitem__)
-    for chunk in _smaller(batch):
-        times[Choice(best.order, chunk)] = _time(run, Choice(best.order, chunk))
+    while batch > 1:
+        batch = (batch + 1) // 2
+        times[Choice(best.order, batch)] = _time(run, Choice(best.order, batch))
     _remembered[key] = min(times, key=times.__getitem__)
     if _file is not None:
         write_json(_file, {**_read(_file), **remembered_plans()})  # others may have written meanwhile
     return _remembered[key]
 
 
-def _smaller(batch: int) -> Iterator[int]:
-    while batch > 1:
-        batch = (batch + 1) // 2
-        yield batch
-
-
 def _time(run: Callable[[str, int], None], candidate: Choice) -> float:
-    best = float("inf")
-    for _ in range(RUNS):
+    def seconds() -> float:
         start = time.perf_counter()
         run(*candidate)
         if torch.accelerator.is_available():
             torch.accelerator.synchronize()
-        best = min(best, time.perf_counter() - start)
-    return best
+        return time.perf_counter() - start
+
+    return min(seconds() for _ in range(RUNS))
 
 
 def _read(path: Path) -> dict[str, Choice]:

@@ -18,16 +18,8 @@ from torchsonic.spectral.band import Band
 from torchsonic.spectral.boundary import CIRCULAR, Boundary, extend, extend_adjoint
 from torchsonic.spectral.transform import gather_band, scatter_band, split_nyquist
 
-__all__ = [
-    "analyse",
-    "analyse_adjoint",
-    "analyse_modes",
-    "analyse_modes_adjoint",
-    "synthesise",
-    "synthesise_adjoint",
-    "synthesise_modes",
-    "synthesise_modes_adjoint",
-]
+__all__ = ["analyse", "analyse_adjoint", "analyse_modes", "analyse_modes_adjoint"]
+__all__ += ["synthesise", "synthesise_adjoint", "synthesise_modes", "synthesise_modes_adjoint"]
 
 
 def analyse(x: Tensor, band: Band, boundary: Boundary = CIRCULAR) -> Tensor:

@@ -2,14 +2,15 @@
 
 from torchsonic.engine.couplings import set_coupling
 from torchsonic.engine.fft import fft_backend, set_fft_backend, use_fft_backend
-from torchsonic.engine.footprint import estimated_bytes
-from torchsonic.engine.pages import keep_all_pages
+from torchsonic.engine.memory import keep_all_pages
+from torchsonic.engine.memory_estimate import estimated_bytes
 from torchsonic.engine.plan import ORDERS, Plan, make_plan, order_costs
 from torchsonic.engine.search import plan_search, remembered_plans, restore_plans, set_plan_search
 from torchsonic.functional.conv import sonic_conv, spectral_conv
 from torchsonic.functional.resample import resample
 from torchsonic.spectral.band import Band, frequency_axes, frequency_grid
 from torchsonic.spectral.gain import grid_gain, reference_gain
+from torchsonic.spectral.groups import Group, make_group
 from torchsonic.spectral.limits import ResponseLimits
 from torchsonic.spectral.nyquist import field_power
 from torchsonic.spectral.operator import ModeOperator, response_matrix
@@ -19,6 +20,7 @@ from torchsonic.spectral.spacing import as_spacing
 __all__ = [
     "ORDERS",
     "Band",
+    "Group",
     "ModeOperator",
     "ModeShape",
     "Modes",
@@ -32,6 +34,7 @@ __all__ = [
     "frequency_grid",
     "grid_gain",
     "keep_all_pages",
+    "make_group",
     "make_plan",
     "mode_response",
     "order_costs",

@@ -7,39 +7,36 @@ Here arguments are checked; :func:`torchsonic.engine.autograd.convolve` applies 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict, Unpack
 
 import torch
 from torch import Tensor
 
-from torchsonic.arguments import check_samples, choice, per_axis, positive
+from torchsonic.arguments import check_samples
 from torchsonic.engine.autograd import convolve
 from torchsonic.engine.call import Operands, Options
-from torchsonic.engine.plan import known_order
-from torchsonic.spectral.boundary import PaddingMode, check_padding
-from torchsonic.spectral.limits import UNLIMITED, ResponseLimits
+from torchsonic.functional.options import Execution, as_group, group_old, refuse_unknown, warn_once
+from torchsonic.spectral.boundary import PaddingMode
+from torchsonic.spectral.limits import ResponseLimits
+from torchsonic.spectral.operator import ModeOperator
 from torchsonic.spectral.response import Modes, ModeShape, Symmetry
 from torchsonic.spectral.spacing import Spacing, as_spacing
 
-__all__ = ["sonic_conv", "spectral_conv"]
+__all__ = ["SpectralOptions", "sonic_conv", "spectral_conv"]
 
 
 def sonic_conv(
     x: Tensor,
-    modes: Modes,
+    modes: Modes | ModeOperator,
     bias: Tensor | None = None,
     *,
     spacing: Spacing = 1.0,
     output_size: Sequence[int] | None = None,
     padding_mode: PaddingMode = "circular",
     padding: int | Sequence[int] | None = None,
-    order: str = "auto",
-    mode_chunk: int | None = None,
-    recompute: bool | None = None,
-    cutoff: Tensor | None = None,
-    limits: ResponseLimits = UNLIMITED,
-    symmetry: Symmetry = "real",
+    execution: Execution | Mapping[str, Any] | None = None,
+    **old: Any,
 ) -> Tensor:
     r"""Convolve with the global kernel that a few oriented modes define.
 
@@ -50,7 +47,8 @@ def sonic_conv(
     x
         Real samples, ``(B, C, N_1 .. N_D)``.
     modes
-        Physical parameters, for example ``layer.modes()``.
+        Physical parameters, for example ``layer.modes()``; or a :class:`ModeOperator`, which has limits of the
+        responses and the symmetry too, for example ``layer.reference_operator()``.
     bias
         ``(K,)`` or ``None``.
     spacing
@@ -62,16 +60,9 @@ def sonic_conv(
     padding
         Width of the margin of zeros, or of the mirror image, in samples: a number or one per axis. By default the
         margin is as wide as the image, and only modes longer than the image wrap around.
-    order, mode_chunk
-        See :mod:`torchsonic.engine.plan`.
-    recompute
-        Keep only ``x`` for the backward pass and compute the rest again. By default only with a ``mode_chunk``, whose
-        purpose is to save memory.
-    cutoff, limits
-        Limits of the responses, for example ``layer.cutoff()`` and ``layer.limits``; see
-        :mod:`torchsonic.spectral.limits`. ``cutoff`` is ``(M,)``, radians per unit of length.
-    symmetry
-        ``"real"`` is the exact operator, ``"half"`` the paper's use of the half spectrum.
+    execution
+        How it is evaluated, which does not change the result: a :class:`torchsonic.nn.Execution` or a mapping of its
+        fields.
 
     Returns
     -------
@@ -85,6 +76,7 @@ def sonic_conv(
     >>> torch.allclose(sonic_conv(x, layer.modes(), layer.bias), layer(x), atol=1e-5)
     True
     """
+    (modes, cutoff, limits, symmetry), execution = _take_old(modes, execution, old)
     num_axes = modes.direction.shape[-1]
     check_samples(x, num_axes, modes.mix_in.shape[-1], "sonic_conv")
     shape = ModeShape(
@@ -106,12 +98,36 @@ def sonic_conv(
         output_size=output_size,
         padding_mode=padding_mode,
         padding=padding,
-        order=order,
-        mode_chunk=mode_chunk,
-        recompute=recompute,
-        symmetry=symmetry,
         limits=limits,
+        symmetry=symmetry,
+        execution=execution,
     )
+
+
+def _take_old(modes: Modes | ModeOperator, execution: Any, old: Mapping[str, Any]) -> tuple[ModeOperator, Any]:
+    """The operator and the execution from arguments of :func:`sonic_conv`, old keywords included."""
+    operator = modes if isinstance(modes, ModeOperator) else ModeOperator(modes)
+    if not old:
+        return operator, execution
+    groups = group_old({"execution": execution, **old}, warn=True)
+    execution = groups.pop("execution")
+    refuse_unknown("sonic_conv", [name for name in groups if name not in ModeOperator._fields[1:]])
+    if groups:
+        given = ", ".join(f"{name}=" for name in groups)
+        remedy = "pass torchsonic.functional.ModeOperator(modes, cutoff, limits, symmetry) in place of modes"
+        warn_once("sonic_conv", f"{given} of sonic_conv is deprecated; {remedy}", stacklevel=4)
+    return operator._replace(**groups), execution
+
+
+class SpectralOptions(TypedDict, total=False):
+    """Further options of :func:`spectral_conv`; see there."""
+
+    output_size: Sequence[int] | None
+    padding_mode: PaddingMode
+    padding: int | Sequence[int] | None
+    limits: ResponseLimits | Mapping[str, Any] | None
+    symmetry: Symmetry
+    execution: Execution | Mapping[str, Any] | None
 
 
 def spectral_conv(
@@ -122,14 +138,7 @@ def spectral_conv(
     bias: Tensor | None = None,
     *,
     spacing: Tensor,
-    output_size: Sequence[int] | None = None,
-    padding_mode: PaddingMode = "circular",
-    padding: int | Sequence[int] | None = None,
-    order: str = "auto",
-    mode_chunk: int | None = None,
-    recompute: bool | None = None,
-    symmetry: Symmetry = "real",
-    limits: ResponseLimits = UNLIMITED,
+    **options: Unpack[SpectralOptions],
 ) -> Tensor:
     r"""The operator on real parameters, as layers store them.
 
@@ -148,12 +157,10 @@ def spectral_conv(
         ``(K,)`` or ``None``.
     spacing
         ``(1, D)`` or ``(B, D)``.
-    output_size, padding_mode, padding, order, mode_chunk, recompute
-        As for :func:`sonic_conv`.
-    symmetry
-        ``"real"`` is the exact operator, ``"half"`` the paper's use of the half spectrum.
-    limits
-        Band limit (with ``shape.cutoff``) and largest magnitude of the responses; by default none.
+    options
+        ``output_size``, ``padding_mode``, ``padding`` and ``execution`` as for :func:`sonic_conv`; ``limits`` of the
+        responses, by default none, of which a band limit needs ``shape.cutoff``; and ``symmetry``, ``"real"`` for the
+        exact operator or ``"half"`` for the paper's use of the half spectrum.
 
     Returns
     -------
@@ -168,22 +175,20 @@ def spectral_conv(
     >>> spectral_conv(torch.randn(2, 3, 8, 9), mix_in, mix_out, shape, spacing=torch.ones(1, 2)).shape
     torch.Size([2, 5, 8, 9])
     """
-    num_axes = shape.direction.shape[-1]
-    check_samples(x, num_axes, mix_in.shape[-1], "spectral_conv")
+    check_samples(x, shape.direction.shape[-1], mix_in.shape[-1], "spectral_conv")
     if x.dtype not in (torch.float32, torch.float64) or mix_in.dtype != x.dtype:
         raise TypeError(f"x and mix_in must both be float32 or float64, got {x.dtype} and {mix_in.dtype}")
     operands = Operands(x, mix_in, mix_out, *shape, bias, spacing)
     _check_sizes(operands)
-    size = tuple(x.shape[2:])
-    out_size = size if output_size is None else per_axis(output_size, num_axes, "output_size")
-    if mode_chunk is not None:
-        positive(mode_chunk, "mode_chunk")
-    choice(symmetry, get_args(Symmetry), "symmetry")
+    given = group_old(options, warn=True)
+    refuse_unknown("spectral_conv", [name for name in given if name not in SpectralOptions.__annotations__])
+    execution = Execution.of(given.pop("execution", None))
+    limits = as_group(ResponseLimits, given.pop("limits", None), "limits")
     limits.check(shape.cutoff)
-    choice(padding_mode, get_args(PaddingMode), "padding_mode")
-    margin, order = check_padding(padding, padding_mode, num_axes) or (), known_order(order)
-    options = Options(out_size, padding_mode, margin, order, mode_chunk or 0, symmetry, *limits)
-    return convolve(operands, options, recompute=recompute)
+    order, mode_chunk, recompute = execution
+    size = tuple(x.shape[2:])
+    checked = Options.checked(size, **given, order=order, mode_chunk=mode_chunk, limits=limits)
+    return convolve(operands, checked, recompute=recompute)
 
 
 def _check_sizes(operands: Operands) -> None:

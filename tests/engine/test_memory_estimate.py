@@ -11,11 +11,12 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
 from tests.layers import make_layer
-from torchsonic.engine import channels_order, couplings, exhaustion, modes_order
-from torchsonic.engine.footprint import largest_fit
+from torchsonic.engine import channels_order, couplings, memory_estimate, modes_order
+from torchsonic.engine.call import Options, Step
+from torchsonic.engine.memory_estimate import largest_fit
 from torchsonic.functional import ORDERS, estimated_bytes
+from torchsonic.functional.options import group_old
 from torchsonic.lab.metrics.memory import peak_bytes
-from torchsonic.nn.options import group_old
 
 CPU = torch.device("cpu")
 ROOT = Path(__file__).parents[2]
@@ -113,9 +114,10 @@ def test_the_largest_fitting_chunk_is_found():
     sizes = (1, 8, 8, 24, (40, 40))
     needed = {chunk: estimated_bytes(*sizes, mode_chunk=chunk) for chunk in (24, 12, 6, 3, 2, 1)}
     assert list(needed.values()) == sorted(needed.values(), reverse=True)
+    step = Step(*sizes, Options(sizes[-1]), training=True)
     for chunk, bytes_needed in needed.items():
-        assert largest_fit(bytes_needed, sizes) == (chunk, bytes_needed, True)
-    assert largest_fit(1000, sizes) == (1, needed[1], False)
+        assert largest_fit(bytes_needed, step) == (chunk, bytes_needed, True)
+    assert largest_fit(1000, step) == (1, needed[1], False)
 
 
 def failing(kernel, failure):
@@ -153,12 +155,12 @@ CPU_WORDS = (
 def test_running_out_of_memory_names_the_chunk_that_fits(monkeypatch, failure, place):
     layer = make_layer(2, (8, 8), 24, dtype=torch.float32)
     x = torch.randn(1, 8, 40, 40, requires_grad=True)
-    enough = estimated_bytes(1, 8, 8, 24, (40, 40), mode_chunk=6) / exhaustion.USABLE + 1
-    monkeypatch.setattr(exhaustion, "free_bytes", lambda device: int(enough))
+    enough = estimated_bytes(1, 8, 8, 24, (40, 40), mode_chunk=6) / memory_estimate.USABLE + 1
+    monkeypatch.setattr(memory_estimate, "free_bytes", lambda device: int(enough))
     y = layer(x)
     if place == "backward":  # what was kept counts as free: chunks would not keep it
         held = kept_bytes(y)
-        monkeypatch.setattr(exhaustion, "free_bytes", lambda device: int(enough) - held)
+        monkeypatch.setattr(memory_estimate, "free_bytes", lambda device: int(enough) - held)
     fail_in(monkeypatch, place, failure)
     with pytest.raises(type(failure)) as caught:
         _ = layer(x) if place == "forward" else y.sum().backward()
@@ -177,7 +179,7 @@ def kept_bytes(y):
 def test_evaluation_without_memory_names_the_chunk_that_fits(monkeypatch):
     layer = make_layer(2, (8, 8), 24, dtype=torch.float32).eval()
     needed = estimated_bytes(1, 8, 8, 24, (40, 40), mode_chunk=12, training=False)
-    monkeypatch.setattr(exhaustion, "free_bytes", lambda device: int(needed / exhaustion.USABLE) + 1)
+    monkeypatch.setattr(memory_estimate, "free_bytes", lambda device: int(needed / memory_estimate.USABLE) + 1)
     fail_in(monkeypatch, "forward", RuntimeError(CPU_WORDS))
     with torch.no_grad(), pytest.raises(RuntimeError, match="mode_chunk=12 would fit"):
         layer(torch.randn(1, 8, 40, 40))
@@ -206,7 +208,7 @@ def test_hopeless_cases_and_silent_devices_are_told_as_they_are(monkeypatch):
         (None, r"mode_chunk=\d+ needs about"),
         (10**9, "recompute=True"),
     ):
-        monkeypatch.setattr(exhaustion, "free_bytes", lambda device, free=free: free)
+        monkeypatch.setattr(memory_estimate, "free_bytes", lambda device, free=free: free)
         with pytest.raises(RuntimeError, match=words):
             layer(x)
 
@@ -219,7 +221,7 @@ def test_advice_finds_the_responses_of_the_failed_call_freed(monkeypatch):
     )
     monkeypatch.setattr(modes_order, "synthesise_modes", failing(modes_order.synthesise_modes, RuntimeError(CPU_WORDS)))
     left = []
-    monkeypatch.setattr(exhaustion, "free_bytes", lambda device: left.extend(r() for r in made))
+    monkeypatch.setattr(memory_estimate, "free_bytes", lambda device: left.extend(r() for r in made))
     with pytest.raises(RuntimeError, match="Memory ran out"):
         make_layer(2, execution={"order": "modes"})(torch.randn(1, 3, 4, 4, dtype=torch.float64))
     assert left
@@ -234,6 +236,8 @@ def test_advice_finds_the_responses_of_the_failed_call_freed(monkeypatch):
         ({"size": 64}, "size must be the samples of 1 to 3 axes, got 64"),
         ({"size": (4, 4, 4, 4)}, "size must be the samples of 1 to 3 axes"),
         ({"output_size": (3,)}, "output_size must be 1 or 2 positive integers"),
+        ({"mode_chunk": 0}, "mode_chunk must be at least 1, got 0"),
+        ({"symmetry": "none"}, "symmetry must be one of real, half, got 'none'"),
         ({"dtype": torch.bfloat16}, "dtype must be one of torch.float32, torch.float64, got torch.bfloat16"),
     ],
 )

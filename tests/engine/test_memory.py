@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import resource, torch
-from torchsonic.engine import pages
+from torchsonic.engine import memory
 from torchsonic.functional import keep_all_pages
 
 def faults():
@@ -32,10 +32,10 @@ counts = [repeated()]
 assert keep_all_pages()
 counts.append(repeated())
 assert keep_all_pages()
-pages.free_bytes = lambda device: 1 << 20  # the machine is nearly full
+memory.free_bytes = lambda device: 1 << 20  # the machine is nearly full
 assert not keep_all_pages()
 counts.append(repeated())
-pages.free_bytes = lambda device: 1 << 40
+memory.free_bytes = lambda device: 1 << 40
 assert not keep_all_pages()  # it would be full again
 print(*counts)
 """
