@@ -16,8 +16,8 @@ from safetensors.torch import load_file, save_file
 
 import torchsonic
 from torchsonic.models import PretrainedModel, SonicNet, SynthShapeNet
-from torchsonic.models.border import MARGIN
 from torchsonic.models.pretrained import CONFIG_NAME, WEIGHTS_NAME
+from torchsonic.models.sonicnet import MARGIN
 
 
 @pytest.fixture

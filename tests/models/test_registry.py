@@ -87,7 +87,7 @@ def test_saved_and_loaded_model_is_bit_equal(name, tmp_path):
 def test_a_spacing_is_heard_or_refused(name):
     model = small(name, **({"zero_init_last": False} if name.startswith("resnet50") else {})).eval()
     x = samples(name, "usual")
-    assert model.takes_spacing == ("sonic" in name or "s4nd" in name)
+    assert model.takes_spacing == any(part in name for part in ("sonic", "s4nd", "orbit"))
     if not model.takes_spacing:
         with pytest.raises((ValueError, TypeError), match="spacing"):
             model(x, spacing=0.5)
@@ -120,7 +120,7 @@ def traced(name: str):
     """The registered model with one block of each kind."""
     if name == "sonic_tiny":
         return small(name, widths=(8, 16), depths=(1, 1))
-    if name == "sonicunet3d":
+    if name.startswith("sonicunet"):
         return small(name, widths=(8, 16), num_modes=(4, 8))
     return small(name, **({"width": 8} if name.startswith("resnet50") else {"depth": 1}))
 
@@ -217,7 +217,7 @@ def test_parameter_counts_of_the_large_models(name, millions):
     assert round(sum(p.numel() for p in model.parameters()) / 1e6, 2) == millions
 
 
-@pytest.mark.parametrize("operator", ["conv", "sonic", "hybrid", "s4nd", "niff", "gfnet", "replk", "dilated"])
+@pytest.mark.parametrize("operator", list(OPERATORS))
 def test_operators_keep_their_own_initial_weights_in_a_resnet(operator):
     """A rival whose filters are drawn too small starts dead, and loses for no fault of its own."""
     torch.manual_seed(0)
@@ -339,7 +339,9 @@ def test_wrong_names_are_refused_with_the_nearest_valid_one():
 
 
 def test_names_can_be_filtered():
-    assert torchsonic.list_models("synthshape_*", presets=False) == sorted(f"synthshape_{n}" for n in TABLE_1)
+    assert torchsonic.list_models("synthshape_*", presets=False) == sorted(
+        f"synthshape_{n}" for n in [*TABLE_1, "orbitnet"]
+    )
     assert "resnet50_sonic.paper" not in torchsonic.list_models(presets=False)
 
 

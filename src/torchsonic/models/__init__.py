@@ -2,15 +2,15 @@
 
 from torchsonic.models import entries as _entries  # noqa: F401  (registers the names)
 from torchsonic.models.classifier import Classifier
-from torchsonic.models.octave_grid import OctaveGrid
 from torchsonic.models.pretrained import PretrainedError, PretrainedModel, from_pretrained
+from torchsonic.models.reference_grid import OctaveGrid, ReferenceGrid
 from torchsonic.models.registry import ModelEntry, create_model, list_models, model_entry
 from torchsonic.models.resnet import ResNet
 from torchsonic.models.sonic_classifier import MixerBlock, SonicClassifier
 from torchsonic.models.sonic_layers import SonicLayers
 from torchsonic.models.sonic_unet import SonicUNet
 from torchsonic.models.sonicnet import SonicNet
-from torchsonic.models.stem import DeepStem, ReferenceGrid, SonicStem
+from torchsonic.models.stem import DeepStem, SonicStem
 from torchsonic.models.synthshape import SynthShapeNet
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -15,7 +15,7 @@ from torchsonic.nn.parameters import mode_parameters
 from torchsonic.nn.physical_layer import knows_spacing, refuse_unheard
 from torchsonic.spectral.spacing import Spacing
 
-__all__ = ["Classifier", "linear_rates"]
+__all__ = ["Classifier", "linear_rates", "stage_options"]
 
 
 class Classifier(PretrainedModel):
@@ -29,6 +29,7 @@ class Classifier(PretrainedModel):
     takes_spacing: bool
     in_channels: int
     pools: ClassVar[tuple[str, ...]] = ("avg", "max", "")
+    formats: ClassVar[tuple[str, ...]] = ("NCHW",)
     num_classes: int
     num_features: int
     feature_info: list[dict[str, Any]]
@@ -51,23 +52,36 @@ class Classifier(PretrainedModel):
         """Names of the feature levels with the modules that lead from one to the next."""
         raise NotImplementedError
 
-    def forward_features(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
-        """Features of the last stage, ``(B, num_features, h, w)``, normalised if the network does that."""
-        check_samples(x, 2, self.in_channels, type(self).__name__)
-        refuse_unheard(self, spacing)
-        for _, modules in self._stages()[: self._num_kept]:
+    def _run(
+        self, x: Tensor, spacing: Spacing | None, last: int, taken: Sequence[int] = (), norm: bool = False
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Features behind level ``last``, and those of the levels taken, of which ``norm`` normalises the very last."""
+        kept = []
+        for level, (_, modules) in enumerate(self._stages()[: last + 1]):
             for module in modules:
                 x, spacing = walk(module, x, spacing)
-        return self.norm(x)
+            if level in taken:
+                kept.append(self.norm(x) if norm and level == self._num_kept - 1 else x)
+        return x, kept
+
+    def _check(self, x: Tensor, spacing: Spacing | None) -> None:
+        check_samples(x, 2, self.in_channels, type(self).__name__)
+        refuse_unheard(self, spacing)
+
+    def forward_features(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+        """Features of the last stage, ``(B, num_features, h, w)``, normalised if the network does that."""
+        self._check(x, spacing)
+        return self.norm(self._run(x, spacing, self._num_kept - 1)[0])
+
+    def _pool(self, x: Tensor) -> Tensor:
+        if self.global_pool == "":
+            return x
+        axes = tuple(range(2, x.dim()))
+        return x.mean(axes) if self.global_pool == "avg" else x.amax(axes)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """Pool features and classify them; ``pre_logits`` stops before the linear layer."""
-        axes = tuple(range(2, x.dim()))
-        if self.global_pool == "avg":
-            x = x.mean(axes)
-        elif self.global_pool == "max":
-            x = x.amax(axes)
-        x = self.head_drop(x)
+        x = self.head_drop(self._pool(x))
         return x if pre_logits else self.fc(x)
 
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
@@ -95,20 +109,17 @@ class Classifier(PretrainedModel):
         stop_early
             Compute nothing behind the last level asked for.
         """
-        choice(output_fmt, ("NCHW",), "output_fmt")
-        check_samples(x, 2, self.in_channels, type(self).__name__)
-        refuse_unheard(self, spacing)
-        taken = self._levels(indices)
-        stages, features = self._stages()[: self._num_kept], []
-        last = max(taken) if stop_early or intermediates_only else len(stages) - 1
-        for level, (_, modules) in enumerate(stages[: last + 1]):
-            for module in modules:
-                x, spacing = walk(module, x, spacing)
-            if level in taken:
-                features.append(self.norm(x) if norm and level == len(stages) - 1 else x)
-        if intermediates_only:
-            return features
-        return (self.norm(x) if last == len(stages) - 1 else x), features
+        choice(output_fmt, self.formats, "output_fmt")
+        self._check(x, spacing)
+        taken, end = self._levels(indices), self._num_kept - 1
+        last = max(taken) if stop_early or intermediates_only else end
+        y, kept = self._run(x, spacing, last, taken, norm)
+        features = [self._as_map(feature, x.shape[2:], output_fmt) for feature in kept]
+        return features if intermediates_only else ((self.norm(y) if last == end else y), features)
+
+    def _as_map(self, feature: Tensor, size: Sequence[int], output_fmt: str) -> Tensor:
+        """Features of an image of the given size, in the format asked for."""
+        return feature
 
     def _levels(self, indices: int | Sequence[int] | None) -> list[int]:
         count = self._num_kept
@@ -124,14 +135,17 @@ class Classifier(PretrainedModel):
     ) -> list[int]:
         """Drop what lies behind the last level asked for; the model is then for features only. Returns the levels."""
         taken = self._levels(indices)
-        for name, _ in self._stages()[max(taken) + 1 :]:
-            setattr(self, name, nn.Identity())
+        self._drop_behind(max(taken))
         self._num_kept = max(taken) + 1
         if prune_norm:
             self.norm = nn.Identity()
         if prune_head:
             self.reset_classifier(0, "")
         return taken
+
+    def _drop_behind(self, level: int) -> None:
+        for name, _ in self._stages()[level + 1 :]:
+            setattr(self, name, nn.Identity())
 
     def get_classifier(self) -> nn.Module:
         """The linear layer that gives the logits."""
@@ -171,12 +185,13 @@ class Classifier(PretrainedModel):
 def _draw_weights(module: nn.Module) -> None:
     if getattr(module, "draws_own_weights", False):
         return
-    if isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d)):
-        nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-    elif isinstance(module, nn.Linear):
-        nn.init.trunc_normal_(module.weight, std=0.02)
-    if isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)) and module.bias is not None:
-        nn.init.zeros_(module.bias)
+    if isinstance(module, (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)):
+        if isinstance(module, nn.Linear):
+            nn.init.trunc_normal_(module.weight, std=0.02)
+        else:
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
     for child in module.children():
         _draw_weights(child)
 
@@ -184,3 +199,11 @@ def _draw_weights(module: nn.Module) -> None:
 def linear_rates(last: float, count: int) -> list[float]:
     """Drop rates that grow evenly from 0 at the first block to ``last`` at the last."""
     return [last * index / max(1, count - 1) for index in range(count)]
+
+
+def stage_options(options: Mapping[str, Any], stage: int, num_stages: int) -> dict[str, Any]:
+    """Options of one stage: of lists with as many values as there are stages, its own."""
+    return {
+        key: value[stage] if isinstance(value, (list, tuple)) and len(value) == num_stages else value
+        for key, value in options.items()
+    }

@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import nn
 
+from torchsonic.models.orbitnet import OrbitClassifier, OrbitNet
+from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.models.registry import MODELS, OPERATORS, ModelEntry
 from torchsonic.models.resnet import ResNet
 from torchsonic.models.sonic_classifier import SonicClassifier
@@ -33,10 +35,23 @@ OPERATORS.add("conv", _conv)
 OPERATORS.add("sonic", _sonic)
 OPERATORS.add("hybrid", _hybrid)
 
-IMAGE, SHAPES = (3, 224, 224), (3, 64, 64)
 # Half of the samples along each axis; what that saves pays for a second nonlinearity in each block many times over, and
 # for computing activations twice instead of keeping them: 0.3 of the memory, and no more time where it is short.
 LIGHT = {"stride": 2, "mlp_ratio": 2, "checkpointing": True, "mode_chunk": 16}
+# So many modes are taken in turns: all at once would need 150 GB for a patch of 96^3 voxels.
+PAPER_VOLUMES = {"width": 128, "num_modes": 1412, "head_kernel": 3, "padding_mode": "circular"}
+PAPER_VOLUMES |= {"mode_chunk": 32, "recompute": True, "checkpointing": True}
+
+
+def _add_classifier(name: str, build: type[PretrainedModel], arguments: dict[str, Any], **more: Any) -> None:
+    MODELS.add(name, ModelEntry(build, arguments, input_size=(3, 224, 224), task="classification", **more))
+
+
+def _add_segmenter(name: str, build: type[PretrainedModel], size: int, arguments: dict[str, Any], **more: Any) -> None:
+    grid = (size,) * arguments.get("spatial_dims", 2)
+    entry = ModelEntry(build, arguments, (arguments.get("in_channels", 3), *grid), task="segmentation", **more)
+    MODELS.add(name, entry)
+
 
 for backbone, name, row in (
     ("sonic", "sonicnet", "SonicNet"),
@@ -46,22 +61,10 @@ for backbone, name, row in (
     ("niff", "niff", "NIFF"),
     ("gfnet", "gfnet", "GFNet"),
 ):
-    MODELS.add(
-        f"synthshape_{name}",
-        ModelEntry(
-            SynthShapeNet,
-            {"backbone": backbone},
-            input_size=SHAPES,
-            task="segmentation",
-            presets={"text": {"head": "text", "backbone_options": {"form": "pre"}}} if backbone == "sonic" else {},
-            paper={"": row},
-        ),
-    )
+    presets = {"text": {"head": "text", "backbone_options": {"form": "pre"}}} if backbone == "sonic" else {}
+    _add_segmenter(f"synthshape_{name}", SynthShapeNet, 64, {"backbone": backbone}, presets=presets, paper={"": row})
 
-MODELS.add(
-    "resnet50",
-    ModelEntry(ResNet, {"operator": "conv"}, input_size=IMAGE, task="classification", paper={"": "ResNet-50"}),
-)
+_add_classifier("resnet50", ResNet, {"operator": "conv"}, paper={"": "ResNet-50"})
 for operator, row, options in (
     ("s4nd", "ResNet-50 S4ND", {}),
     ("niff", "ResNet-50 NIFF", {"operator_options": {"pointwise": True}}),
@@ -70,24 +73,17 @@ for operator, row, options in (
     # Dilations in place of the last two strides: the paper's GFLOPs say so.
     ("dilated", "ResNet-50 Dilated", {"strides": (1, 2, 1, 1), "operator_options": {"dilation": [1, 1, 2, 4]}}),
 ):
-    MODELS.add(
-        f"resnet50_{operator}",
-        ModelEntry(ResNet, {"operator": operator, **options}, input_size=IMAGE, task="classification", paper={"": row}),
-    )
-MODELS.add(
+    _add_classifier(f"resnet50_{operator}", ResNet, {"operator": operator, **options}, paper={"": row})
+_add_classifier(
     "resnet50_sonic",
-    ModelEntry(
-        ResNet,
-        {"operator": "sonic", "stem": "local"},
-        input_size=IMAGE,
-        task="classification",
-        presets={
-            # The paper's count leaves no room for bottlenecks that end in 2048 channels.
-            "paper": {"stem": "conv", "block": "plain", "operator_options": {"num_modes": [24, 32, 48, 48]}},
-            "hybrid": {"operator": "hybrid"},
-        },
-        paper={"paper": "ResNet-50 Sonic"},
-    ),
+    ResNet,
+    {"operator": "sonic", "stem": "local"},
+    presets={
+        # The paper's count leaves no room for bottlenecks that end in 2048 channels.
+        "paper": {"stem": "conv", "block": "plain", "operator_options": {"num_modes": [24, 32, 48, 48]}},
+        "hybrid": {"operator": "hybrid"},
+    },
+    paper={"paper": "ResNet-50 Sonic"},
 )
 
 for name, widths, depths in (
@@ -95,55 +91,21 @@ for name, widths, depths in (
     ("small", (64, 128, 256, 512), (2, 2, 6, 2)),
     ("base", (96, 192, 384, 768), (3, 3, 9, 3)),
 ):
-    MODELS.add(
-        f"sonic_{name}",
-        ModelEntry(
-            SonicClassifier,
-            {"widths": widths, "depths": depths, "stem": "local", "norm": "batch"},
-            input_size=IMAGE,
-            task="classification",
-        ),
-    )
+    stages = {"widths": widths, "depths": depths, "stem": "local", "norm": "batch"}
+    _add_classifier(f"sonic_{name}", SonicClassifier, stages)
 
-MODELS.add(
-    "sonicnet2d",
-    ModelEntry(
-        SonicNet,
-        {"in_channels": 3, "num_classes": 2, "spatial_dims": 2, "width": 64, "num_modes": 64},
-        input_size=(3, 256, 256),
-        task="segmentation",
-        presets={"hybrid": {"local_kernel": 3}, "light": LIGHT},
-    ),
-)
-MODELS.add(
-    "sonicnet3d",
-    ModelEntry(
-        SonicNet,
-        {"in_channels": 1, "num_classes": 4, "spatial_dims": 3, "width": 48, "num_modes": 64},
-        input_size=(1, 96, 96, 96),
-        task="segmentation",
-        presets={
-            "light": LIGHT,
-            # So many modes are taken in turns: all at once would need 150 GB for a patch of 96^3 voxels.
-            "paper": {
-                "width": 128,
-                "num_modes": 1412,
-                "head_kernel": 3,
-                "padding_mode": "circular",
-                "mode_chunk": 32,
-                "recompute": True,
-                "checkpointing": True,
-            },
-        },
-        paper={"paper": "SonicNet"},
-    ),
-)
-MODELS.add(
-    "sonicunet3d",
-    ModelEntry(
-        SonicUNet,
-        {"in_channels": 1, "num_classes": 4, "spatial_dims": 3},
-        input_size=(1, 96, 96, 96),
-        task="segmentation",
-    ),
-)
+orbits = {"backbone": "orbit", "width": 12}
+_add_segmenter("synthshape_orbitnet", SynthShapeNet, 64, orbits)
+_add_classifier("orbit_tiny", OrbitClassifier, {})
+plane = {"in_channels": 3, "num_classes": 2, "spatial_dims": 2}
+image = {**plane, "width": 64, "num_modes": 64}
+_add_segmenter("sonicnet2d", SonicNet, 256, image, presets={"hybrid": {"local_kernel": 3}, "light": LIGHT})
+volume = {"in_channels": 1, "num_classes": 4, "spatial_dims": 3}
+networks = {"light": LIGHT, "paper": PAPER_VOLUMES}
+many = {**volume, "width": 48, "num_modes": 64}
+_add_segmenter("sonicnet3d", SonicNet, 96, many, presets=networks, paper={"paper": "SonicNet"})
+_add_segmenter("sonicunet3d", SonicUNet, 96, volume)
+levels = {"widths": (32, 64, 96, 128), "num_modes": (32, 64, 96, 128)}
+_add_segmenter("sonicunet2d", SonicUNet, 256, {**plane, **levels}, presets={"hybrid": {"local_kernel": 3}})
+_add_segmenter("orbitnet2d", OrbitNet, 256, plane)
+_add_segmenter("orbitnet3d", OrbitNet, 96, {**volume, "group": "O", "stride": 2})

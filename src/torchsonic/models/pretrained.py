@@ -19,18 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from torchsonic.models import model_folder
 from torchsonic.models.hub import HUB, download, import_hub, is_repository
-from torchsonic.models.model_folder import (
-    CONFIG_NAME,
-    FORMAT,
-    WEIGHTS_NAME,
-    PretrainedError,
-    read_config,
-    read_weights,
-    write_model,
-)
-from torchsonic.models.shared_out import first_process_writes, own_class, whole_state
+from torchsonic.models.model_folder import CONFIG_NAME, FORMAT, WEIGHTS_NAME, PretrainedError
 from torchsonic.nn.definition import definition_problem, is_definition
+from torchsonic.nn.parameters import first_process_writes, own_class, whole_state
 
 __all__ = ["CONFIG_NAME", "WEIGHTS_NAME", "PretrainedError", "PretrainedModel", "from_pretrained"]
 
@@ -104,7 +97,7 @@ class PretrainedModel(nn.Module):
         _check_rebuilds(self, fresh, state)
         with first_process_writes(self) as first:
             if first:
-                write_model(folder, config, state)
+                model_folder.write_model(folder, config, state)
         return folder
 
     @classmethod
@@ -132,12 +125,12 @@ class PretrainedModel(nn.Module):
             the same names and shapes.
         """
         folder = _locate(source, revision, token)
-        config = read_config(folder / CONFIG_NAME)
+        config = model_folder.read_config(folder / CONFIG_NAME)
         build = PretrainedModel.known.get(config["class"])
         if build is None or not issubclass(build, cls):
             wanted = "a torchsonic model" if cls is PretrainedModel else cls.__name__
             raise PretrainedError(f"{folder / CONFIG_NAME} describes a {config['class']!r}, not {wanted}")
-        state = read_weights(folder / WEIGHTS_NAME, config.get("sha256") if verify else None)
+        state = model_folder.read_weights(folder / WEIGHTS_NAME, config.get("sha256") if verify else None)
         if config["format"] == 1:
             config["arguments"] = build.complete_format_1(config["arguments"])
         try:
@@ -158,15 +151,12 @@ class PretrainedModel(nn.Module):
 
     def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None, message: str = "") -> str:
         """Upload the saved model to the Hugging Face Hub; returns the address of the commit."""
-        hub = import_hub()
-        api = hub.HfApi(token=token)
+        api = import_hub().HfApi(token=token)
         api.create_repo(repo_id, private=private, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             self.save_pretrained(folder)
-            commit = api.upload_folder(
-                repo_id=repo_id, folder_path=folder, commit_message=message or f"Upload {type(self).__name__}"
-            )
-        return str(commit)
+            text = message or f"Upload {type(self).__name__}"
+            return str(api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=text))
 
 
 def from_pretrained(source: str | os.PathLike, **options: Any) -> PretrainedModel:
@@ -178,7 +168,7 @@ def _plain(name: str, value: Any) -> Any:
     """An argument as JSON holds it."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if isinstance(value, (Integral, Real)):  # numpy's
+    if isinstance(value, Real):  # numpy's
         return int(value) if isinstance(value, Integral) else float(value)
     if isinstance(value, np.ndarray) or (isinstance(value, Tensor) and not value.requires_grad):
         return value.tolist()
@@ -199,8 +189,7 @@ def _expected_state(build: type[PretrainedModel], arguments: Mapping[str, Any]) 
 
 def _check_rebuilds(model: PretrainedModel, fresh: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
     """Refuse a model that its arguments no longer describe: loading would fail when it is too late."""
-    changed = [name for name in {**fresh, **state} if name not in fresh or name not in state]
-    changed += [name for name in fresh if name in state and _problem(name, state[name], fresh[name])]
+    changed = [n for n in {**fresh, **state} if n not in fresh or n not in state or _problem(n, state[n], fresh[n])]
     if changed:
         raise ValueError(
             f"this {own_class(model).__name__} is not what its arguments build (pruned, merged or edited since): "
@@ -250,17 +239,13 @@ def _problem(name: str, saved: Tensor, expected: Tensor) -> str | None:
     if is_definition(name):
         problem = definition_problem(saved, expected)
         return problem and f"{name}: {problem}"
-    return (
-        None if saved.shape == expected.shape else f"{name} is {tuple(saved.shape)}, expected {tuple(expected.shape)}"
-    )
+    if saved.shape == expected.shape:
+        return None
+    return f"{name} is {tuple(saved.shape)}, expected {tuple(expected.shape)}"
 
 
 def _keep_dtypes(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Give parameters and buffers the dtype they were saved with, so that loading is bit-exact."""
-    for module_name, module in model.named_modules():
-        prefix = f"{module_name}." if module_name else ""
-        for name, parameter in module.named_parameters(recurse=False):
-            parameter.data = parameter.data.to(state[prefix + name].dtype)
-        for name, buffer in module.named_buffers(recurse=False):
-            if prefix + name in state:
-                setattr(module, name, buffer.to(state[prefix + name].dtype))
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if name in state:
+            tensor.data = tensor.data.to(state[name].dtype)

@@ -8,9 +8,9 @@ from typing import Any, Literal
 from torch import nn
 
 from torchsonic.arguments import choice, positive
-from torchsonic.models.classifier import Classifier, linear_rates
+from torchsonic.models.classifier import Classifier, linear_rates, stage_options
 from torchsonic.models.registry import OPERATORS
-from torchsonic.models.stem import STEM_MODES, DeepStem, Grid, SonicStem, field_of, local_stem
+from torchsonic.models.stem import Grid, field_of, make_stem
 from torchsonic.nn.block import Bottleneck, Operator, ResidualBlock
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.network_spacing import place_behind
@@ -94,21 +94,15 @@ class ResNet(Classifier):
         choice(block, ("bottleneck", "plain"), "block")
         if len(depths) != 4 or len(strides) != 4:
             raise ValueError(f"depths and strides must be four numbers each, got {depths} and {strides}")
-        shared = {key: options[key] for key in ("padding_mode",) if key in options}
-        shared |= {"grid": grid, "spacing": spacing}
         self.conv1: nn.Module
         if stem == "conv":
             if grid != "reference":
                 raise ValueError(f"grid={grid!r} given, but stem='conv' takes pixels as they come; use stem='deep'")
             self.conv1 = make_conv(in_channels, width, 7, spatial_dims=2, stride=2)
-        elif stem == "local":
-            self.conv1 = local_stem(in_channels, width, grid=grid, spacing=spacing)
-        elif stem == "sonic":
-            self.conv1 = SonicStem(
-                in_channels, width, num_modes=STEM_MODES, stride=4, field=field_of(image_size), **shared
-            )
         else:
-            self.conv1 = DeepStem(in_channels, width, num_modes=STEM_MODES, norm="batch", activation="relu", **shared)
+            shared = {"grid": grid, "spacing": spacing, "field": field_of(image_size)}
+            shared |= {key: options[key] for key in ("padding_mode",) if key in options}
+            self.conv1 = make_stem(stem, in_channels, width, norm="batch", activation="relu", **shared)
         pooled = stem in ("conv", "local")
         self.maxpool: nn.Module = nn.MaxPool2d(3, stride=2, padding=1) if pooled else nn.Identity()
         self.bn1 = make_norm("batch", width, 2)
@@ -158,11 +152,8 @@ def _operator_of_stage(
     name: str, options: Mapping[str, Any], stage: int, size: int, spacing: float | Sequence[float]
 ) -> Operator:
     """The builder of one stage's operator, its options resolved."""
-    chosen = {
-        key: value[stage] if isinstance(value, (list, tuple)) and len(value) == 4 else value
-        for key, value in options.items()
-    }
-    if name in ("sonic", "hybrid", "s4nd"):
+    chosen = stage_options(options, stage, 4)
+    if name in ("sonic", "hybrid", "s4nd", "sno", "continuous_fno"):
         chosen["spacing"] = spacing
     if name in ("sonic", "hybrid"):
         chosen.setdefault("field", field_of(size))

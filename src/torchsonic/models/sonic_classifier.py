@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from torchsonic.arguments import choice, positive
-from torchsonic.models.classifier import Classifier, linear_rates
-from torchsonic.models.stem import STEM_MODES, DeepStem, Grid, SonicStem, field_of, local_stem
+from torchsonic.models.classifier import Classifier, linear_rates, stage_options
+from torchsonic.models.stem import Grid, field_of, make_stem
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.conv import SonicConv2d
-from torchsonic.nn.drop_path import DropPath
-from torchsonic.nn.hybrid import HybridConv
+from torchsonic.nn.hybrid import make_operator
 from torchsonic.nn.network_spacing import place_behind
 from torchsonic.nn.norm import Norm, make_activation, make_norm
+from torchsonic.nn.residual import DropPath
 from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.spacing import Spacing
 
@@ -30,8 +30,8 @@ class _Downsample(SonicConv2d):
         super().__init__(in_channels, out_channels, stride=2, **options)
         self.pre_norm = make_norm(pre_norm, in_channels, 2)
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None, output_size=None) -> Tensor:
-        return super().forward(self.pre_norm(x), spacing, output_size)
+    def forward(self, x: Tensor, spacing: Spacing | None = None, output_size=None, *, orientation=None) -> Tensor:
+        return super().forward(self.pre_norm(x), spacing, output_size, orientation=orientation)
 
 
 class MixerBlock(nn.Module):
@@ -67,11 +67,7 @@ class MixerBlock(nn.Module):
         super().__init__()
         hidden = round(mlp_ratio * channels)
         self.norm1, self.norm2 = make_norm(norm, channels, 2), make_norm(norm, channels, 2)
-        self.mixer: nn.Module
-        if local_kernel:
-            self.mixer = HybridConv(channels, channels, num_modes=num_modes, kernel_size=local_kernel, **options)
-        else:
-            self.mixer = SonicConv2d(channels, channels, num_modes=num_modes, **options)
+        self.mixer = make_operator(channels, channels, num_modes=num_modes, local_kernel=local_kernel, **options)
         self.mlp = nn.Sequential(nn.Conv2d(channels, hidden, 1), nn.GELU(), nn.Conv2d(hidden, channels, 1))
         self.gamma1 = nn.Parameter(torch.full((channels, 1, 1), float(layer_scale)))
         self.gamma2 = nn.Parameter(torch.full((channels, 1, 1), float(layer_scale)))
@@ -147,51 +143,35 @@ class SonicClassifier(Classifier):
         self.in_channels = positive(in_channels, "in_channels")
         if len(widths) != len(depths) or not widths or min(*widths, *depths) < 1:
             raise ValueError(f"widths and depths must be equally many positive numbers, got {widths} and {depths}")
+        for name in ("spacing", "padding_mode", "stride"):
+            if name in (operator_options or {}):
+                raise ValueError(f"{name} belongs to the whole network, not into operator_options: {operator_options}")
         sonic: dict[str, Any] = {"spacing": spacing, "padding_mode": padding_mode}
         positive(image_size, "image_size")
         modes = [max(8, round(modes_ratio * width)) for width in widths]
-        self.stem: nn.Module
-        if choice(stem, ("linear", "deep", "local"), "stem") == "linear":
-            reach = field_of(image_size)
-            self.stem = SonicStem(in_channels, widths[0], num_modes=modes[0], grid=grid, field=reach, **sonic)
-        elif stem == "deep":
-            self.stem = DeepStem(in_channels, widths[0], num_modes=STEM_MODES, norm=norm, grid=grid, **sonic)
-        else:
-            self.stem = local_stem(in_channels, widths[0], grid=grid, spacing=spacing)
+        choice(stem, ("linear", "deep", "local"), "stem")
+        first: dict[str, Any] = {"num_modes": modes[0], "field": field_of(image_size), "norm": norm, "grid": grid}
+        self.stem = make_stem(stem, in_channels, widths[0], **first, **sonic)
+        if isinstance(self.stem, SpacedSequential):
             for part in (make_norm(norm, widths[0], 2), make_activation("gelu"), nn.MaxPool2d(3, stride=2, padding=1)):
                 self.stem.append(part)
         self.stem_norm = make_norm(norm, widths[0], 2)
+        block = {"mlp_ratio": mlp_ratio, "norm": norm, "layer_scale": layer_scale, "local_kernel": local_kernel}
         rates = iter(linear_rates(drop_path_rate, sum(depths)))
         self.feature_info, reduction = [], 4
         for index, (width, depth) in enumerate(zip(widths, depths, strict=True)):
             parts: list[nn.Module] = []
             size = -(-image_size // (reduction * (2 if index > 0 else 1)))
             own = {"num_modes": modes[index], "field": field_of(size), **sonic}
-            own |= _options_of_stage(operator_options or {}, index, len(widths))
+            own |= stage_options(operator_options or {}, index, len(widths))
             if index > 0:
                 parts.append(_Downsample(widths[index - 1], width, pre_norm=norm, **own))
-            for _ in range(depth):
-                parts.append(
-                    MixerBlock(
-                        width,
-                        mlp_ratio=mlp_ratio,
-                        norm=norm,
-                        layer_scale=layer_scale,
-                        drop_path=next(rates),
-                        local_kernel=local_kernel,
-                        **own,
-                    )
-                )
+            parts += [MixerBlock(width, drop_path=next(rates), **block, **own) for _ in range(depth)]
             self.add_module(f"stage{index}", place_behind(SpacedSequential(*parts), reduction))
             reduction *= 2 if index > 0 else 1
             self.feature_info.append({"num_chs": width, "reduction": reduction, "module": f"stage{index}"})
-        self._build_head(
-            widths[-1],
-            num_classes,
-            drop_rate=drop_rate,
-            global_pool=global_pool,
-            norm=make_norm(norm, widths[-1], 2),
-        )
+        last = make_norm(norm, widths[-1], 2)
+        self._build_head(widths[-1], num_classes, drop_rate=drop_rate, global_pool=global_pool, norm=last)
         self.init_weights()
 
     def _stages(self) -> list[tuple[str, Sequence[nn.Module]]]:
@@ -201,14 +181,3 @@ class SonicClassifier(Classifier):
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         return {"stem": r"^stem", "blocks": r"^stage(\d+)" if coarse else r"^stage(\d+)\.(\d+)"}
-
-
-def _options_of_stage(options: Mapping[str, Any], stage: int, stages: int) -> dict[str, Any]:
-    """The operator's options, those with a value for each stage resolved."""
-    for name in ("spacing", "padding_mode", "stride"):
-        if name in options:
-            raise ValueError(f"{name} belongs to the whole network, not into operator_options: {options[name]}")
-    return {
-        key: value[stage] if isinstance(value, (list, tuple)) and len(value) == stages else value
-        for key, value in options.items()
-    }

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from torchsonic.functional.options import group_old
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.nn.conv import SonicConvNd, make_sonic
-from torchsonic.nn.options import group_old
 from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["SonicLayers"]

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from torchsonic.arguments import check_samples, positive
 from torchsonic.functional.resample import resample
-from torchsonic.models.border import MARGIN, border_options
-from torchsonic.models.octave_grid import OctaveGrid
 from torchsonic.models.pretrained import PretrainedModel
+from torchsonic.models.reference_grid import OctaveGrid
+from torchsonic.models.sonicnet import MARGIN, border_options
 from torchsonic.nn.block import SonicBlock
 from torchsonic.nn.chain import SpacedSequential, walk
 from torchsonic.nn.network_spacing import place_behind

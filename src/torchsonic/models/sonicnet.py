@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -9,7 +10,6 @@ from torch import Tensor, nn
 
 from torchsonic.arguments import check_samples, per_axis, positive
 from torchsonic.functional.resample import resample
-from torchsonic.models.border import CIRCULAR, MARGIN, border_options
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.nn.bank import Variant
 from torchsonic.nn.block import Form, SonicBlock
@@ -18,7 +18,42 @@ from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, mak
 from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.spacing import Spacing, spacing_values
 
-__all__ = ["SonicNet"]
+__all__ = ["CIRCULAR", "MARGIN", "SonicNet", "border_options"]
+
+MARGIN = 8  # of zeros, in pixels along the finest axis, which every layer sees afresh
+CIRCULAR = {"padding": None, "padding_mode": "circular"}  # the default of networks whose files have format 1
+
+
+def border_options(
+    padding: int | Sequence[int] | None,
+    padding_mode: PaddingMode,
+    spacing: Sequence[float],
+    stride: Sequence[float] | None = None,
+) -> dict[str, Any]:
+    """Options of a Sonic layer, behind a stride, in a network whose images have a margin.
+
+    Parameters
+    ----------
+    padding
+        Pixels of the image: one number for its finest axis, of which coarser ones get as many millimetres, or one per
+        axis; ``None`` for a margin as wide as the image.
+    spacing
+        Of images.
+    stride
+        Before the layer, per axis; by default none.
+
+    Examples
+    --------
+    >>> border_options(8, "zeros", (10.0, 1.4, 1.4), (1, 2, 2))
+    {'padding': (2, 4, 4), 'padding_mode': 'zeros'}
+    """
+    if padding_mode == "circular" and padding == MARGIN:  # the default, which only other modes have a use for
+        padding = None
+    if padding is not None:
+        finest = min(spacing)
+        widths = padding if isinstance(padding, Sequence) else [padding * finest / step for step in spacing]
+        padding = tuple(math.ceil(w / s) for w, s in zip(widths, stride or [1.0] * len(spacing), strict=True))
+    return {"padding": padding, "padding_mode": padding_mode}
 
 
 class SonicNet(PretrainedModel):
@@ -98,35 +133,17 @@ class SonicNet(PretrainedModel):
         if head_kernel < 1 or head_kernel % 2 == 0:
             raise ValueError(f"head_kernel must be odd, got {head_kernel}")
         steps = spacing_values(spacing, spatial_dims)
-        sonic: dict[str, Any] = {
-            "spacing": steps,
-            "field": field,
-            "standardise": standardise,
-            "variant": variant,
-            "mode_dropout": mode_dropout,
-            "execution": {"mode_chunk": mode_chunk, "recompute": recompute},
-        }
-        first = per_axis(stride, spatial_dims, "stride")
-        self.blocks = SpacedSequential(
-            *[
-                SonicBlock(
-                    in_channels if index == 0 else width,
-                    width,
-                    num_modes=num_modes,
-                    spatial_dims=spatial_dims,
-                    stride=first if index == 0 else 1,
-                    form=form,
-                    # A norm of the raw image would lose its grey values; the first block has it behind.
-                    norm="none" if form == "pre" and index == 0 else norm,
-                    activation="none" if form == "pre" and index == 0 else activation,
-                    local_kernel=local_kernel,
-                    mlp_ratio=mlp_ratio,
-                    **border_options(padding, padding_mode, steps, first if index else None),
-                    **sonic,
-                )
-                for index in range(depth)
-            ]
-        )
+        shared: dict[str, Any] = {"spatial_dims": spatial_dims, "num_modes": num_modes, "spacing": steps, "form": form}
+        shared |= {"field": field, "norm": norm, "activation": activation, "local_kernel": local_kernel}
+        shared |= {"mlp_ratio": mlp_ratio, "standardise": standardise, "variant": variant, "mode_dropout": mode_dropout}
+        shared["execution"] = {"mode_chunk": mode_chunk, "recompute": recompute}
+        step = per_axis(stride, spatial_dims, "stride")
+        first = {**shared, "stride": step, **border_options(padding, padding_mode, steps)}
+        if form == "pre":  # a norm of the raw image would lose its grey values; the first block has it behind
+            first |= {"norm": "none", "activation": "none"}
+        others = {**shared, **border_options(padding, padding_mode, steps, step)}
+        blocks = [SonicBlock(in_channels, width, **first)]
+        self.blocks = SpacedSequential(*blocks, *[SonicBlock(width, width, **others) for _ in range(depth - 1)])
         self.blocks.checkpointing = checkpointing
         self.head = nn.Sequential(
             make_norm(norm, width, spatial_dims),

@@ -9,9 +9,9 @@ from typing import Any, Literal
 from torch import Tensor, nn
 
 from torchsonic.arguments import check_samples, choice, positive
-from torchsonic.models.border import CIRCULAR, MARGIN, border_options
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.models.registry import BACKBONES
+from torchsonic.models.sonicnet import CIRCULAR, MARGIN, border_options
 from torchsonic.models.window import Projected, is_pointwise, run_in_window
 from torchsonic.nn.block import SonicBlock
 from torchsonic.nn.chain import SpacedSequential

@@ -143,15 +143,15 @@ def _(part: SonicConvNd, x: Projected, window: Window, spacing: Spacing | None =
         return crop(part(x.whole(), spacing), window)
     with without_autocast(x.image.device):
         kernels = part.mode_kernels(size, spacing).flatten(0, 1).flatten(1)
-        mix_in, mix_out = part.mix_in.to(kernels.dtype), part.mix_out.to(kernels.dtype)
+        mix_in, mix_out, bias = part.mixing(kernels.dtype)
         if x.weight is not None:
             mix_in = mix_in @ x.weight.to(kernels.dtype)
         # What both kernels of each mode see in each channel at each pixel of the window: (B, C, P, M, 2).
-        seen = (seen_from(x.image.to(kernels.dtype), window) @ kernels.T).unflatten(3, (part.num_modes, 2))
+        seen = (seen_from(x.image.to(kernels.dtype), window) @ kernels.T).unflatten(3, (len(mix_in), 2))
         mixed = torch.einsum("bcpmk,mic->bpmki", seen, mix_in)
         real = mixed[..., 0, 0] - mixed[..., 1, 1]
         imaginary = mixed[..., 0, 1] + mixed[..., 1, 0]
         y = torch.einsum("bpmi,kmi->bkp", torch.stack([real, imaginary], dim=-1), mix_out)
-        if part.bias is not None:
-            y = y + part.bias.to(y.dtype)[:, None]
+        if bias is not None:
+            y = y + bias[:, None]
     return y.unflatten(2, window_size(window, size)).to(x.image.dtype)

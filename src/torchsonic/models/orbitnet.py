@@ -1,0 +1,265 @@
+"""Networks that turn with the image: for segmentation, for classification, and in the frame of synthetic shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from torchsonic.arguments import check_samples, choice, per_axis, positive
+from torchsonic.functional.resample import resample
+from torchsonic.models.classifier import Classifier
+from torchsonic.models.pretrained import PretrainedModel
+from torchsonic.models.registry import BACKBONES
+from torchsonic.models.sonicnet import MARGIN, border_options
+from torchsonic.nn.chain import SpacedSequential
+from torchsonic.nn.network_spacing import place_behind
+from torchsonic.nn.norm import make_conv, make_norm
+from torchsonic.nn.orbit import OrbitBlock, OrbitDropout, OrbitPool
+from torchsonic.spectral.boundary import PaddingMode
+from torchsonic.spectral.groups import Group, make_group
+from torchsonic.spectral.spacing import Spacing, spacing_values
+
+__all__ = ["OrbitClassifier", "OrbitFeatures", "OrbitNet"]
+
+
+class OrbitFeatures(nn.Module):
+    """Orbit blocks, then the largest and the mean over the group: features that turn with the image.
+
+    ``(B, C, *size)`` to ``(B, 2 width, *size / stride)``.
+
+    Parameters
+    ----------
+    widths, strides, num_modes
+        Fields of every block, its stride and its modes.
+    group, axis
+        See :class:`torchsonic.SonicOrbitConv2d`.
+    dropout
+        Probability of dropping a field behind a block, in training.
+    options
+        Of the Sonic layers.
+    """
+
+    takes_spacing: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        widths: Sequence[int],
+        *,
+        num_modes: Sequence[int],
+        spatial_dims: int = 2,
+        group: str | Group = "C8",
+        axis: int = 0,
+        strides: Sequence[int | Sequence[int]] | None = None,
+        padding: int | Sequence[int] | None = MARGIN,
+        padding_mode: PaddingMode = "zeros",
+        spacing: float | Sequence[float] = 1.0,
+        dropout: float = 0.0,
+        checkpointing: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        choice(spatial_dims, (2, 3), "spatial_dims")
+        self.group = make_group(group, spatial_dims, axis=axis)
+        steps = spacing_values(spacing, spatial_dims)
+        strides = [1] * len(widths) if strides is None else strides
+        parts: list[nn.Module] = []
+        before = (1,) * spatial_dims
+        channels = in_channels
+        for index, (width, modes, stride) in enumerate(zip(widths, num_modes, strides, strict=True)):
+            block = OrbitBlock(
+                channels,
+                positive(width, "width") * len(self.group),
+                num_modes=modes,
+                spatial_dims=spatial_dims,
+                group=self.group,
+                axis=axis,
+                lift=index == 0,
+                stride=stride,
+                spacing=steps,
+                **border_options(padding, padding_mode, steps, before),
+                **options,
+            )
+            parts += [block, OrbitDropout(self.group, dropout)] if dropout else [block]
+            before = tuple(a * b for a, b in zip(before, per_axis(stride, spatial_dims, "stride"), strict=True))
+            channels = width * len(self.group)
+        self.blocks = SpacedSequential(*parts)
+        self.blocks.checkpointing = checkpointing
+        place_behind(self.blocks, 1)
+        self.largest, self.mean = OrbitPool(self.group, "max"), OrbitPool(self.group, "mean")
+
+    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+        """Features of images of the given spacing."""
+        y = self.blocks(x, spacing)
+        return torch.cat([self.largest(y), self.mean(y)], dim=1)
+
+
+class OrbitNet(PretrainedModel):
+    r"""Orbit blocks and a head: ``(B, C, *size)`` to logits ``(B, num_classes, *size)`` that turn with the image.
+
+    Parameters
+    ----------
+    in_channels, num_classes
+        Of images and logits.
+    width, depth, num_modes
+        Fields, blocks, and modes of each block. A field has one channel per element of the group.
+    group, axis
+        See :class:`torchsonic.SonicOrbitConv2d`.
+    stride
+        The first block's, alias-free; the logits return to the input's grid by band-limited interpolation.
+    standardise
+        Whether Sonic layers see each channel with mean 0 and variance 1.
+    spacing, field, padding, padding_mode, checkpointing
+        As in :class:`torchsonic.models.SonicNet`.
+
+    Examples
+    --------
+    >>> model = torchsonic.create_model("orbitnet2d", in_channels=1, num_classes=2, width=4).eval()
+    >>> x = torch.randn(1, 1, 32, 32)
+    >>> torch.allclose(model(x.rot90(1, (2, 3))), model(x).rot90(1, (2, 3)), atol=1e-4)
+    True
+    """
+
+    takes_spacing: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        *,
+        spatial_dims: int = 2,
+        width: int = 12,
+        depth: int = 4,
+        num_modes: int = 6,
+        group: str = "C8",
+        axis: int = 0,
+        stride: int | Sequence[int] = 1,
+        standardise: bool = True,
+        spacing: float | Sequence[float] = 1.0,
+        field: float | None = None,
+        padding: int | Sequence[int] | None = MARGIN,
+        padding_mode: PaddingMode = "zeros",
+        dropout: float = 0.0,
+        checkpointing: bool = False,
+    ) -> None:
+        super().__init__()
+        self.in_channels, self.num_axes = positive(in_channels, "in_channels"), spatial_dims
+        positive(num_classes, "num_classes")
+        positive(depth, "depth")
+        self.features = OrbitFeatures(
+            in_channels,
+            [width] * depth,
+            num_modes=[num_modes] * depth,
+            spatial_dims=spatial_dims,
+            group=group,
+            axis=axis,
+            strides=[stride, *[1] * (depth - 1)],
+            padding=padding,
+            padding_mode=padding_mode,
+            spacing=spacing,
+            dropout=dropout,
+            checkpointing=checkpointing,
+            field=field,
+            standardise=standardise,
+        )
+        self.head = nn.Sequential(
+            make_conv(2 * width, 2 * width, spatial_dims=spatial_dims),
+            make_norm("group", 2 * width, spatial_dims),
+            nn.GELU(),
+            make_conv(2 * width, num_classes, spatial_dims=spatial_dims, bias=True),
+        )
+
+    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+        """Logits of images of the given spacing: a number, one per axis, or ``(B, D)``."""
+        check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
+        size = tuple(x.shape[2:])
+        logits = self.head(self.features(x, spacing))
+        return logits if tuple(logits.shape[2:]) == size else resample(logits, size)
+
+
+class OrbitClassifier(Classifier):
+    """Orbit blocks with strides, mean over the image, linear head; ``(B, C, H, W)`` to ``(B, num_classes)``.
+
+    The logits do not change when the image turns by an element of the group.
+
+    Parameters
+    ----------
+    widths, strides, num_modes
+        Fields of every block, its stride and its modes.
+    dropout
+        Probability of dropping a field behind a block, in training.
+    drop_rate, global_pool
+        Dropout before the last layer; ``avg``, ``max`` or ``""``.
+    group, spacing, field, padding, padding_mode, standardise
+        As in :class:`OrbitNet`.
+
+    Examples
+    --------
+    >>> model = torchsonic.create_model("orbit_tiny", in_channels=1, num_classes=10)
+    >>> model(torch.randn(2, 1, 28, 28)).shape
+    torch.Size([2, 10])
+    """
+
+    def __init__(
+        self,
+        *,
+        in_channels: int = 3,
+        num_classes: int = 1000,
+        widths: Sequence[int] = (8, 12, 16, 24, 24),
+        strides: Sequence[int] = (1, 2, 1, 2, 1),
+        num_modes: Sequence[int] = (6, 6, 6, 6, 6),
+        group: str = "C8",
+        spacing: float | Sequence[float] = 1.0,
+        field: float | None = 5.0,
+        padding: int | Sequence[int] | None = MARGIN,
+        padding_mode: PaddingMode = "zeros",
+        standardise: bool = False,
+        dropout: float = 0.0,
+        drop_rate: float = 0.0,
+        global_pool: str = "avg",
+    ) -> None:
+        super().__init__()
+        self.in_channels = positive(in_channels, "in_channels")
+        self.features = OrbitFeatures(
+            in_channels,
+            widths,
+            num_modes=num_modes,
+            group=group,
+            strides=strides,
+            padding=padding,
+            padding_mode=padding_mode,
+            spacing=spacing,
+            dropout=dropout,
+            field=field,
+            standardise=standardise,
+        )
+        self.feature_info = [{"num_chs": 2 * widths[-1], "reduction": math.prod(strides), "module": "features"}]
+        norm = make_norm("group", 2 * widths[-1], 2)
+        self._build_head(2 * widths[-1], num_classes, drop_rate=drop_rate, global_pool=global_pool, norm=norm)
+
+    def _stages(self) -> list[tuple[str, Sequence[nn.Module]]]:
+        return [("features", (self.features,))]
+
+
+class _OrbitBackbone(nn.Module):
+    takes_spacing: ClassVar[bool] = True
+
+    def __init__(self, width: int, depth: int, num_modes: int, **options: Any) -> None:
+        super().__init__()
+        self.features = OrbitFeatures(width, [width] * depth, num_modes=[num_modes] * depth, **options)
+        self.project = make_conv(2 * width, width, spatial_dims=2)
+
+    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+        return self.project(self.features(x, spacing))
+
+
+def orbit_backbone(width: int, depth: int, *, num_modes: int = 6, group: str = "C8", **options: Any) -> nn.Module:
+    """Orbit blocks between ordinary channels; options of :class:`OrbitFeatures`."""
+    return _OrbitBackbone(width, depth, num_modes, group=group, **options)
+
+
+BACKBONES.add("orbit", orbit_backbone)

@@ -1,0 +1,159 @@
+"""From any sampling of an image to a grid near the network's own, or to that very grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from torchsonic.arguments import check_samples, choice
+from torchsonic.engine.lowering import is_symbolic, lowering
+from torchsonic.functional.resample import resample
+from torchsonic.nn.physical_layer import SpacedLayer, scale_spacing
+from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, spacing_values
+from torchsonic.spectral.tracing import tracing
+
+__all__ = ["OctaveGrid", "ReferenceGrid", "reference_size"]
+
+# Relative. A field of a whole number of cells must not gain one by rounding, of spacings in single precision either.
+ROUNDING = 1e-6
+# A spacing in the wrong unit must not fill the memory; grids of so few samples cannot, however small the image.
+MOST_REFINEMENT, SMALL_GRID = 4, 512**2
+MOST_OCTAVES = 2
+
+
+def reference_size(layer: SpacedLayer, size: Sequence[int], given: Spacing) -> tuple[int, ...]:
+    """Samples at a layer's stride times its reference spacing, for an input of the given size and spacing."""
+    reference = layer.reference_spacing
+    if isinstance(given, Tensor):
+        if lowering() is not None:
+            raise ValueError(
+                "the stem chooses its grid by the spacing (grid='reference'), so an exported model cannot take "
+                "it as an input; export with a fixed spacing, or build the model with grid='input' and stem='deep'"
+            )
+        # Samples of a batch share one grid, on which none of them may lose what it would have alone.
+        steps = as_spacing(given, len(size), batch=ANY_BATCH).amax(0).tolist()
+    else:
+        steps = spacing_values(given, len(size))
+    if tuple(steps) == reference:
+        return SpacedLayer.output_size(layer, size)
+    if lowering() is not None and is_symbolic(tuple(size)):
+        raise ValueError(
+            f"with grid='reference' sizes can be dynamic only at the reference spacing {reference}, got spacing "
+            f"{tuple(steps)}; export with fixed sizes, or build the model with grid='input' and stem='deep'"
+        )
+    whole = zip(size, steps, reference, layer.stride, strict=True)
+    counts = tuple(max(1, math.ceil((1 - ROUNDING) * n * step / (ref * by))) for n, step, ref, by in whole)
+    refined = any(count > MOST_REFINEMENT * n for n, count in zip(size, counts, strict=True))
+    if refined and math.prod(counts) > SMALL_GRID:
+        raise ValueError(
+            f"spacing {tuple(steps)} is so far above the reference {reference} that grid='reference' would blow an "
+            f"image of {tuple(size)} up to {counts}; use grid='input' and stem='deep'"
+        )
+    return counts
+
+
+class ReferenceGrid(SpacedLayer):
+    """Resample an image onto the network's own grid, exactly; ``(B, C, *size)`` to ``(B, C, *grid)``.
+
+    Layers behind it may count pixels: two samplings of one band-limited image are the same to them.
+
+    Parameters
+    ----------
+    spacing
+        Of the network's grid; images that are told no spacing have this one and stay as they are.
+
+    Examples
+    --------
+    >>> to_grid = torchsonic.models.ReferenceGrid()
+    >>> to_grid(torch.randn(1, 3, 128, 96), spacing=(0.5, 1.0)).shape
+    torch.Size([1, 3, 64, 96])
+    """
+
+    def __init__(self, *, spatial_dims: int = 2, spacing: float | Sequence[float] = 1.0) -> None:
+        super().__init__()
+        self.num_axes = choice(spatial_dims, (1, 2, 3), "spatial_dims")
+        self.stride = (1,) * spatial_dims
+        self._assume_spacing(spacing)
+
+    def output_size(self, size: Sequence[int], spacing: Spacing | None = None) -> tuple[int, ...]:
+        """Samples of the network's grid for an image of the given size and spacing."""
+        return reference_size(self, size, self.told(spacing))
+
+    def output_spacing(self, size: Sequence[int], spacing: Spacing | None = None) -> Tensor:
+        """Spacing of the network's grid, ``(1, D)`` or ``(B, D)``: at most the reference, as it fills the image."""
+        steps = as_spacing(self.told(spacing), self.num_axes, batch=ANY_BATCH)
+        return steps * torch.tensor(self.coarsening(size, spacing), dtype=steps.dtype, device=steps.device)
+
+    def coarsening(self, size: Sequence[int], spacing: Spacing | None = None) -> tuple[float, ...]:
+        """Output spacing over input spacing; the image and the network's grid cover the same extent."""
+        return tuple(n / m for n, m in zip(size, self.output_size(size, spacing), strict=True))
+
+    def walk(self, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
+        """Resample the image; return it and its spacing."""
+        check_samples(x, self.num_axes, None, type(self).__name__)
+        given = self.told(spacing)
+        if isinstance(given, Tensor) and lowering() is None:
+            self._check_batch(as_spacing(given, self.num_axes, batch=x.shape[0]))
+        size = tuple(x.shape[2:])
+        out_size = self.output_size(size, given)
+        y = x if out_size == size else resample(x, out_size)
+        return y, scale_spacing(given, [n / m for n, m in zip(size, out_size, strict=True)])
+
+    def _check_batch(self, rows: Tensor) -> None:
+        """Refuse samples of different spacings ``(B, D)``: layers behind that count pixels would not know."""
+        if not torch.equal(rows, rows[:1].expand_as(rows)):
+            raise ValueError(
+                f"samples of a batch have different spacings, between {rows.amin(0).tolist()} and "
+                f"{rows.amax(0).tolist()}, and so no grid in common for a stem that counts pixels; call the model "
+                "for each spacing, or build it with stem='deep'"
+            )
+
+    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+        """Resample an image of the given spacing."""
+        return self.walk(x, spacing)[0]
+
+    def extra_repr(self) -> str:
+        return f"spacing={self.reference_spacing}"
+
+
+class OctaveGrid(ReferenceGrid):
+    """Resample an image by the power of two, per axis, that brings its spacing nearest to the reference.
+
+    Levels behind it then hold about the same frequencies whatever the sampling, and cost the same. Most images stay as
+    they are: those whose voxels are within a factor of the square root of two of the reference. Samples of a batch
+    share one grid, chosen by their mean spacing. ``(B, C, *size)`` to ``(B, C, *grid)``.
+
+    Examples
+    --------
+    >>> grid = OctaveGrid(spatial_dims=3, spacing=(10.0, 1.4, 1.4))
+    >>> grid(torch.randn(1, 1, 8, 64, 63), spacing=(8.0, 0.7, 0.8)).shape
+    torch.Size([1, 1, 8, 32, 32])
+    """
+
+    def output_size(self, size: Sequence[int], spacing: Spacing | None = None) -> tuple[int, ...]:
+        """Samples of the grid for an image of the given size and spacing."""
+        given = self.told(spacing)
+        if not isinstance(given, Tensor):
+            steps = spacing_values(given, self.num_axes)
+        elif lowering() is not None or tracing():  # whose numbers nobody knows yet
+            return tuple(size)
+        else:
+            steps = as_spacing(given, self.num_axes, batch=ANY_BATCH).mean(0).tolist()
+        octaves = [round(math.log2(own / step)) for own, step in zip(self.reference_spacing, steps, strict=True)]
+        grid = []
+        for n, octave in zip(size, octaves, strict=True):
+            coarser, finer = 1 << max(octave, 0), 1 << min(max(-octave, 0), MOST_OCTAVES)
+            grid.append((n + coarser - 1) // coarser * finer)
+        return tuple(grid)
+
+    def walk(self, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
+        """Resample the image; return it and its spacing. One that stays as it is may go on untold."""
+        if self.output_size(x.shape[2:], spacing) == tuple(x.shape[2:]):
+            return x, spacing
+        return super().walk(x, spacing)
+
+    def _check_batch(self, rows: Tensor) -> None:
+        """Layers behind are told each sample's own spacing."""
