@@ -98,9 +98,9 @@ def test_a_class_in_neither_has_no_score_and_one_in_one_of_them_scores_zero():
         ({"prediction": np.full((4, 5, 6), 3)}, "prediction holds class 3, but there are classes 0 to 2 only"),
         ({"label": np.full((4, 5, 6), -1)}, "label holds class -1"),
         ({"prediction": np.full((4, 5, 6), 0.5)}, "give labels, not probabilities"),
-        ({"label": np.zeros((5, 6))}, r"label must be a volume \(D, H, W\)"),
-        ({"spacing": (1.0, 1.0)}, "spacing must be three positive numbers"),
-        ({"spacing": (1.0, 0.0, 1.0)}, "spacing must be three positive numbers"),
+        ({"label": np.zeros(5)}, r"label must be a volume \(D, H, W\)"),
+        ({"spacing": (1.0, 1.0)}, "spacing must be 3 positive numbers"),
+        ({"spacing": (1.0, 0.0, 1.0)}, "spacing must be 3 positive numbers"),
         ({"tolerance": -2.0}, "tolerance must be positive"),
     ],
 )
@@ -152,7 +152,7 @@ def test_summary_refuses_cases_of_different_classes():
         summarise([[{"class": 1, "dice": 1.0, "nsd": 1.0}], []])
 
 
-def test_without_monai_the_error_names_the_extra(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "monai.metrics.surface_dice", None)
+def test_without_scipy_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "scipy", None)
     with pytest.raises(ImportError, match=r'pip install "torchsonic\[medical\]"'):
         score_case(np.ones((2, 2, 2)), np.ones((2, 2, 2)), (1.0, 1.0, 1.0), num_classes=2)

@@ -14,10 +14,11 @@ from tests.lab.made_runs import make_run
 from torchsonic.cli import main
 from torchsonic.integrations.released.layers import OPTIONS
 from torchsonic.lab.report.explain import load_subject, write_explanation
-from torchsonic.lab.report.explain.pictures import chosen_layers, draw_figures
+from torchsonic.lab.report.explain.pictures import draw_figures
 from torchsonic.lab.runs.images.config import ImagesConfig
 from torchsonic.lab.runs.volumes.config import VolumesConfig
 from torchsonic.lab.training.checkpoint import Checkpoints
+from torchsonic.viz.spectra import choose_evenly
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
@@ -133,8 +134,10 @@ def test_anisotropic_noise_covers_the_same_extent(tmp_path):
 
 def test_of_many_layers_some_are_chosen_evenly(tmp_path):
     subject = load_subject(make_model(2, depth=7).save_pretrained(tmp_path))
-    assert [name for name, _ in chosen_layers(subject, 3)] == [f"blocks.{i}.operator" for i in (0, 3, 6)]
-    assert len(chosen_layers(subject, 9)) == 7
+    drawn = {layer for layer, _ in draw_figures(subject, most_layers=3) if layer}
+    assert drawn == {f"blocks.{i}.operator" for i in (0, 3, 6)}
+    assert choose_evenly(range(7), 9) == list(range(7))
+    assert choose_evenly(range(7), 1) == [0]
 
 
 def test_mistakes_end_in_one_line(tmp_path, capsys):
@@ -150,7 +153,7 @@ def test_mistakes_end_in_one_line(tmp_path, capsys):
     other = make_run(tmp_path, with_model=True)
     Checkpoints(other / "checkpoints").keep(3, make_model(2).state_dict())
     for arguments, words in [
-        ([str(conv)], "has no Sonic layer, so there are no modes to explain"),
+        ([str(conv)], "has no Sonic layer, so there are no modes to show"),
         ([str(empty)], "holds no saved model"),
         (["no/such/folder"], "there is no folder no/such/folder"),
         ([str(damaged)], "no whole safetensors file"),

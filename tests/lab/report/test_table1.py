@@ -143,11 +143,11 @@ def test_broken_and_unfinished_runs_are_named_and_left_out(tmp_path):
     runs, skipped = find_runs(tmp_path)
     assert [tmp_path / run.folder for run in runs] == [good]
     reasons = {str(folder).partition("/")[2].partition("/")[0]: reason for folder, reason in skipped}
-    assert "no JSON" in reasons["convnet"]
+    assert "results.json is not valid JSON" in reasons["convnet"]
     assert "not finished" in reasons["vit"]
     assert "not a number" in reasons["niff"]
     assert "has no" in reasons["gfnet"]
-    assert "not the result of a run" in reasons["s4nd"]
+    assert "results.json holds a list" in reasons["s4nd"]
     assert len(skipped) == 6
     page = write_document(make_page(make_report(tmp_path)), tmp_path / "report")[0].read_text()
     assert "Left out (6)" in page

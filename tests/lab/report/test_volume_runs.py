@@ -124,7 +124,7 @@ def test_only_runs_of_the_same_settings_share_a_row(made, tmp_path):
     assert len(set(names)) == len(names) == 4
     assert all(str(folder) in " ".join(names) for folder in (first, other)), "the folder says which is which"
     assert all(len(model.cases) == 2 for model in evaluation.models)
-    with pytest.raises(ValueError, match="is given twice; name each run once"):
+    with pytest.raises(ValueError, match=r"is named twice.*name each run once"):
         score([second, second], tmp_path)
 
 

@@ -20,7 +20,7 @@ from torchsonic.lab.runs.folder import RunError, kind_of, load_model, read_facts
 from torchsonic.lab.runs.images import ImagesConfig, make_model
 from torchsonic.lab.runs.images import read_config as read_images
 from torchsonic.lab.runs.lock import LOCK_NAME, RunLockedError, locked
-from torchsonic.lab.runs.resume import refuse_changes
+from torchsonic.lab.runs.run import refuse_changes
 from torchsonic.lab.runs.settings import SettingsError, parse_settings, plain_settings
 from torchsonic.lab.runs.synthetic import SyntheticConfig, load_run, read_config, run_experiment
 from torchsonic.lab.runs.volumes import VolumesConfig
@@ -143,7 +143,7 @@ def test_paths_are_stored_absolutely(tmp_path, monkeypatch, cls, name):
         ({"model": "resnet"}, "model must be one of 'sonicnet', .*got 'resnet'"),
         ({"training": 3}, r"config\.json: training must be an object of settings, got 3"),
         ({"training": {"steps": None}}, r"config\.json: training: steps must be a whole number, got None"),
-        ({"training": {"loggers": "all"}}, "loggers must be a list of one of 'tensorboard', 'wandb', got 'all'"),
+        ({"training": {"loggers": "all"}}, "loggers must be a list, each one of 'tensorboard', 'wandb', got 'all'"),
         ({"training": {"steps": 0}}, r"config\.json: training: steps must be at least 1, got 0"),
         ({"fold": 9}, r"config\.json: fold must be 0 to 4, got 9"),
         ({"colour": 1}, "has a setting 'colour' that this version does not know; update torchsonic"),

@@ -28,7 +28,7 @@ from torchsonic.lab.runs.volumes import (
     run_experiment,
 )
 from torchsonic.lab.runs.volumes.plan import choose_patch, complete_config, make_model, unet_strides
-from torchsonic.lab.runs.volumes.run import _summarise
+from torchsonic.lab.runs.volumes.run import mean_scores
 from torchsonic.lab.runs.volumes.split import choose_split
 from torchsonic.lab.training import CheckpointError, TrainingConfig
 
@@ -238,7 +238,7 @@ def test_scores_are_those_of_the_predictions(finished):
 
 def test_the_mean_is_that_of_cases_and_of_their_classes():
     rows = [{"dice": [0.5, None]}, {"dice": [1.0, 0.25]}, {"dice": [None, None]}]
-    found = _summarise(rows)
+    found = mean_scores(rows)
     assert found["dice"] == pytest.approx((0.5 + 0.625) / 2)
     assert found["dice_per_class"] == pytest.approx([0.75, 0.25])
     numbers = [[math.nan if dice is None else dice for dice in row["dice"]] for row in rows]

@@ -23,8 +23,9 @@ from torchsonic.lab.data.images.changes import ImageChanges
 from torchsonic.lab.data.images.folder import find_images
 from torchsonic.lab.data.images.store import ImageStore
 from torchsonic.lab.metrics.classification import normalise
+from torchsonic.lab.runs.images import ImagesConfig
+from torchsonic.lab.runs.images.task import ClassificationTask
 from torchsonic.lab.training import TrainingConfig
-from torchsonic.lab.training.classification import ClassificationTask
 from torchsonic.lab.training.loggers import read_log
 from torchsonic.lab.training.order import epoch_order
 from torchsonic.lab.training.task import make_batches
@@ -38,10 +39,10 @@ def pictures(tmp_path_factory):
     return write_pictures(tmp_path_factory.mktemp("pictures"))
 
 
-def make_task(root, **options):
-    options = {"size": 16, "batch": 6, "seed": 3, **options}
+def make_task(root, *, seed=3, **options):
+    config = ImagesConfig(image_size=16, training=TrainingConfig(batch=6, seed=seed), **options)
     train, test = find_images(root / "train"), find_images(root / "val")
-    return ClassificationTask(ImageStore(limit=0), train, test, **options)
+    return ClassificationTask(ImageStore(limit=0), train, test, config)
 
 
 @pytest.mark.parametrize("changes", [ImageChanges(), MIXED], ids=["plain", "mixed"])
@@ -131,7 +132,7 @@ class Answer(torch.nn.Module):
 
 
 def test_the_loss_is_cross_entropy_with_soft_targets(pictures):
-    task = make_task(pictures, changes=MIXED, smoothing=0.1)
+    task = make_task(pictures, changes=MIXED, label_smoothing=0.1)
     batch = task.batch(0, range(6))
     logits = torch.randn(6, 3, dtype=torch.float64).float()
     one, two = F.one_hot(batch.label, 3).float(), F.one_hot(batch.other, 3).float()

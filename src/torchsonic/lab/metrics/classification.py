@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
@@ -43,27 +43,17 @@ def classify(
     *,
     spacing: float | tuple[float, ...] | None = None,
     top: Sequence[int] = (1, 5),
-    advance: Callable[[], None] = lambda: None,
 ) -> Hits:
-    """Let a model classify bytes ``(B, 3, H, W)`` with labels ``(B,)``.
-
-    Parameters
-    ----------
-    spacing
-        What the model is told; ``None`` tells it nothing.
-    advance
-        Called after each batch.
-    """
+    """Let a model, told the ``spacing`` if there is one, classify bytes ``(B, 3, H, W)`` with labels ``(B,)``."""
     device = next(model.parameters()).device
     told = {} if spacing is None else {"spacing": spacing}
-    found: dict[int, list[NDArray[np.bool_]]] = {k: [] for k in top}
+    found: dict[int, list[NDArray[np.bool_]]] = {k: [np.zeros(0, bool)] for k in top}
     with torch.no_grad():
         for image, label in batches:
             logits = model(normalise(image.to(device)), **told).cpu()
             for k in top:
                 found[k].append(top_hits(logits, label, k).numpy())
-            advance()
-    return {k: np.concatenate(parts) if parts else np.zeros(0, bool) for k, parts in found.items()}
+    return {k: np.concatenate(parts) for k, parts in found.items()}
 
 
 def degradation(there: float, here: float) -> float:
@@ -90,13 +80,11 @@ def degradation_interval(
     counts = np.stack([np.atleast_2d(hits).sum(0) for hits in (there, here)], axis=1)
     # Only the numbers of images of each kind matter, and these are multinomial.
     kinds, members = np.unique(counts, axis=0, return_counts=True)
-    if not len(kinds):
+    if not counts[:, 0].any():
         return math.nan, math.nan
     draws = np.random.default_rng(seed).multinomial(len(counts), members / len(counts), RESAMPLES)
     before, after = (draws @ kinds).T
     known = before > 0
-    if not known.any():
-        return math.nan, math.nan
     losses = 100 * (before[known] - after[known]) / before[known]
     low, high = np.quantile(losses, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

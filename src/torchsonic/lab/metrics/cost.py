@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -85,26 +86,22 @@ def count_flops(model: nn.Module, example: Tensor, **kwargs: Any) -> int:
     return counter.get_total_flops()
 
 
-def _raw(formula: Formula) -> Formula:
-    """Mark a formula as one that is given tensors, not their shapes."""
-    formula._get_raw = True  # type: ignore[attr-defined]
-    return formula
-
-
 def _formulas() -> dict[Any, Formula]:
     """What PyTorch's counter does not know, or counts as if all numbers were real."""
     products = (aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.convolution)
-    return {
-        **{operation: _raw(_complex_product(flop_registry[operation])) for operation in products},
-        aten._scaled_dot_product_flash_attention_for_cpu: _attention,
-        aten._fft_c2c: _raw(_complex_transform),
-        aten._fft_r2c: _raw(_forward_real_transform),
-        aten._fft_c2r: _raw(_inverse_real_transform),
-        aten.mul: _raw(_multiplication),
-        aten.mul_: _raw(_multiplication),
-        aten.addcmul: _raw(_multiply_add),
-        aten.addcmul_: _raw(_multiply_add),
+    of_tensors: dict[Any, Any] = {
+        **{operation: _complex_product(flop_registry[operation]) for operation in products},
+        aten._fft_c2c: partial(_transform, 5.0),
+        aten._fft_r2c: partial(_transform, 2.5),
+        aten._fft_c2r: partial(_transform, 2.5),
+        aten.mul: _multiplication,
+        aten.mul_: _multiplication,
+        aten.addcmul: _multiply_add,
+        aten.addcmul_: _multiply_add,
     }
+    for formula in of_tensors.values():
+        formula._get_raw = True  # it is given tensors, not their shapes
+    return {**of_tensors, aten._scaled_dot_product_flash_attention_for_cpu: _attention}
 
 
 def _complex_product(formula: Formula) -> Formula:
@@ -121,35 +118,19 @@ def _attention(query: Sequence[int], key: Sequence[int], value: Sequence[int], *
     return 2 * batch * heads * queries * key[-2] * (features + value[-1])
 
 
-def _transform(signal: Tensor, axes: Sequence[int], each: float) -> int:
-    """``each N log2 N`` for all transforms of N points in a signal."""
+def _transform(each: float, x: Tensor, axes: Sequence[int], *args: Any, out_val: Tensor, **kwargs: Any) -> int:
+    """``each N log2 N`` for all transforms of N points, those of the longer side if one is real."""
+    signal = max(x, out_val, key=Tensor.numel)
     points = math.prod(signal.shape[axis] for axis in axes)
     return round(each * signal.numel() * math.log2(points)) if points > 1 else 0
 
 
-def _complex_transform(x: Tensor, axes: Sequence[int], *args: Any, **kwargs: Any) -> int:
-    return _transform(x, axes, 5.0)
-
-
-def _forward_real_transform(x: Tensor, axes: Sequence[int], *args: Any, **kwargs: Any) -> int:
-    return _transform(x, axes, 2.5)
-
-
-def _inverse_real_transform(x: Tensor, axes: Sequence[int], *args: Any, out_val: Tensor, **kwargs: Any) -> int:
-    return _transform(out_val, axes, 2.5)
-
-
-def _multiplication(x: Any, y: Any, *args: Any, out_val: Tensor, **kwargs: Any) -> int:
+def _multiplication(x: Any, y: Any, *args: Any, out_val: Tensor, added: int = 0, **kwargs: Any) -> int:
     if not out_val.is_complex():
         return 0
-    return (6 if _is_complex(x) and _is_complex(y) else 2) * out_val.numel()
+    both = all(value.is_complex() if isinstance(value, Tensor) else isinstance(value, complex) for value in (x, y))
+    return ((6 if both else 2) + added) * out_val.numel()
 
 
-def _multiply_add(total: Tensor, x: Any, y: Any, *args: Any, out_val: Tensor, **kwargs: Any) -> int:
-    if not out_val.is_complex():
-        return 0
-    return (8 if _is_complex(x) and _is_complex(y) else 4) * out_val.numel()
-
-
-def _is_complex(value: Any) -> bool:
-    return value.is_complex() if isinstance(value, Tensor) else isinstance(value, complex)
+def _multiply_add(total: Tensor, *args: Any, **kwargs: Any) -> int:
+    return _multiplication(*args, added=2, **kwargs)

@@ -27,6 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from torchsonic.lab.metrics.volumes import bounding_box
+
 __all__ = ["MEASURES", "extract_candidates", "find_lesions", "summarise_lesions"]
 
 MEASURES = ("auroc", "ap", "f1", "sensitivity", "precision")
@@ -76,8 +78,7 @@ def extract_candidates(
     candidates = np.zeros(found.shape, dtype=np.float32)
     if not heard.any():
         return candidates
-    edges = [np.flatnonzero(heard.any(axis=tuple({0, 1, 2} - {axis}))) for axis in range(3)]
-    box = tuple(slice(int(places[0]), int(places[-1]) + 1) for places in edges)
+    box = bounding_box(heard > 0)
     blobs, _, _ = extract(
         heard[box],
         threshold="dynamic-v2",  # the first version may end at a small spot and miss what is under it
@@ -188,18 +189,15 @@ def summarise_lesions(
         again = _measure([listed[place] for place in generator.integers(len(listed), size=len(listed))], threshold)
         for name, value in again.items():
             draws[name] += [] if math.isnan(value) else [value]
-    overall: dict[str, Any] = {name: _interval(values[name], draws[name]) for name in MEASURES}
     counts = count_findings(listed, threshold)
+    overall: dict[str, Any] = {name: _interval(values[name], draws[name]) for name in MEASURES}
     overall |= {"lesions": sum(case["lesions"] for case in listed)}
     overall |= {name: counts[name] for name in ("found", "missed", "false_alarms")}
-    each = {
-        name: {
-            "confidence": case["confidence"],
-            "lesions": case["lesions"],
-            **_plain(count_findings([case], threshold)),
-        }
-        for name, case in cases.items()
-    }
+    each: dict[str, Any] = {}
+    for name, case in cases.items():
+        rates = count_findings([case], threshold)
+        each[name] = {"confidence": case["confidence"], "lesions": case["lesions"]}
+        each[name] |= {measure: None if math.isnan(value) else value for measure, value in rates.items()}
     return {"threshold": threshold, "overall": overall, "cases": each}
 
 
@@ -234,7 +232,3 @@ def _interval(value: float, draws: Sequence[float]) -> dict[str, float | None]:
         return {"value": None if math.isnan(value) else value, "low": None, "high": None}
     low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return {"value": value, "low": float(low), "high": float(high)}
-
-
-def _plain(counts: Mapping[str, float]) -> dict[str, float | None]:
-    return {name: None if math.isnan(value) else value for name, value in counts.items()}

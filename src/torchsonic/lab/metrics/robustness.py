@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,11 +16,13 @@ __all__ = ["RESOLUTIONS", "score_perturbations", "score_resolutions", "score_sam
 
 BATCH = 50
 RESOLUTIONS = (0.75, 1.5)
+ENLARGING = ("rescaling", "resolution")
+Batches = Callable[[Sequence[int]], tuple[Tensor, Tensor]]
 
 
 def score_samples(
     model: nn.Module,
-    batches: Callable[[Sequence[int]], tuple[Tensor, Tensor]],
+    batches: Batches,
     indices: Sequence[int],
     *,
     num_classes: int,
@@ -52,19 +55,6 @@ def score_samples(
     return mean_dice(counts, background=background)
 
 
-def _score_told(
-    model: nn.Module,
-    batches: Callable[[Sequence[int]], tuple[Tensor, Tensor]],
-    indices: Sequence[int],
-    level: float,
-    **options: Any,
-) -> float | None:
-    """Dice of a model that is told the spacing of images enlarged by ``level``; ``None`` if it cannot be told."""
-    if not getattr(model, "takes_spacing", False):
-        return None
-    return score_samples(model, batches, indices, spacing=1 / level, **options)
-
-
 def score_perturbations(
     model: nn.Module,
     data: Any,
@@ -89,22 +79,14 @@ def score_perturbations(
         ``test``, ``level``, ``dice``; for rescaling also ``told``: the Dice of a model that is told the spacing of the
         rescaled image, ``None`` for one that cannot be told.
     """
-    model.eval()
-    rows = []
-    for kind, perturbation in PERTURBATIONS.items():
-        for level in perturbation.levels:
 
-            def batches(chosen: Sequence[int], kind: str = kind, level: float = level) -> tuple[Tensor, Tensor]:
-                image, label = data.samples(chosen)
-                return perturb(image, label, kind, level, seed=seed + int(chosen[0]))
+    def perturbed(chosen: Sequence[int], kind: str, level: float) -> tuple[Tensor, Tensor]:
+        image, label = data.samples(chosen)
+        return perturb(image, label, kind, level, seed=seed + int(chosen[0]))
 
-            shared: dict[str, Any] = {"num_classes": data.num_classes, "background": background}
-            row = {"test": kind, "level": level, "dice": score_samples(model, batches, indices, **shared)}
-            if kind == "rescaling":
-                row["told"] = _score_told(model, batches, indices, level, **shared)
-            rows.append(row)
-            advance()
-    return rows
+    levels = [(kind, level) for kind, perturbation in PERTURBATIONS.items() for level in perturbation.levels]
+    tests = [(kind, level, partial(perturbed, kind=kind, level=level)) for kind, level in levels]
+    return _score_tests(model, data, indices, tests, background=background, advance=advance)
 
 
 def score_resolutions(
@@ -117,29 +99,36 @@ def score_resolutions(
 ) -> list[dict[str, Any]]:
     """Dice on the same scenes, whole, rendered on coarser and finer grids than the model was trained on.
 
-    Parameters
-    ----------
-    data
-        ``samples(indices, size)``, ``size`` and ``num_classes``.
-    advance
-        Called after each row.
-
-    Returns
-    -------
-    list of dict
-        As of :func:`score_perturbations`; ``level`` is pixels over the usual number on each axis.
+    As :func:`score_perturbations`; ``data`` has ``samples(indices, size)`` and ``size``, too, and ``level`` is pixels
+    over the usual number on each axis.
     """
+
+    def rendered(chosen: Sequence[int], level: float) -> tuple[Tensor, Tensor]:
+        return data.samples(chosen, tuple(round(level * n) for n in data.size))
+
+    tests = [("resolution", level, partial(rendered, level=level)) for level in RESOLUTIONS]
+    return _score_tests(model, data, indices, tests, background=background, advance=advance)
+
+
+def _score_tests(
+    model: nn.Module,
+    data: Any,
+    indices: Sequence[int],
+    tests: Iterable[tuple[str, float, Batches]],
+    *,
+    background: bool,
+    advance: Callable[[], None],
+) -> list[dict[str, Any]]:
+    """A row for each test; where its level enlarges images, a model that can be told the spacing is scored again."""
     model.eval()
     shared: dict[str, Any] = {"num_classes": data.num_classes, "background": background}
     rows = []
-    for level in RESOLUTIONS:
-        size = tuple(round(level * n) for n in data.size)
-
-        def batches(chosen: Sequence[int], size: tuple[int, ...] = size) -> tuple[Tensor, Tensor]:
-            return data.samples(chosen, size)
-
-        untold = score_samples(model, batches, indices, **shared)
-        told = _score_told(model, batches, indices, level, **shared)
-        rows.append({"test": "resolution", "level": level, "dice": untold, "told": told})
+    for test, level, batches in tests:
+        row = {"test": test, "level": level, "dice": score_samples(model, batches, indices, **shared)}
+        if test in ENLARGING:
+            takes_spacing = getattr(model, "takes_spacing", False)
+            told = score_samples(model, batches, indices, spacing=1 / level, **shared) if takes_spacing else None
+            row["told"] = told
+        rows.append(row)
         advance()
     return rows

@@ -1,20 +1,20 @@
 """Segmented volumes against their labels: Dice and surface Dice of each class and case, means with their uncertainty.
 
-Volumes are ``(D, H, W)``, spacing in millimetres in the same order. Class 0 is background and has no score. A class
-that is neither in the prediction nor in the label has no score in that case (NaN), and the case does not count for its
-mean; one that is in only one of the two scores 0.
+Volumes are ``(D, H, W)``, pictures ``(H, W)``, spacing in millimetres in the same order. Class 0 is background and has
+no score. A class that is neither in the prediction nor in the label has no score in that case (NaN), and the case does
+not count for its mean; one that is in only one of the two scores 0.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
+
+from torchsonic.lab.data.volumes.preparation import import_ndimage
 
 __all__ = ["TOLERANCE", "bootstrap_mean", "score_case", "summarise"]
 
@@ -44,14 +44,14 @@ def score_case(
         \mathrm{NSD} = \frac{|\{p \in S_P: d(p, S_L) \le \tau\}| + |\{l \in S_L: d(l, S_P) \le \tau\}|}
             {|S_P| + |S_L|}.
 
-    The second is MONAI's ``SurfaceDiceMetric``, which counts border voxels, not areas.
+    The second is that of MONAI's ``SurfaceDiceMetric``, which counts border voxels, not areas.
 
     Parameters
     ----------
     prediction, label
-        Classes 0 to K - 1, ``(D, H, W)``.
+        Classes 0 to K - 1, ``(D, H, W)`` or ``(H, W)``.
     spacing
-        Millimetres along D, H and W.
+        Millimetres along these axes.
     num_classes
         K, background included.
     tolerance
@@ -65,7 +65,7 @@ def score_case(
     predicted, true = _classes(prediction, "prediction", num_classes), _classes(label, "label", num_classes)
     if predicted.shape != true.shape:
         raise ValueError(f"prediction has shape {predicted.shape} but label {true.shape}; both must be of one grid")
-    steps = _steps(spacing)
+    steps = _steps(spacing, true.ndim)
     if not (math.isfinite(tolerance) and tolerance > 0):
         raise ValueError(f"tolerance must be positive and finite, got {tolerance}")
     rows = []
@@ -82,8 +82,8 @@ def score_case(
 
 def _classes(values: ArrayLike, name: str, num_classes: int) -> NDArray[np.integer]:
     found = np.asarray(values)
-    if found.ndim != 3:
-        raise ValueError(f"{name} must be a volume (D, H, W), got shape {found.shape}")
+    if found.ndim not in (2, 3):
+        raise ValueError(f"{name} must be a volume (D, H, W) or a picture (H, W), got shape {found.shape}")
     if not found.size:
         raise ValueError(f"{name} has no voxel, its shape is {found.shape}")
     whole = found.astype(np.int64)
@@ -96,10 +96,10 @@ def _classes(values: ArrayLike, name: str, num_classes: int) -> NDArray[np.integ
     return whole
 
 
-def _steps(spacing: Sequence[float]) -> list[float]:
+def _steps(spacing: Sequence[float], axes: int) -> list[float]:
     steps = [float(step) for step in spacing]
-    if len(steps) != 3 or not all(math.isfinite(step) and step > 0 for step in steps):
-        raise ValueError(f"spacing must be three positive numbers in mm, got {spacing}")
+    if len(steps) != axes or not all(math.isfinite(step) and step > 0 for step in steps):
+        raise ValueError(f"spacing must be {axes} positive numbers in mm, got {spacing}")
     return steps
 
 
@@ -109,27 +109,20 @@ def _surface_dice(
     """Of one class that is in at least one of the two volumes."""
     if not prediction.any() or not label.any():
         return 0.0
-    try:
-        from monai.metrics.surface_dice import compute_surface_dice
-    except ImportError as error:
-        raise ImportError('surface Dice needs MONAI and SciPy; run: pip install "torchsonic[medical]"') from error
-    box = _bounding_box(prediction | label)
-    pair = [torch.from_numpy(np.ascontiguousarray(mask[box]))[None, None] for mask in (prediction, label)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", category=FutureWarning)  # of MONAI, about how it calls itself
-        score = compute_surface_dice(
-            *pair, class_thresholds=[(1 + SLACK) * tolerance], include_background=True, spacing=list(spacing)
-        )
-    return float(score)
+    ndimage = import_ndimage()
+    box = bounding_box(prediction | label)
+    borders = [mask[box] & ~ndimage.binary_erosion(mask[box]) for mask in (prediction, label)]
+    reach = (1 + SLACK) * tolerance
+    near = [ndimage.distance_transform_edt(~border, sampling=spacing) <= reach for border in borders]
+    agree = (borders[0] & near[1]).sum() + (borders[1] & near[0]).sum()
+    return float(agree / sum(border.sum() for border in borders))
 
 
-def _bounding_box(mask: NDArray[np.bool_]) -> tuple[slice, ...]:
+def bounding_box(mask: NDArray[np.bool_]) -> tuple[slice, ...]:
     """The smallest box round some voxels: distances between them do not depend on what lies outside."""
-    slices = []
-    for axis in range(mask.ndim):
-        places = np.flatnonzero(mask.any(axis=tuple(other for other in range(mask.ndim) if other != axis)))
-        slices.append(slice(int(places[0]), int(places[-1]) + 1))
-    return tuple(slices)
+    axes = set(range(mask.ndim))
+    places = [np.flatnonzero(mask.any(axis=tuple(axes - {axis}))) for axis in sorted(axes)]
+    return tuple(slice(int(found[0]), int(found[-1]) + 1) for found in places)
 
 
 def summarise(
@@ -158,20 +151,14 @@ def summarise(
     classes = [[row["class"] for row in table] for table in tables]
     if any(found != classes[0] for found in classes):
         raise ValueError(f"cases must have the same classes, got {sorted(set(map(tuple, classes)))}")
-    result: dict[str, Any] = {"cases": len(tables), "classes": [], "mean": {}}
-    scores = {
-        measure: np.array([[row[measure] for row in table] for table in tables], dtype=np.float64)
-        for measure in MEASURES
-    }
-    for place, number in enumerate(classes[0] if classes else []):
-        entry: dict[str, Any] = {"class": number}
-        for measure in MEASURES:
-            entry[measure] = bootstrap_mean(scores[measure][:, place], seed=seed, resamples=resamples)
-        result["classes"].append(entry)
-    for measure in MEASURES:
-        means = [mean_of(row) for row in scores[measure]]
-        result["mean"][measure] = bootstrap_mean(means, seed=seed, resamples=resamples)
-    return result
+    shared = {"seed": seed, "resamples": resamples}
+    scores = {measure: np.array([[row[measure] for row in table] for table in tables], float) for measure in MEASURES}
+    each = [
+        {"class": number, **{m: bootstrap_mean(found[:, place], **shared) for m, found in scores.items()}}
+        for place, number in enumerate(classes[0] if classes else [])
+    ]
+    mean = {m: bootstrap_mean(map(mean_of, found), **shared) for m, found in scores.items()}
+    return {"cases": len(tables), "classes": each, "mean": mean}
 
 
 def mean_of(values: Iterable[float]) -> float:

@@ -6,8 +6,7 @@ A page is a function that takes results and returns a :class:`Document`; ``table
 
 from torchsonic.lab.report.console import print_document
 from torchsonic.lab.report.document import Cell, Code, Column, Document, Figure, Group, Items, Prose, Section, Table
-from torchsonic.lab.report.files import write_document
-from torchsonic.lab.report.html import to_html
+from torchsonic.lab.report.files import to_html, write_document
 from torchsonic.lab.report.markdown import to_markdown
 
 __all__ = [

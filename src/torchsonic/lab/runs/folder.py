@@ -7,6 +7,7 @@ network; ``results.json`` the test. A file ``.lock`` is there while a process wo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +31,7 @@ __all__ = [
 C = TypeVar("C")
 FORMAT = 1
 HEAD = ("kind", "format", "torchsonic")
-KINDS = {"volumes": "patch", "images": "image_size", "synthetic": "task"}
+KINDS = {"volumes": "patch", "images": "image_size", "synthetic": "task", "masks": "instances"}
 """Kinds of runs, and a setting by which a run is known that was written before runs said their kind."""
 
 
@@ -51,8 +52,8 @@ def write_config(folder: Path, kind: str, config: Any) -> None:
 
 def read_config(folder: Path, cls: type[C]) -> C:
     """The settings of a run."""
-    values = _read(folder)
-    return parse_settings(cls, {k: v for k, v in values.items() if k not in HEAD}, str(folder / CONFIG_NAME))
+    values = {name: value for name, value in _read(folder).items() if name not in HEAD}
+    return parse_settings(cls, values, str(folder / CONFIG_NAME))
 
 
 def kind_of(folder: Path) -> str:
@@ -74,12 +75,7 @@ def model_kind(folder: Path) -> str | None:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    try:
-        values = read_json(folder / CONFIG_NAME)
-    except FileNotFoundError:
-        raise RunError(_reason(folder)) from None
-    except RefusedFileError as error:
-        raise RunError(str(error)) from error
+    values = _read_json(folder / CONFIG_NAME, lambda: _reason(folder))
     if values.get("format", FORMAT) != FORMAT:
         text = f"{folder / CONFIG_NAME} has format {values['format']!r}, this version reads {FORMAT}"
         raise RunError(f"{text}; update torchsonic")
@@ -88,16 +84,20 @@ def _read(folder: Path) -> dict[str, Any]:
 
 def read_facts(path: Path, *names: str) -> dict[str, Any]:
     """A file that a run has beside its settings, which must hold some names."""
-    try:
-        facts = read_json(path)
-    except FileNotFoundError:
-        raise RunError(f"{path.name} is missing in {path.parent}; was it removed?") from None
-    except RefusedFileError as error:
-        raise RunError(str(error)) from error
+    facts = _read_json(path, lambda: f"{path.name} is missing in {path.parent}; was it removed?")
     missing = [name for name in names if name not in facts]
     if missing:
         raise RunError(f"{path} does not say its {missing[0]!r}; it is damaged, or no file of a run")
     return facts
+
+
+def _read_json(path: Path, absent: Callable[[], str]) -> dict[str, Any]:
+    try:
+        return read_json(path)
+    except FileNotFoundError:
+        raise RunError(absent()) from None
+    except RefusedFileError as error:
+        raise RunError(str(error)) from error
 
 
 def load_model(folder: Path) -> PretrainedModel:

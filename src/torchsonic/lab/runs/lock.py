@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import platform
 import shlex
@@ -69,7 +68,7 @@ def _take(path: Path) -> IO[str]:
                 )
                 return file
             file.seek(0)
-            holder = _words(file.read())
+            holder = file.read() or "another process"  # which has just begun to write, or was killed while it did
             file.close()
             raise RunLockedError(
                 f"{path.parent} is being trained by {holder}; wait until it ends, stop it, or give another --out"
@@ -80,7 +79,8 @@ def _take(path: Path) -> IO[str]:
                 break
         file.close()
     file.truncate(0)
-    file.write(json.dumps(_this_process()))
+    since, command = datetime.now(UTC).isoformat(timespec="seconds"), shlex.join(["torchsonic", *sys.argv[1:]])
+    file.write(f"process {os.getpid()} on {platform.node()} since {since} ({command})")
     file.flush()
     return file
 
@@ -96,17 +96,3 @@ def _lock(file: IO[str]) -> None:
         msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
     else:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def _this_process() -> dict[str, str | int]:
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    command = shlex.join(["torchsonic", *sys.argv[1:]])
-    return {"process": os.getpid(), "machine": platform.node(), "since": started, "command": command}
-
-
-def _words(text: str) -> str:
-    try:
-        holder = json.loads(text)
-        return f"process {holder['process']} on {holder['machine']} since {holder['since']} ({holder['command']})"
-    except (ValueError, KeyError, TypeError):  # it has just begun to write, or was killed while it did
-        return "another process"

@@ -12,21 +12,21 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from torchsonic.io import follow_umask, write_json
+from torchsonic.io import follow_umask, read_json, write_json
 from torchsonic.lab.metrics import count_parameters
 from torchsonic.lab.runs.folder import write_config
 from torchsonic.lab.runs.lock import locked
 from torchsonic.lab.runs.provenance import describe_run
-from torchsonic.lab.runs.resume import origins, refuse_changes
 from torchsonic.lab.runs.settings import plain_settings, with_absolute_paths
-from torchsonic.lab.training import Fit, Task, fit, make_fabric, wait_for_first
+from torchsonic.lab.training import CheckpointError, Fit, Task, fit, make_fabric, wait_for_first
 from torchsonic.lab.training.fabric import on_first
+from torchsonic.lab.training.loop import MAY_CHANGE
 from torchsonic.models import PretrainedModel
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-__all__ = ["Experiment", "run"]
+__all__ = ["Experiment", "refuse_changes", "run"]
 
 C = TypeVar("C")
 M = TypeVar("M", bound=PretrainedModel)
@@ -118,7 +118,7 @@ def run(experiment: Experiment, folder: Path, *, show: bool = True) -> dict[str,
             for path in (folder / "model").iterdir():  # safetensors writes weights that only their owner can read
                 follow_umask(path)
             results = {**_describe(experiment, model, result), **experiment.test(model, show=show)}
-            results |= origins(folder, origin)
+            results |= _origins(folder, origin)
             write_json(folder / "results.json", results)
         wait_for_first(fabric)
     return results
@@ -144,3 +144,45 @@ def _describe(experiment: Experiment, model: PretrainedModel, result: Fit) -> di
         "parameters": count_parameters(model),
         **experiment.describe(model, result),
     }
+
+
+def refuse_changes(folder: Path, settings: Mapping[str, Any], *, may_change: Collection[str]) -> None:
+    """Refuse to go on with a run whose ``config.json`` has other settings than those given as JSON holds them.
+
+    Not compared are settings that are younger than the run, and those that have no effect on the weights:
+    ``may_change``, and some of the loop.
+    """
+    if not (folder / "checkpoints").exists() or not (folder / "config.json").exists():
+        return
+    # Those of the loop, too, although it looks for itself: that would be after the configuration is written.
+    _compare(read_json(folder / "config.json"), settings, {*may_change, *MAY_CHANGE})
+
+
+def _compare(saved: Mapping[str, Any], settings: Mapping[str, Any], may_change: Collection[str]) -> None:
+    for name, value in settings.items():
+        before = saved.get(name, value)
+        if name in may_change or before == value or _is_same_path(before, value):
+            continue
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            _compare(before, value, may_change)
+            continue
+        raise CheckpointError(
+            f"the run to be resumed had {name}={before}, not {value}; give the old value or another folder"
+        )
+
+
+def _is_same_path(before: Any, value: Any) -> bool:
+    """Whether a path may be the one that an earlier version stored as it was typed, from wherever that was."""
+    if not isinstance(before, str) or not isinstance(value, str) or Path(before).is_absolute():
+        return False
+    parts = [part for part in Path(before).parts if part != ".."]
+    return Path(value).is_absolute() and bool(parts) and list(Path(value).parts[-len(parts) :]) == parts
+
+
+def _origins(folder: Path, run: dict[str, Any]) -> dict[str, Any]:
+    """Where results come from: ``run`` trained, and ``tested`` tested again if training was finished before it."""
+    try:
+        before = read_json(folder / "results.json")["run"]
+    except (OSError, ValueError, KeyError):
+        return {"run": run}
+    return {"run": before, "tested": run}

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["SettingsError", "choose_preset", "parse_settings", "plain_settings", "with_absolute_paths"]
+__all__ = ["SettingsError", "choose_preset", "parse_settings", "plain_settings", "read_value", "with_absolute_paths"]
 
 C = TypeVar("C")
-PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path"}
+PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path", None: "null"}
 
 
 class SettingsError(ValueError):
@@ -59,15 +59,15 @@ def parse_settings(cls: type[C], values: Any, where: str) -> C:
     unknown = sorted(values.keys() - known)
     if unknown:
         raise SettingsError(f"{where} has a setting {unknown[0]!r} that this version does not know; update torchsonic")
-    read = {name: _read(value, hints[name], f"{where}: {name}") for name, value in values.items()}
+    read = {name: read_value(value, hints[name], f"{where}: {name}") for name, value in values.items()}
     try:
         return cls(**read)
     except ValueError as error:
         raise SettingsError(f"{where}: {error}") from error
 
 
-def _read(value: Any, hint: Any, where: str) -> Any:
-    """A value of the type that a hint asks for."""
+def read_value(value: Any, hint: Any, where: str) -> Any:
+    """A value of the type that a hint asks for; ``where`` is what an error message begins with."""
     if is_dataclass(hint):
         return parse_settings(hint, value, where)  # type: ignore[arg-type]
     members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
@@ -84,33 +84,33 @@ _NOTHING = object()
 def _read_as(value: Any, member: Any) -> Any:
     if get_origin(member) is Literal:
         return value if value in get_args(member) else _NOTHING
-    if get_origin(member) is tuple:
-        return _read_tuple(value, get_args(member))
+    if get_origin(member) in (tuple, Sequence):
+        return _read_list(value, get_args(member), list if get_origin(member) is Sequence else tuple)
     if member is type(None):
         return None if value is None else _NOTHING
     if isinstance(value, bool) != (member is bool):
         return _NOTHING
     if member is float and isinstance(value, int):
         return float(value)
-    if member is Path:
-        return Path(value) if isinstance(value, str) else _NOTHING
+    if member is Path and isinstance(value, str):
+        return Path(value)
     return value if isinstance(value, member) else _NOTHING
 
 
-def _read_tuple(value: Any, members: tuple[Any, ...]) -> Any:
+def _read_list(value: Any, members: tuple[Any, ...], make: Callable[[Iterable[Any]], Any]) -> Any:
     if not isinstance(value, (list, tuple)):
         return _NOTHING
-    if members[-1] is Ellipsis:
+    if make is list or members[-1] is Ellipsis:
         members = members[:1] * len(value)
     if len(value) != len(members):
         return _NOTHING
-    read = tuple(_read_as(item, member) for item, member in zip(value, members, strict=True))
-    return _NOTHING if any(item is _NOTHING for item in read) else read
+    read = [_read_as(item, member) for item, member in zip(value, members, strict=True)]
+    return _NOTHING if any(item is _NOTHING for item in read) else make(read)
 
 
 def _words(member: Any) -> str:
     if get_origin(member) is Literal:
         return f"one of {', '.join(map(repr, get_args(member)))}"
-    if get_origin(member) is tuple:
-        return "a list of " + ("such" if not get_args(member) else _words(get_args(member)[0]))
-    return "null" if member is type(None) else PLAIN[member]
+    if get_origin(member) in (tuple, Sequence):
+        return f"a list, each {_words(get_args(member)[0])}"
+    return PLAIN[None if member is type(None) else member]

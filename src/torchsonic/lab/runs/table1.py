@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,6 @@ from torchsonic.lab.training.checkpoint import CheckpointError
 from torchsonic.lab.training.loop import MAY_CHANGE
 
 __all__ = ["is_finished", "plan_runs", "train_all"]
-
 
 # Of a sample, roughly: HalliGalli has one block instead of four, computed for four pixels.
 RELATIVE_COST = {"synthshape": 1.0, "halligalli": 0.02}
@@ -50,22 +50,17 @@ def plan_runs(
     changes
         ``steps``, ``batch`` and ``test_samples`` that replace the preset's; ``None`` leaves it.
     """
-    usual = {task: protocol(preset, task) for task in tasks}
-    seeds = seeds or sorted({seed for own, _ in usual.values() for seed in own})
-    folds = folds or sorted({fold for _, own in usual.values() for fold in own})
+    usual = [protocol(preset, task) for task in tasks]
+    seeds = seeds or sorted({seed for own, _ in usual for seed in own})
+    folds = folds or sorted({fold for _, own in usual for fold in own})
     given = {name: value for name, value in changes.items() if value is not None}
     own = {name: given.pop(name) for name in ("test_samples",) if name in given}
     plan = []
-    for seed in seeds:
-        for fold in folds:
-            for task in tasks:
-                for model in models:
-                    if task == "halligalli" and fold != folds[0]:
-                        continue
-                    number = 0 if task == "halligalli" else fold
-                    config = apply_preset(SyntheticConfig(task=task, model=model, fold=number), preset)
-                    training = replace(config.training, seed=seed, **given)
-                    plan.append(replace(config, **own, training=training))
+    for seed, fold, task, model in product(seeds, folds, tasks, models):
+        if task == "synthshape" or fold == folds[0]:
+            number = fold if task == "synthshape" else 0
+            config = apply_preset(SyntheticConfig(task=task, model=model, fold=number), preset)
+            plan.append(replace(config, **own, training=replace(config.training, seed=seed, **given)))
     return plan
 
 
@@ -79,7 +74,7 @@ def is_finished(config: SyntheticConfig, folder: Path) -> bool:
 
 
 def _with_effect(config: SyntheticConfig) -> SyntheticConfig:
-    """A configuration without what has no effect on its results."""
+    """A configuration with defaults for what has no effect on its results."""
     usual = {option.name: option.default for option in fields(config.training) if option.name in MAY_CHANGE}
     return replace(config, training=replace(config.training, **usual))
 
@@ -121,7 +116,7 @@ def train_all(
     return failed
 
 
-def time_left(took: Iterable[tuple[SyntheticConfig, float]], waiting: Iterable[SyntheticConfig]) -> float | None:
+def time_left(took: Sequence[tuple[SyntheticConfig, float]], waiting: Iterable[SyntheticConfig]) -> float | None:
     """Seconds that runs will take: as long per sample as earlier runs of that model and task, or of that task, or all.
 
     Examples
@@ -129,7 +124,6 @@ def time_left(took: Iterable[tuple[SyntheticConfig, float]], waiting: Iterable[S
     >>> time_left([(SyntheticConfig(), 10.0)], [SyntheticConfig(model="vit"), SyntheticConfig()])
     20.0
     """
-    took = list(took)
     if not took:
         return None
     total = 0.0

@@ -15,22 +15,6 @@ from torch import Tensor, nn
 __all__ = ["share_batch_statistics"]
 
 
-class _SumOverProcesses(torch.autograd.Function):
-    """Sum of a tensor over processes; what flows back is the sum of their gradients."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        total = x.clone()
-        dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        total = grads[0].clone()
-        dist.all_reduce(total)
-        return total
-
-
 class _SharedStatistics:
     """Takes the place of a batch norm's forward pass while it trains on several processes."""
 
@@ -39,13 +23,15 @@ class _SharedStatistics:
         world = dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
         if world == 1 or not self.training:
             return super().forward(input)  # type: ignore[misc]
+        from torch.distributed.nn.functional import all_reduce  # whose gradient is the sum over processes, too
+
         axes = [axis for axis in range(input.dim()) if axis != 1]
         shape = [1, -1, *[1] * (input.dim() - 2)]
         x = input.float()
         # All processes have equally many samples, so that means of means are means.
-        mean = _SumOverProcesses.apply(x.mean(axes)) / world  # type: ignore[operator]
+        mean = all_reduce(x.mean(axes)) / world
         centred = x - mean.view(shape)
-        variance = _SumOverProcesses.apply(centred.square().mean(axes)) / world  # type: ignore[operator]
+        variance = all_reduce(centred.square().mean(axes)) / world
         count = world * input.numel() // input.shape[1]
         self._remember(mean.detach(), variance.detach() * count / max(1, count - 1))
         y = centred * torch.rsqrt(variance + self.eps).view(shape)
@@ -64,19 +50,8 @@ class _SharedStatistics:
         self.running_var.lerp_(variance.to(self.running_var.dtype), part)
 
 
-class _BatchNorm1d(_SharedStatistics, nn.BatchNorm1d):
-    pass
-
-
-class _BatchNorm2d(_SharedStatistics, nn.BatchNorm2d):
-    pass
-
-
-class _BatchNorm3d(_SharedStatistics, nn.BatchNorm3d):
-    pass
-
-
-SHARED = {nn.BatchNorm1d: _BatchNorm1d, nn.BatchNorm2d: _BatchNorm2d, nn.BatchNorm3d: _BatchNorm3d}
+NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+SHARED: dict[type, Any] = {norm: type(f"Shared{norm.__name__}", (_SharedStatistics, norm), {}) for norm in NORMS}
 
 
 def share_batch_statistics(model: nn.Module) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
+
+from torchsonic.lab.data.ranges import check_ranges
 
 __all__ = ["TrainingConfig"]
 
@@ -14,75 +15,68 @@ class TrainingConfig:
     """How a model is trained, whatever the task."""
 
     steps: int = 1000
-    """Optimiser steps."""
+    """Training steps."""
     batch: int = 32
-    """Samples per step, over all processes and accumulated parts together."""
+    """Samples per step, over all processes and accumulated parts."""
     accumulate: int = 1
-    """Parts a batch is split into, one after another, to save memory."""
+    """Split each batch into this many parts, computed one after another, to save memory."""
     optimiser: Literal["adamw", "sgd"] = "adamw"
-    """AdamW, or SGD with momentum."""
+    """Optimiser: AdamW, or SGD with momentum."""
     momentum: float = 0.9
-    """Of SGD."""
+    """Momentum of SGD."""
     nesterov: bool = True
-    """Whether the momentum of SGD is Nesterov's."""
+    """Use plain momentum with SGD instead of Nesterov's."""
     learning_rate: float = 1e-2
-    """Highest rate of the schedule."""
+    """Peak learning rate."""
     schedule: Literal["one-cycle", "staircase"] = "one-cycle"
-    """Rise and fall along cosines, or rise and be divided by ten again and again."""
+    """Learning rate over time: one-cycle rises and falls along cosines; staircase drops tenfold again and again."""
     stair: float = 1 / 3
-    """Part of the steps between two divisions of the staircase."""
+    """Fraction of the training between two drops of the staircase."""
     mode_lr_scale: float = 0.01
-    """Rate of the modes of Sonic layers, relative to the others'."""
+    """Learning rate of the modes of Sonic layers, relative to that of other parameters."""
     weight_decay: float = 1e-4
-    """Of matrices; vectors and modes have none."""
+    """Weight decay of matrices; vectors and modes have none."""
     warmup: float = 0.3
-    """Part of the steps in which the rate rises."""
+    """Fraction of the training during which the learning rate rises."""
     clip: float = 1.0
-    """Largest norm of the gradient; 0 does not clip."""
+    """Largest norm of the gradient; 0 turns clipping off."""
     ema: float = 0.0
-    """Decay of a moving average of the weights, which is then evaluated and saved; 0 keeps none."""
+    """Decay of a moving average of the weights, which is then tested and saved; 0 turns it off."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Of activations; weights stay in float32."""
+    """Number type of activations; weights stay in float32."""
     seed: int = 0
-    """Of weights, data and dropout."""
+    """Seed for weights, data and dropout."""
     workers: int = 0
-    """Processes that prepare data; the data does not depend on it."""
+    """Processes that prepare data; the data is the same for any number."""
     accelerator: str = "auto"
-    """Device as Lightning Fabric names it: auto, cpu, cuda, mps."""
+    """Device, as Lightning Fabric names it: auto, cpu, cuda or mps."""
     devices: int = 1
     """Processes on this machine; under torchrun, its own number is used."""
     nodes: int = 1
-    """Machines."""
+    """Number of machines."""
     strategy: Literal["ddp", "fsdp"] = "ddp"
-    """What several processes have: copies of the model, or parts of it (FSDP2), which saves memory."""
+    """How processes share the work: each has a copy of the model (ddp), or a part of it to save memory (fsdp)."""
     timeout: float = 30.0
-    """Minutes that a process waits for the others before it takes them for lost and ends with an error."""
+    """Minutes that a process waits for the others before it fails."""
     log_every: int = 10
     """Steps between lines of the log."""
     evaluate_every: int = 0
-    """Steps between evaluations, of which the best is kept; 0 evaluates once at the end."""
+    """Steps between evaluations, the best of which is kept; 0 evaluates once, at the end."""
     checkpoint_every: int = 200
     """Steps between checkpoints."""
     keep_every: int = 0
-    """Steps between copies of the weights that are all kept, for looking at a training afterwards; 0 keeps none."""
+    """Steps between copies of the weights that are all kept, to look at the training afterwards; 0 keeps none."""
     loggers: tuple[Literal["tensorboard", "wandb"], ...] = ()
-    """Further logs beside the JSON lines."""
+    """Loggers to use besides the JSON lines."""
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "accumulate", "devices", "nodes", "log_every", "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("seed", "workers", "evaluate_every", "keep_every", "clip", "weight_decay", "mode_lr_scale"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must not be negative, nor infinite, got {getattr(self, name)}")
-        for name in ("ema", "warmup", "momentum"):
-            if not 0.0 <= getattr(self, name) < 1.0:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        for name in ("learning_rate", "timeout"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be positive and finite, got {getattr(self, name)}")
-        if not 0.0 < self.stair <= 1.0:
-            raise ValueError(f"stair must be in (0, 1], got {self.stair}")
+        counts = ("steps", "batch", "accumulate", "devices", "nodes", "log_every", "checkpoint_every")
+        strengths = ("workers", "evaluate_every", "keep_every", "clip", "weight_decay", "mode_lr_scale")
+        check_ranges(self, "[1, inf)", *counts)
+        check_ranges(self, "[0, inf)", "seed", *strengths)
+        check_ranges(self, "[0, 1)", "ema", "warmup", "momentum")
+        check_ranges(self, "(0, inf)", "learning_rate", "timeout")
+        check_ranges(self, "(0, 1]", "stair")
         if self.optimiser != "sgd" and (self.momentum != 0.9 or not self.nesterov):
             raise ValueError("momentum and nesterov belong to sgd, not to adamw")
         if self.optimiser == "sgd" and self.nesterov and self.momentum == 0.0:

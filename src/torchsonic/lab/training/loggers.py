@@ -26,10 +26,8 @@ class JsonLines:
 
     def __init__(self, folder: Path, *, first_step: int = 0) -> None:
         path = folder / "log.jsonl"
-        kept = (
-            [entry for entry in read_log(path) if entry["step"] <= first_step] if first_step and path.exists() else []
-        )
-        write_whole(path, "".join(json.dumps(entry) + "\n" for entry in kept))
+        before = read_log(path) if first_step and path.exists() else []
+        write_whole(path, "".join(json.dumps(entry) + "\n" for entry in before if entry["step"] <= first_step))
         self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115  (open as long as the run)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from torchsonic.engine.pages import keep_all_pages
+from torchsonic.engine.memory import keep_all_pages
 from torchsonic.engine.search import remembered_plans, restore_plans
 from torchsonic.lab.training.average import MovingAverage
 from torchsonic.lab.training.checkpoint import (

@@ -13,25 +13,12 @@ __all__ = ["epoch_order", "place_in_epoch"]
 
 def epoch_order(pool: Sequence[int] | NDArray[np.int64], seed: int, start: int, count: int) -> NDArray[np.int64]:
     """Samples number ``start`` to ``start + count`` of an endless run through a pool, shuffled anew each time."""
-    pool = np.asarray(pool, dtype=np.int64)
-    picked = []
-    while count > 0:
-        epoch, place = divmod(start, len(pool))
-        shuffled = np.random.Generator(np.random.Philox(key=[seed, epoch])).permutation(pool)
-        part = shuffled[place : place + count]
-        picked.append(part)
-        start, count = start + len(part), count - len(part)
-    return np.concatenate(picked)
+    places = [place_in_epoch(len(pool), seed, number) for number in range(start, start + count)]
+    return np.asarray(pool, dtype=np.int64)[places]
 
 
 def place_in_epoch(count: int, seed: int, number: int) -> int:
-    """Sample ``number`` of an endless run through ``count`` samples; :func:`epoch_order` one by one, quick for many.
-
-    Examples
-    --------
-    >>> [place_in_epoch(3, 0, number) for number in range(4)] == epoch_order(range(3), 0, 0, 4).tolist()
-    True
-    """
+    """Sample ``number`` of an endless run through ``count`` samples."""
     epoch, place = divmod(number, count)
     return int(_shuffled(count, seed, epoch)[place])
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
 
 __all__ = ["counting_progress", "training_progress"]
 
@@ -19,27 +23,11 @@ def training_progress(steps: int, done: int, batch: int, *, show: bool) -> Itera
     if not show or done >= steps:
         yield lambda step, loss: None
         return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import TextColumn, TimeElapsedColumn
 
-    columns = (
-        TextColumn("training"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[speed]:.1f} samples/s"),
-        TextColumn("loss {task.fields[loss]:.4f}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
+    speed_and_loss = TextColumn("{task.fields[speed]:.1f} samples/s loss {task.fields[loss]:.4f}")
     start = time.perf_counter()
-    with Progress(*columns) as progress:
+    with _bar("training", speed_and_loss, TimeElapsedColumn()) as progress:
         bar = progress.add_task("training", total=steps, completed=done, speed=0.0, loss=float("nan"))
 
         def advance(step: int, loss: float) -> None:
@@ -55,9 +43,13 @@ def counting_progress(title: str, total: int, *, show: bool) -> Iterator[Callabl
     if not show:
         yield lambda: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn(title), BarColumn(), MofNCompleteColumn(), TextColumn("left"), TimeRemainingColumn())
-    with Progress(*columns) as progress:
+    with _bar(title) as progress:
         bar = progress.add_task(title, total=total)
         yield lambda: progress.advance(bar)
+
+
+def _bar(title: str, *columns: ProgressColumn) -> Progress:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    begin = (TextColumn(title), BarColumn(), MofNCompleteColumn())
+    return Progress(*begin, *columns, TextColumn("left"), TimeRemainingColumn())

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torchsonic.lab.data.images.files import import_pillow
+from torchsonic.lab.data.ranges import check_ranges
 
-__all__ = ["Box", "ImageChanges", "View", "centre_box", "colour_map", "crop_box", "mix_area", "view_image"]
+__all__ = ["Box", "ImageChanges", "View", "centre_box", "crop_box", "mix_area", "view_image", "view_middle"]
 
 GREY = np.array([0.299, 0.587, 0.114])
 # From red, green, blue to luminance and two axes of colour, in which a hue is an angle.
@@ -41,7 +42,7 @@ class View(NamedTuple):
     contrast: float = 1.0
     saturation: float = 1.0
     hue: float = 0.0
-    """Part of a full turn."""
+    """Largest change of hue, as a fraction of a full turn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,39 +50,33 @@ class ImageChanges:
     """How strongly training images are changed at random."""
 
     crop: tuple[float, float] = (0.25, 1.0)
-    """Smallest and largest part of an image's area that a crop shows."""
+    """Smallest and largest share of an image's area that a crop shows."""
     ratio: tuple[float, float] = (0.75, 4 / 3)
-    """Smallest and largest width of a crop over its height."""
+    """Smallest and largest aspect ratio of a crop, width over height."""
     flip: float = 0.5
-    """Probability of mirroring left and right."""
+    """Probability of a horizontal flip."""
     brightness: float = 0.4
-    """Largest part by which the brightness changes."""
+    """Largest relative change of brightness."""
     contrast: float = 0.4
-    """Largest part by which the contrast changes."""
+    """Largest relative change of contrast."""
     saturation: float = 0.4
-    """Largest part by which the saturation changes."""
+    """Largest relative change of saturation."""
     hue: float = 0.0
     """Largest part of a full turn by which hues change."""
     mixup: float = 0.0
-    """Blend pairs of images, by shares of a Beta(mixup, mixup) distribution; 0 blends none."""
+    """Blend pairs of images with weights from Beta(mixup, mixup); 0 turns it off."""
     cutmix: float = 0.0
-    """Put a piece of one image into another, by areas of a Beta(cutmix, cutmix) distribution; 0 does not."""
+    """Paste a piece of one image into another, with areas from Beta(cutmix, cutmix); 0 turns it off."""
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.crop[0] <= self.crop[1] <= 1.0:
-            raise ValueError(f"crop must be two increasing parts in (0, 1], got {self.crop}")
-        if not 0.0 < self.ratio[0] <= self.ratio[1] < math.inf:
-            raise ValueError(f"ratio must be two increasing positive numbers, got {self.ratio}")
-        if not 0.0 <= self.flip <= 1.0:
-            raise ValueError(f"flip must be a probability, got {self.flip}")
-        for name in ("brightness", "contrast", "saturation"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise ValueError(f"{name} must be in [0, 1], got {getattr(self, name)}")
-        if not 0.0 <= self.hue <= 0.5:
-            raise ValueError(f"hue must be in [0, 0.5], got {self.hue}")
-        for name in ("mixup", "cutmix"):
-            if not 0.0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be 0 or a positive number, got {getattr(self, name)}")
+        check_ranges(self, "(0, 1]", "crop")
+        check_ranges(self, "(0, inf)", "ratio")
+        for name in ("crop", "ratio"):
+            if getattr(self, name)[0] > getattr(self, name)[1]:
+                raise ValueError(f"{name} must be two increasing numbers, got {getattr(self, name)}")
+        check_ranges(self, "[0, 1]", "flip", "brightness", "contrast", "saturation")
+        check_ranges(self, "[0, 0.5]", "hue")
+        check_ranges(self, "[0, inf)", "mixup", "cutmix")
 
     def draw(self, width: int, height: int, generator: np.random.Generator) -> View:
         """A random view of an image of the given size."""
@@ -171,6 +166,11 @@ def view_image(image: NDArray[np.uint8], size: int, view: View) -> NDArray[np.ui
     if matrix is not None:
         picture = picture.convert("RGB", tuple(matrix.ravel().tolist()))
     return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))
+
+
+def view_middle(image: NDArray[np.uint8], size: int, crop: float = 1.0) -> NDArray[np.uint8]:
+    """The square in the middle of an image, whose side is ``crop`` of the shorter one: the same scene at every size."""
+    return view_image(image, size, View(centre_box(image.shape[1], image.shape[0], crop)))
 
 
 def mix_area(size: int, share: float, generator: np.random.Generator) -> tuple[slice, slice]:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +19,10 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
-__all__ = ["SUFFIXES", "ImageError", "check_header", "import_pillow", "read_image"]
+__all__ = ["SUFFIXES", "ImageError", "check_header", "import_pillow", "map_images", "opened_image", "read_image"]
+
+K = TypeVar("K")
+T = TypeVar("T")
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"})
 # What the content may be, whatever the name says: Pillow hands PostScript to another program, which executes it.
@@ -75,16 +81,24 @@ def read_image(path: Path, *, side: int | None = None) -> NDArray[np.uint8]:
         If the machine has no memory or no open files left; then nothing is said about the image.
     """
     pillow = import_pillow()
+    with opened_image(path) as opened:
+        if side is not None:
+            opened.draft(None, (side, side))  # decodes at 1/2, 1/4 or 1/8, never below what is asked for
+        picture = _to_colours(_upright(opened), pillow)
+        if side is not None and min(picture.size) > side:
+            short = min(picture.size)
+            width, height = (max(side, round(n * side / short)) for n in picture.size)
+            picture = picture.resize((width, height), pillow.Resampling.BICUBIC, reducing_gap=3.0)
+        return np.asarray(picture)
+
+
+@contextmanager
+def opened_image(path: Path) -> Iterator[Picture]:
+    """A file as Pillow opens it; whatever is wrong with it, then or while it is decoded, is an :class:`ImageError`."""
+    pillow = import_pillow()
     try:
         with pillow.open(path, formats=FORMATS) as opened:
-            if side is not None:
-                opened.draft(None, (side, side))  # decodes at 1/2, 1/4 or 1/8, never below what is asked for
-            picture = _to_colours(_upright(opened), pillow)
-            if side is not None and min(picture.size) > side:
-                short = min(picture.size)
-                width, height = (max(side, round(n * side / short)) for n in picture.size)
-                picture = picture.resize((width, height), pillow.Resampling.BICUBIC, reducing_gap=3.0)
-            return np.asarray(picture)
+            yield opened
     except (ImageError, MemoryError):
         raise
     except FileNotFoundError as error:
@@ -96,15 +110,9 @@ def read_image(path: Path, *, side: int | None = None) -> NDArray[np.uint8]:
 
 def check_header(path: Path) -> None:
     """Refuse a file that is no image by its first bytes; much faster than reading it."""
-    try:
-        with import_pillow().open(path, formats=FORMATS) as opened:
-            if min(opened.size) < 1:
-                raise ImageError(path, "has no pixels")
-    except (ImageError, MemoryError):
-        raise
-    except Exception as error:
-        _refuse_scarcity(error)
-        raise ImageError(path, f"cannot be read ({_reason(error)})") from error
+    with opened_image(path) as opened:
+        if min(opened.size) < 1:
+            raise ImageError(path, "has no pixels")
 
 
 def _refuse_scarcity(error: Exception) -> None:
@@ -138,3 +146,17 @@ def _to_colours(picture: Picture, pillow: Any) -> Picture:
         ground = pillow.new("RGBA", layer.size, BEHIND)
         return pillow.alpha_composite(ground, layer).convert("RGB")
     return picture.convert("RGB")
+
+
+def map_images(act: Callable[[K], T], images: Sequence[K], *, together: int = 1024) -> Iterator[T | ImageError]:
+    """What a function makes of each image, on all cores, some images at a time; the error of one that is bad."""
+
+    def try_it(image: K) -> T | ImageError:
+        try:
+            return act(image)
+        except ImageError as error:
+            return error
+
+    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:  # Pillow decodes without Python's lock
+        for start in range(0, len(images), together):
+            yield from threads.map(try_it, images[start : start + together])

@@ -5,20 +5,17 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from torchsonic.lab.data.images.files import SUFFIXES, ImageError, check_header, read_image
+from torchsonic.lab.data.images.files import SUFFIXES, ImageError, check_header, map_images, read_image
 
 __all__ = ["Check", "ImageFolder", "find_classes", "find_files", "find_images", "leave_out_bad"]
 
 Check = Literal["decode", "header"]
 NAMED = 20
 """Bad images that are named one by one."""
-TOGETHER = 1024
-"""Images given to the cores at a time."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +48,17 @@ def find_classes(folder: Path) -> tuple[str, ...]:
     """Names of the folders in a folder, sorted; these are the classes."""
     if not folder.is_dir():
         holder = next((parent for parent in folder.parents if parent.is_dir()), Path("."))
-        found = sorted(path.name for path in holder.iterdir() if path.is_dir() and not path.name.startswith("."))
+        found = _folders(holder)
         listing = f"; {holder} holds {', '.join(found[:6])}{' ..' if len(found) > 6 else ''}" if found else ""
         raise ValueError(f"there is no folder {folder}; images belong into train/CLASS/ and val/CLASS/{listing}")
-    names = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    names = _folders(folder)
     if not names:
         raise ValueError(f"{folder} holds no folder; give each class one of its own, with its images inside")
     return tuple(names)
+
+
+def _folders(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 def find_files(folder: Path) -> list[Path]:
@@ -141,32 +142,24 @@ def leave_out_bad(
         The good images, and why each of the others was left out.
     """
 
-    def look(place: int) -> ImageError | None:
-        try:
-            if check == "header":
-                check_header(images.files[place])
-            elif keep is not None:
-                keep(place, images.files[place])
-            else:
-                read_image(images.files[place])
-        except ImageError as error:
-            return error
-        return None
+    def look(place: int) -> None:
+        if check == "header":
+            check_header(images.files[place])
+        elif keep is not None:
+            keep(place, images.files[place])
+        else:
+            read_image(images.files[place])
 
     good: list[int] = []
     bad: dict[str, str] = {}
-    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:  # Pillow decodes without Python's lock
-        for start in range(0, len(images), TOGETHER):
-            places = range(start, min(start + TOGETHER, len(images)))
-            for place, error in zip(places, threads.map(look, places), strict=True):
-                advance()
-                if error is None:
-                    good.append(place)
-                elif strict:
-                    threads.shutdown(cancel_futures=True)
-                    raise error
-                else:
-                    bad[str(images.files[place])] = str(error)
+    for place, found in enumerate(map_images(look, range(len(images)))):
+        advance()
+        if not isinstance(found, ImageError):
+            good.append(place)
+        elif strict:
+            raise found
+        else:
+            bad[str(images.files[place])] = str(found)
     _tell_bad(images, good, bad)
     return images.take(good), bad
 

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from torchsonic.lab.data.ranges import check_ranges
+
 __all__ = ["Augmentation", "Change", "change_intensity", "mirror", "motion"]
 
 SAME = 2.0
@@ -31,33 +33,28 @@ class Augmentation:
     """Strengths of the changes; each of those with a strength is made with the probability ``chance``."""
 
     mirror: tuple[int, ...] = (0, 1, 2)
-    """Axes (depth, height, width) along which patches are mirrored, each in half of the cases."""
+    """Axes to flip, each with probability 1/2: 0 (depth), 1 (height), 2 (width)."""
     rotation: float = 30.0
-    """Largest angle of turning within a plane, in degrees; 0 turns nothing."""
+    """Largest rotation within a plane, in degrees; 0 turns it off."""
     scale: float = 1.25
-    """Largest factor of scaling, whose inverse is the smallest; 1 scales nothing."""
+    """Largest scale factor; the smallest is its inverse. 1 turns it off."""
     gamma: float = 1.4
-    """Largest exponent of intensities between a patch's darkest and brightest voxel, and inverse of the smallest."""
+    """Largest gamma exponent of a patch's intensities; the smallest is its inverse. 1 turns it off."""
     contrast: float = 1.3
-    """Largest factor of deviations from a patch's mean, and inverse of the smallest."""
+    """Largest contrast factor; the smallest is its inverse. 1 turns it off."""
     brightness: float = 0.2
-    """Largest shift of all intensities, in a patch's standard deviations."""
+    """Largest shift of all intensities, relative to the patch's standard deviation."""
     noise: float = 0.1
-    """Largest standard deviation of Gaussian noise, in a patch's."""
+    """Largest standard deviation of Gaussian noise, relative to the patch's."""
     chance: float = 0.3
-    """Probability of each change but mirroring."""
+    """Probability of each change except flips."""
 
     def __post_init__(self) -> None:
         if any(axis not in (0, 1, 2) for axis in self.mirror) or len(set(self.mirror)) < len(self.mirror):
             raise ValueError(f"mirror must name axes 0, 1 and 2, each at most once, got {self.mirror}")
-        for name in ("scale", "gamma", "contrast"):
-            if not 1.0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("rotation", "brightness", "noise"):
-            if not 0.0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-        if not 0.0 <= self.chance <= 1.0:
-            raise ValueError(f"chance must be in [0, 1], got {self.chance}")
+        check_ranges(self, "[1, inf)", "scale", "gamma", "contrast")
+        check_ranges(self, "[0, inf)", "rotation", "brightness", "noise")
+        check_ranges(self, "[0, 1]", "chance")
 
     def draw(self, generator: np.random.Generator) -> Change:
         """Decide what happens to one patch. The same random numbers are used up whatever the strengths are."""

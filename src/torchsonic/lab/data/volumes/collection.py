@@ -63,6 +63,8 @@ class Collection:
     ----------
     cases
         With labels.
+    read
+        Like :func:`torchsonic.lab.data.volumes.read_case`.
     prepare
         What is done to every volume; a function of the volume alone.
     num_classes
@@ -78,13 +80,15 @@ class Collection:
         self,
         cases: Sequence[Case],
         *,
+        read: Callable[..., Volume] = read_case,
         prepare: Callable[[Volume], Volume] = lambda volume: volume,
         num_classes: int | None = None,
         limit: float = float("inf"),
         dtype: Any = np.float32,
     ) -> None:
         self.cases = {case.name: case for case in cases}
-        self.prepare, self.num_classes, self.limit, self.dtype = prepare, num_classes, limit, dtype
+        self.read, self.prepare, self.num_classes = read, prepare, num_classes
+        self.limit, self.dtype = limit, dtype
         self._kept: dict[str, Prepared] = {}
         self._bytes = 0
         self._warned = False
@@ -92,7 +96,7 @@ class Collection:
     def __getitem__(self, name: str) -> Prepared:
         if name in self._kept:
             return self._kept[name]
-        volume = self.prepare(read_case(self.cases[name], num_classes=self.num_classes))
+        volume = self.prepare(self.read(self.cases[name], num_classes=self.num_classes))
         if volume.label is None:
             raise ValueError(f"case {name} has no label, so that nothing can be learnt from it")
         places = index_classes(volume.label)

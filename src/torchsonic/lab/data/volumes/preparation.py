@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from torchsonic.lab.data.volumes.nifti import Volume
 
-__all__ = ["Normalisation", "normalise", "prepare", "resample_volume", "resize"]
+__all__ = ["Normalisation", "import_ndimage", "normalise", "prepare", "resample_volume", "resize"]
 
 Normalisation = Literal["zscore", "none"]
 FLAT = 1e-8
@@ -26,7 +26,7 @@ def resize(array: NDArray[Any], size: Sequence[int], *, order: int) -> NDArray[A
     """
     if tuple(array.shape[-3:]) == tuple(size):
         return array
-    ndimage = _import_ndimage()
+    ndimage = import_ndimage()
     factors = [new / old for new, old in zip(size, array.shape[-3:], strict=True)]
     flat = array.reshape(-1, *array.shape[-3:])
     moved = [ndimage.zoom(one, factors, order=order, mode="nearest", grid_mode=True) for one in flat]
@@ -45,7 +45,7 @@ def resample_volume(volume: Volume, spacing: Sequence[float]) -> Volume:
     blur = [max(0.0, (step - 1) / 2) for step in steps]
     image = volume.image
     if any(blur):
-        image = np.stack([_import_ndimage().gaussian_filter(one, blur, mode="nearest") for one in image])
+        image = np.stack([import_ndimage().gaussian_filter(one, blur, mode="nearest") for one in image])
     affine = volume.affine.copy()
     columns = np.array(steps[::-1])  # the affine runs over (x, y, z)
     affine[:3, 3] += affine[:3, :3] @ (columns / 2 - 0.5)
@@ -78,9 +78,10 @@ def prepare(volume: Volume, *, spacing: Sequence[float] | None, normalisation: N
     return replace(volume, image=normalise(volume.image, normalisation))
 
 
-def _import_ndimage() -> Any:
+def import_ndimage(extra: str = "medical") -> Any:
+    """The module ``scipy.ndimage``; where it is missing, the error names the extra that brings it."""
     try:
         from scipy import ndimage
     except ImportError as error:
-        raise ImportError('resampling volumes needs scipy; run: pip install "torchsonic[medical]"') from error
+        raise ImportError(f'this needs SciPy; run: pip install "torchsonic[{extra}]"') from error
     return ndimage

@@ -32,6 +32,7 @@ class Facts:
 def survey(
     cases: Sequence[Case],
     *,
+    read: Callable[..., Volume] = read_case,
     num_classes: int | None = None,
     keep_going: bool = False,
     advance: Callable[[], None] = lambda: None,
@@ -40,6 +41,8 @@ def survey(
 
     Parameters
     ----------
+    read
+        Like :func:`read_case`.
     num_classes
         By default found from the labels: the classes are 0 to K - 1, as far as there is no gap. A case with other
         values is a bad one.
@@ -64,7 +67,7 @@ def survey(
 
     for case in cases:
         try:
-            facts.append(_look_at(read_case(case, num_classes=num_classes), case))
+            facts.append(_look_at(read(case, num_classes=num_classes), case))
         except CaseError as error:
             refuse(error)
         advance()

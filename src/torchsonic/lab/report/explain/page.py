@@ -12,6 +12,7 @@ from torchsonic.lab.report import Document, Figure, Prose, Section, Table, to_ht
 from torchsonic.lab.report.explain.pictures import draw_figures
 from torchsonic.lab.report.explain.subject import Subject
 from torchsonic.lab.report.provenance import count
+from torchsonic.lab.report.runs import group_by
 from torchsonic.nn import SonicConvNd
 from torchsonic.viz import decay_lengths, mode_energies
 
@@ -24,46 +25,47 @@ OPEN = 2
 
 def make_page(subject: Subject, figures: Sequence[tuple[str, Figure]]) -> Document:
     """The page on a model, with figures of the network and, under their names, of its layers."""
-    network = [Section(figure.title, [figure], anchor=figure.name) for layer, figure in figures if not layer]
-    layers: dict[str, list[Section]] = {}
-    for layer, figure in figures:
-        if layer:
-            layers.setdefault(layer, []).append(Section(figure.title, [figure]))
+    groups = group_by(figures, lambda pair: pair[0])
+    network = [Section(figure.title, [figure], anchor=figure.name) for _, figure in groups.pop("", [])]
     note = "Decay lengths are the shortest, the median and the longest."
-    if len(layers) < len(subject.layers):
-        note += f" Pictures of {len(layers)} of {len(subject.layers)} layers follow, evenly chosen."
-    rows = [[name, *layer_words(layer, subject.unit)] for name, layer in subject.layers.items()]
-    table = Table("The Sonic layers", HEADERS, rows)
-    shown = [Section(name, parts, folded=place >= OPEN) for place, (name, parts) in enumerate(layers.items())]
-    name, steps = type(subject.model).__name__, " x ".join(f"{step:.3g}" for step in subject.spacing)
+    if len(groups) < len(subject.layers):
+        note += f" Pictures of {len(groups)} of {len(subject.layers)} layers follow, evenly chosen."
+    rows = [[name, *_layer_words(layer, subject.unit)] for name, layer in subject.layers.items()]
+    shown = [
+        Section(layer, [Section(figure.title, [figure]) for _, figure in members], folded=place >= OPEN)
+        for place, (layer, members) in enumerate(groups.items())
+    ]
+    name = type(subject.model).__name__
     return Document(
         title=f"What this {name} has learnt",
         about=(
             f"{name} in {subject.folder.as_posix()}: {count_parameters(subject.model):,} parameters, "
-            f"{count(len(subject.layers), 'Sonic layer')}, reference spacing {steps} {subject.unit}. "
+            f"{count(len(subject.layers), 'Sonic layer')}, reference spacing {_steps(subject.spacing)} {subject.unit}. "
             f"torchsonic {__version__}."
         ),
         sections=[
             *network,
-            Section("Layers", [table, Prose(note, "remark"), *shown]),
+            Section("Layers", [Table("The Sonic layers", HEADERS, rows), Prose(note, "remark"), *shown]),
         ],
     )
 
 
-def layer_words(layer: SonicConvNd, unit: str) -> tuple[str, ...]:
+def _layer_words(layer: SonicConvNd, unit: str) -> tuple[str, ...]:
     """A layer's row in the table, without its name."""
     lengths = decay_lengths(layer)
     energy = mode_energies(layer).sort(descending=True).values.cumsum(0)
-    most = 1 + int((energy < 0.9 * energy[-1]).sum())
     ends = (lengths.min(), lengths.median(), lengths.max())
-    spread = ", ".join(f"{float(value):.3g}" for value in ends)
     return (
         f"{layer.in_channels} to {layer.out_channels}",
         str(layer.num_modes),
-        str(most),
-        f"{spread} {unit}",
-        " x ".join(f"{step:.3g}" for step in layer.reference_spacing) + f" {unit}",
+        str(1 + int((energy < 0.9 * energy[-1]).sum())),
+        f"{', '.join(f'{float(value):.3g}' for value in ends)} {unit}",
+        f"{_steps(layer.reference_spacing)} {unit}",
     )
+
+
+def _steps(spacing: Sequence[float]) -> str:
+    return " x ".join(f"{step:.3g}" for step in spacing)
 
 
 def write_explanation(

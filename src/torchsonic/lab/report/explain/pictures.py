@@ -11,7 +11,6 @@ from torchsonic.lab.report import Figure
 from torchsonic.lab.report.explain.subject import Subject
 from torchsonic.lab.report.files import to_png
 from torchsonic.lab.training.checkpoint import kept_weights
-from torchsonic.nn import SonicConvNd
 from torchsonic.viz import (
     draw_mixed,
     draw_modes,
@@ -22,15 +21,21 @@ from torchsonic.viz import (
     take_snapshots,
     write_animation,
 )
+from torchsonic.viz.spectra import choose_evenly
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-__all__ = ["chosen_layers", "draw_figures"]
+__all__ = ["draw_figures"]
 
 DPI = 110
 NARROW = 950
 """Pixels from left to right."""
+SHEETS = {
+    1: "Response over frequency and kernel in space.",
+    2: "Above the response log(1 + |gT|) over frequency, below the kernel in space.",
+    3: "Slices through the origin: of the response log(1 + |gT|) over frequency, then of the kernel in space.",
+}
 
 
 def draw_figures(subject: Subject, *, most_layers: int = 6) -> Iterator[tuple[str, Figure]]:
@@ -42,70 +47,35 @@ def draw_figures(subject: Subject, *, most_layers: int = 6) -> Iterator[tuple[st
         Layers with a sheet of their own; of more, so many are chosen evenly.
     """
     unit, model = subject.unit, subject.model
+    cut = " Volumes are cut at frequency 0 of the first axis." if len(subject.spacing) == 3 else ""
     if subject.images is not None and subject.rival is not None:
-        fields = {
-            subject.name: receptive_field(model, subject.images, spacing=subject.spacing),
-            subject.rival_name: receptive_field(subject.rival, subject.images, spacing=subject.spacing),
-        }
-        yield _figure(
-            "field",
-            "Receptive field",
+        networks = {subject.name: model, subject.rival_name: subject.rival}
+        fields = {n: receptive_field(net, subject.images, spacing=subject.spacing) for n, net in networks.items()}
+        caption = (
             "Root mean square of the derivatives of the middle output pixel by each input pixel, over "
             f"{subject.images_words}; compared with {subject.rival_words}. Norms over the image let any "
-            "network see a little of everything.",
-            draw_receptive_fields(fields, unit=unit),
+            "network see a little of everything."
         )
-    yield _figure(
-        "stages",
-        "Spectral energy of the stages",
+        yield "", _figure("field", "Receptive field", caption, draw_receptive_fields(fields, unit=unit))
+    caption = (
         "Squared responses summed over all pairs of channels, each layer over its highest value; the curves are means "
-        "over directions." + _cut(subject),
-        draw_stages(model, unit=unit),
+        f"over directions.{cut}"
     )
-    yield _figure(
-        "rose",
-        "Directions of the modes",
+    yield "", _figure("stages", "Spectral energy of the stages", caption, draw_stages(model, unit=unit))
+    caption = (
         "A mode looks along its direction only. Each counts by the most that it amplifies any wave: gain times the "
-        "norms of B and C over |Re a|.",
-        draw_rose(model),
+        "norms of B and C over |Re a|."
     )
+    yield "", _figure("rose", "Directions of the modes", caption, draw_rose(model))
     yield from _animation(subject)
-    for name, layer in chosen_layers(subject, most_layers):
-        yield from _layer_pictures(name, layer, unit)
-
-
-def chosen_layers(subject: Subject, most: int) -> list[tuple[str, SonicConvNd]]:
-    """All layers, or so many of them evenly chosen."""
-    layers = list(subject.layers.items())
-    if len(layers) <= most:
-        return layers
-    if most < 2:
-        return layers[:most]
-    return [layers[round(place * (len(layers) - 1) / (most - 1))] for place in range(most)]
-
-
-def _layer_pictures(name: str, layer: SonicConvNd, unit: str) -> Iterator[tuple[str, Figure]]:
-    what = {
-        1: "Response over frequency and kernel in space.",
-        2: "Above the response log(1 + |gT|) over frequency, below the kernel in space.",
-        3: "Slices through the origin: of the response log(1 + |gT|) over frequency, then of the kernel in space.",
-    }[layer.num_axes]
-    yield _figure(
-        f"modes-{name}",
-        f"Modes of {name}",
-        f"{what} Number and part of the layer's energy, decay length ℓ, wavelength λ. "  # noqa: RUF001
-        "Colours of kernels saturate at a quarter of the peak; long modes wrap round.",
-        draw_modes(layer, unit=unit),
-        layer=name,
-    )
-    yield _figure(
-        f"mixed-{name}",
-        f"Mixed responses of {name}",
-        "What the layer does from one channel to another, for the channels with most energy."
-        + (" Volumes are cut at frequency 0 of the first axis." if layer.num_axes == 3 else ""),
-        draw_mixed(layer, unit=unit),
-        layer=name,
-    )
+    for name, layer in choose_evenly(list(subject.layers.items()), most_layers):
+        caption = (
+            f"{SHEETS[layer.num_axes]} Number and part of the layer's energy, decay length ℓ, wavelength λ. "  # noqa: RUF001
+            "Colours of kernels saturate at a quarter of the peak; long modes wrap round."
+        )
+        yield name, _figure(f"modes-{name}", f"Modes of {name}", caption, draw_modes(layer, unit=unit))
+        caption = f"What the layer does from one channel to another, for the channels with most energy.{cut}"
+        yield name, _figure(f"mixed-{name}", f"Mixed responses of {name}", caption, draw_mixed(layer, unit=unit))
 
 
 def _animation(subject: Subject) -> Iterator[tuple[str, Figure]]:
@@ -125,11 +95,7 @@ def _animation(subject: Subject) -> Iterator[tuple[str, Figure]]:
     yield "", Figure("training", "The modes while the network learns", caption, data, kind="webp", wide=False)
 
 
-def _cut(subject: Subject) -> str:
-    return " Volumes are cut at frequency 0 of the first axis." if len(subject.spacing) == 3 else ""
-
-
-def _figure(name: str, title: str, caption: str, drawing: Drawing, *, layer: str = "") -> tuple[str, Figure]:
+def _figure(name: str, title: str, caption: str, drawing: Drawing) -> Figure:
     data = to_png(drawing, dpi=DPI)
     # Wide figures scroll sideways on a narrow screen rather than become unreadable; others shrink.
-    return layer, Figure(name, title, caption, data, wide=int.from_bytes(data[16:20], "big") >= NARROW)
+    return Figure(name, title, caption, data, wide=int.from_bytes(data[16:20], "big") >= NARROW)

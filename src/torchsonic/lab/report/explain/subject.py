@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torchsonic.io import read_json
 from torchsonic.lab.runs.synthetic import make_data
-from torchsonic.models import PretrainedError, PretrainedModel, SonicLayers, from_pretrained
+from torchsonic.models import PretrainedModel, SonicLayers, from_pretrained
 from torchsonic.models.pretrained import CONFIG_NAME, WEIGHTS_NAME
-from torchsonic.nn import SonicConvNd, sonic_layers
+from torchsonic.nn import SonicConvNd
 from torchsonic.viz import convolution_twin
+from torchsonic.viz.lattice import named_sonic_layers
 
 __all__ = ["Subject", "load_subject"]
 
@@ -64,96 +65,69 @@ def load_subject(folder: Path, *, against: Path | None = None, unit: str | None 
         If there is no model, or none with Sonic layers.
     """
     model, run = _load(folder)
-    layers = _layers(model)
-    if not layers:
-        raise ValueError(f"{folder}: {type(model).__name__} has no Sonic layer, so there are no modes to explain")
-    first = next(iter(layers.values()))
-    spacing = first.network_spacing
-    settings = _settings(run)
+    try:
+        layers = named_sonic_layers(model)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from error
+    first, settings = next(iter(layers.values())), _settings(run)
+    spacing, name = first.network_spacing, _name(model, settings)
     images, words = _images(model, layers, spacing, settings)
     if images is None:
         if against is not None:
             raise ValueError(f"{folder} holds layers without a network, which has no receptive field to compare")
-        rival, name, rival_words = None, "", ""
+        rival = None, "", ""
     elif against is None:
-        rival, name = convolution_twin(model), "convolutions"
         kernel = " x ".join(["3"] * first.num_axes)
-        rival_words = f"the same network with untrained {kernel} convolutions in place of the Sonic layers"
+        text = f"the same network with untrained {kernel} convolutions in place of the Sonic layers"
+        rival = convolution_twin(model), "convolutions", text
     else:
-        rival, rival_run = _load(against)
-        name = _name(rival, _settings(rival_run))
-        rival_words = f"the model in {against.as_posix()}"
-        _check_rival(rival, images, against)
-    own = _name(model, settings)
-    if against is not None and name == own:
-        name = f"{name} in {against}"
-    return Subject(
-        folder,
-        model,
-        own,
-        layers,
-        images,
-        words,
-        spacing,
-        unit or _guess_unit(spacing, settings),
-        rival,
-        name,
-        rival_words,
-        run,
-    )
+        rival = _load_rival(against, images, name)
+    if unit is None and "data" in settings and len(spacing) == 3:  # NIfTI says the spacing of volumes in millimetres
+        unit = "mm"
+    unit = unit or ("px" if set(spacing) == {1.0} else "unit")
+    return Subject(folder, model, name, layers, images, words, spacing, unit, *rival, run)
 
 
 def _load(folder: Path) -> tuple[PretrainedModel, Path | None]:
     """The model in a folder, and the folder of its run if it is one's."""
+    advice = "give the folder that save_pretrained wrote, or a run's"
     if not folder.is_dir():
         what = f"{folder} is a file" if folder.is_file() else f"there is no folder {folder}"
-        raise ValueError(f"{what}; give the folder that save_pretrained wrote, or a run's")
+        raise ValueError(f"{what}; {advice}")
     inner = folder / "model"
     is_run = (inner / CONFIG_NAME).is_file()
     if not is_run and not (folder / WEIGHTS_NAME).is_file():
-        raise ValueError(
-            f"{folder} holds no saved model: neither {WEIGHTS_NAME} nor model/{CONFIG_NAME} is there; "
-            "give the folder that save_pretrained wrote, or a run's"
-        )
-    try:
-        model = from_pretrained(inner if is_run else folder)
-    except PretrainedError as error:
-        raise ValueError(str(error)) from error
+        missing = f"neither {WEIGHTS_NAME} nor model/{CONFIG_NAME} is there"
+        raise ValueError(f"{folder} holds no saved model: {missing}; {advice}")
+    model = from_pretrained(inner if is_run else folder)
     run = folder if is_run else folder.parent if folder.name == "model" else None
     return model.float(), run  # pictures need no more, and images come in float32
 
 
-def _layers(model: PretrainedModel) -> dict[str, SonicConvNd]:
-    """The Sonic layers by name; one whose numbers are none is refused."""
-    layers = dict(sonic_layers(model))
-    with torch.no_grad():
-        for name, layer in layers.items():
-            layer.reference_operator().check_finite(name)
-    return layers
+def _load_rival(folder: Path, images: Tensor, own: str) -> tuple[PretrainedModel, str, str]:
+    """A network to compare with, its name and what it is."""
+    rival, run = _load(folder)
+    if isinstance(rival, SonicLayers):
+        raise ValueError(f"{folder} holds layers without a network, which has no receptive field to compare")
+    channels = getattr(rival, "in_channels", images.shape[1])
+    if channels != images.shape[1]:
+        raise ValueError(f"{folder} takes {channels} channels, the model to explain {images.shape[1]}")
+    name = _name(rival, _settings(run))
+    return rival, f"{name} in {folder}" if name == own else name, f"the model in {folder.as_posix()}"
 
 
 def _settings(run: Path | None) -> dict[str, Any]:
     """The configuration of a run, empty if there is none that can be read."""
-    path = None if run is None else run / "config.json"
-    if path is None or not path.is_file():
-        return {}
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+        return {} if run is None else read_json(run / CONFIG_NAME)
+    except (OSError, ValueError):
         return {}
-    return settings if isinstance(settings, dict) else {}
 
 
 def _name(model: nn.Module, settings: Mapping[str, Any]) -> str:
     """What the run calls its model, else its class."""
     given = settings.get("model")
     return given if isinstance(given, str) and given else type(model).__name__
-
-
-def _guess_unit(spacing: tuple[float, ...], settings: Mapping[str, Any]) -> str:
-    if "data" in settings and len(spacing) == 3:  # a run on volumes: NIfTI says its spacing in millimetres
-        return "mm"
-    return "px" if set(spacing) == {1.0} else "unit"
 
 
 def _images(
@@ -180,11 +154,3 @@ def _images(
         raise ValueError(f"{type(model).__name__} does not say its in_channels, so no images can be made for it")
     noise = torch.randn(2, int(channels), *size, generator=torch.Generator().manual_seed(0))
     return noise, f"white noise of {' x '.join(map(str, size))}"
-
-
-def _check_rival(rival: nn.Module, images: Tensor, folder: Path) -> None:
-    if isinstance(rival, SonicLayers):
-        raise ValueError(f"{folder} holds layers without a network, which has no receptive field to compare")
-    channels = getattr(rival, "in_channels", images.shape[1])
-    if channels != images.shape[1]:
-        raise ValueError(f"{folder} takes {channels} channels, the model to explain {images.shape[1]}")

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from torchsonic.lab.report.image_sizes.results import Curve, SizeReport
+from torchsonic.lab.report.image_sizes.results import SizeReport
 from torchsonic.lab.report.image_sizes.verdicts import PAPER_TRAIN_SIZE, paper_curves
-from torchsonic.lab.report.style import new_figure, plain, thin_axes
+from torchsonic.lab.report.style import OPERATORS, new_figure, plain, thin_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,18 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_sizes"]
 
-# Okabe-Ito; operators have the colours they have in the other reports.
-OPERATORS = {
-    "gfnet": ("#56B4E9", "P"),
-    "niff": ("#009E73", "v"),
-    "s4nd": ("#E69F00", "D"),
-    "vit": ("#CC79A7", "^"),
-    "replk": ("#000000", "X"),
-    "dilated": ("#777777", "*"),
-    "resnet50_sonic": ("#332288", "h"),
-    "sonic": ("#0072B2", "o"),
-    "resnet50": ("#D55E00", "s"),
-}
 PAPER = {"ResNet-50": "resnet50", "NIFF": "niff", "GFNet": "gfnet", "SONIC": "sonic"}
 DASHES = ("-", "--", "-.")
 WIDTH, LINE = 12.0, 0.18
@@ -45,18 +33,12 @@ def draw_sizes(report: SizeReport) -> Figure:
     left, right = figure.subplots(1, 2)
     styles = _styles(report)
     for curve, name in zip(report.curves, names, strict=True):
-        look = styles[curve.name]
-        low = [100 * (point.top1 - point.top1_interval[0]) for point in curve.points]
-        high = [100 * (point.top1_interval[1] - point.top1) for point in curve.points]
-        sizes, shares = [point.size for point in curve.points], [100 * point.top1 for point in curve.points]
-        left.errorbar(sizes, shares, [low, high], elinewidth=0.7, capsize=2, label=name, **look)
+        look = {"elinewidth": 0.7, "capsize": 2, **styles[curve.name]}
+        sizes, shares, bars = _bars([(p.size, 100 * p.top1, [100 * x for x in p.top1_interval]) for p in curve.points])
+        left.errorbar(sizes, shares, bars, label=name, **look)
         known = [point for point in curve.points if not math.isnan(point.loss)]
-        bars = [
-            [max(0.0, point.loss - point.loss_interval[0]) for point in known],
-            [max(0.0, point.loss_interval[1] - point.loss) for point in known],
-        ]
-        ratios, losses = [point.size / curve.train_size for point in known], [point.loss for point in known]
-        right.errorbar(ratios, losses, bars, elinewidth=0.7, capsize=2, **look)
+        ratios, losses, bars = _bars([(p.size / curve.train_size, p.loss, p.loss_interval) for p in known])
+        right.errorbar(ratios, losses, bars, **look)
     for size in sorted({curve.train_size for curve in report.curves}):
         left.axvline(size, color="0.8", linewidth=1, zorder=0)
     _draw_paper(right)
@@ -70,17 +52,18 @@ def draw_sizes(report: SizeReport) -> Figure:
         right.xaxis.set_major_formatter("{x:g}")
     for panel in (left, right):
         thin_axes(panel)
-    handles, names = left.get_legend_handles_labels()
-    faint = right.get_legend_handles_labels()
-    figure.legend(
-        [*handles, *faint[0]],
-        [*names, *faint[1]],
-        loc="outside lower center",
-        ncols=columns,
-        frameon=False,
-        fontsize="small",
-    )
+    entries = [panel.get_legend_handles_labels() for panel in (left, right)]
+    handles, names = ([*first, *second] for first, second in zip(*entries, strict=True))
+    figure.legend(handles, names, loc="outside lower center", ncols=columns, frameon=False, fontsize="small")
     return figure
+
+
+def _bars(points: Sequence[tuple[float, float, Sequence[float]]]) -> tuple[list[float], list[float], list[list[float]]]:
+    """Places, values, and how far their intervals reach below and above."""
+    places, values = [place for place, _, _ in points], [value for _, value, _ in points]
+    low = [max(0.0, value - interval[0]) for _, value, interval in points]
+    high = [max(0.0, interval[1] - value) for _, value, interval in points]
+    return places, values, [low, high]
 
 
 def _legend_shape(names: Sequence[str]) -> tuple[int, int]:
@@ -124,31 +107,23 @@ def _draw_paper(panel: Axes) -> None:
         panel.plot(ratios, list(losses.values()), linewidth=1.4, label=_paper_name(name), **look)
 
 
-def _operator(curve: Curve) -> str:
-    name = curve.runs[0].config.model or curve.model
-    if name.startswith("resnet50_sonic"):
-        return "resnet50_sonic"
-    return next((operator for operator in OPERATORS if operator in name), "sonic")
-
-
 def _styles(report: SizeReport) -> dict[str, dict[str, Any]]:
     """Colour by operator, another line for each further network of it; hollow: what is not told, and controls."""
     seen: dict[str, list[str]] = {}
     styles = {}
     for curve in report.curves:
-        operator = _operator(curve)
+        full = curve.runs[0].config.model or curve.model
+        operator = next((operator for operator in OPERATORS if operator in full), "sonic")
         names = seen.setdefault(operator, [])
         if curve.model not in names:
             names.append(curve.model)
         colour, marker = OPERATORS[operator]
         hollow = curve.told is False or curve.resized
-        line = ":" if hollow else DASHES[names.index(curve.model) % len(DASHES)]
-        face = "white" if hollow else colour
         styles[curve.name] = {
             "color": colour,
             "marker": marker,
-            "linestyle": line,
-            "markerfacecolor": face,
+            "linestyle": ":" if hollow else DASHES[names.index(curve.model) % len(DASHES)],
+            "markerfacecolor": "white" if hollow else colour,
             "markersize": 5.5,
             "linewidth": 2.0 if curve.told else 1.4,
         }

@@ -75,7 +75,7 @@ def size_warnings(report: SizeReport) -> list[str]:
             for name, run, settings in runs
         ]
     )
-    counts = {len(next(iter(run.hits.values()))[0]) for run in report.runs}
+    counts = {run.num_images for run in report.runs}
     if len(counts) > 1:
         found.append(f"The runs were tested on {' and '.join(map(str, sorted(counts)))} images.")
     for curve in own:
@@ -159,31 +159,22 @@ def _origin(run: RunFacts) -> Text:
 def _as_data(report: SizeReport) -> dict[str, Any]:
     """Everything for programs; hits of single images are bits, packed and written in hexadecimal digits."""
 
-    def hits(run: RunFacts) -> list[dict[str, Any]]:
-        return [
-            {"size": size, "told": told, "top1": _bits(top1), "top5": _bits(top5)}
-            for (size, told), (top1, top5) in run.hits.items()
-        ]
+    def run_data(run: RunFacts) -> dict[str, Any]:
+        bits = {key: [np.packbits(found).tobytes().hex() for found in pair] for key, pair in run.hits.items()}
+        hits = [{"size": s, "told": t, "top1": top1, "top5": top5} for (s, t), (top1, top5) in bits.items()]
+        return {"folder": run.folder.as_posix(), "results": dict(run.results), "hits": hits}
+
+    def curve_data(curve: Curve) -> dict[str, Any]:
+        facts = {name: getattr(curve, name) for name in ("model", "told", "resized", "train_size")}
+        points = [vars(point) for point in curve.points]
+        return {**facts, "points": points, "runs": [run.folder.as_posix() for run in curve.runs]}
 
     return {
         "torchsonic": __version__,
         "run": dict(report.run),
         "images": report.images,
-        "curves": [
-            {
-                **{name: getattr(curve, name) for name in ("model", "told", "resized", "train_size")},
-                "points": [vars(point) for point in curve.points],
-                "runs": [run.folder.as_posix() for run in curve.runs],
-            }
-            for curve in report.curves
-        ],
+        "curves": [curve_data(curve) for curve in report.curves],
         "paper": paper_curves(),
-        "runs": [
-            {"folder": run.folder.as_posix(), "results": dict(run.results), "hits": hits(run)} for run in report.runs
-        ],
+        "runs": [run_data(run) for run in report.runs],
         "left_out": dict(report.left_out),
     }
-
-
-def _bits(hits: np.ndarray) -> str:
-    return np.packbits(hits).tobytes().hex()

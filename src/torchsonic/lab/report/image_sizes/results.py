@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +14,12 @@ from numpy.typing import NDArray
 from torchsonic.lab.data.images.folder import ImageFolder, leave_out_bad
 from torchsonic.lab.data.images.store import ImageStore
 from torchsonic.lab.metrics.classification import accuracy_interval, degradation, degradation_interval
+from torchsonic.lab.report.runs import group_by, load_runs, read_results
 from torchsonic.lab.runs.images import ImagesConfig, find_test_images, load_run, score_sizes
 from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.lab.runs.settings import plain_settings
 from torchsonic.lab.training.loop import MAY_CHANGE
 from torchsonic.lab.training.progress import counting_progress
-from torchsonic.models import Classifier
 
 __all__ = ["Curve", "Point", "RunFacts", "SizeReport", "make_curves", "score_runs", "settings_of"]
 
@@ -55,6 +54,10 @@ class RunFacts:
     num_classes: int
     hits: Mapping[tuple[int, bool], tuple[NDArray[np.bool_], NDArray[np.bool_]]]
 
+    @property
+    def num_images(self) -> int:
+        return len(next(iter(self.hits.values()))[0])
+
 
 @dataclass(frozen=True)
 class Curve:
@@ -72,11 +75,8 @@ class Curve:
     @property
     def name(self) -> str:
         """The network and what it was told."""
-        return self.model + {None: "", True: ", told the spacing", False: ", not told"}[self.told] + self._control
-
-    @property
-    def _control(self) -> str:
-        return f", images resized to {self.train_size} px" if self.resized else ""
+        control = f", images resized to {self.train_size} px" if self.resized else ""
+        return self.model + {None: "", True: ", told the spacing", False: ", not told"}[self.told] + control
 
     @property
     def is_sonic(self) -> bool:
@@ -132,68 +132,41 @@ def score_runs(
         Test networks that cannot be told the spacing on images resized back to the training size, too.
     """
     run = describe_run(seed=0, device=torch.device(device))
-    twice = [folder for place, folder in enumerate(folders) if folder.resolve() in _places(folders[:place])]
-    if twice:
-        raise ValueError(f"{twice[0]} is named twice, and would count as two seeds; name it once")
-    # All of them before any is tested, which may take long.
-    loaded = [(folder, *_load(folder, data)) for folder in folders]
+    loaded = load_runs(folders, lambda folder: (folder, *load_run(folder), read_results(folder)), "images")
+    images = [_find_images(folder, config, classes, data) for folder, _, config, classes, _ in loaded]
     stores: dict[ImageFolder, tuple[ImageFolder, ImageStore]] = {}
     left_out: dict[str, str] = {}
     found = []
-    for folder, model, config, results, images in loaded:
-        if images not in stores:
+    for (folder, model, config, classes, results), tested in zip(loaded, images, strict=True):
+        if tested not in stores:
             store = ImageStore(limit=cache_gb * 1e9)
-            with counting_progress("reading", len(images), show=show) as advance:
+            with counting_progress("reading", len(tested), show=show) as advance:
                 good, bad = leave_out_bad(
-                    images, strict=strict, keep=lambda _, path, store=store: store.keep(path), advance=advance
+                    tested, strict=strict, keep=lambda _, path, store=store: store.keep(path), advance=advance
                 )
-            stores[images] = good, store
+            stores[tested] = good, store
             left_out |= bad
-        good, store = stores[images]
-        model.to(device)
-        tested = {*sizes, config.image_size}
-        with counting_progress(config.label, len(good) * len(tested), show=show) as advance:
-            scores = score_sizes(
-                model,
-                good,
-                sizes,
-                train_size=config.image_size,
-                crop=config.test_crop,
-                pixel_width=config.pixel_width or 1.0,
-                control=control,
-                store=store,
-                advance=advance,
-            )
+        good, store = stores[tested]
+        options = {"train_size": config.image_size, "crop": config.test_crop, "pixel_width": config.pixel_width or 1.0}
+        count = len(good) * len({*sizes, config.image_size})
+        with counting_progress(config.label, count, show=show) as advance:
+            options |= {"control": control, "store": store, "advance": advance}
+            scores = score_sizes(model.to(device), good, sizes, **options)
         hits = {(score.size, score.told): (score.top1, score.top5) for score in scores}
-        found.append(RunFacts(folder, config, results, model.takes_spacing, len(images.classes), hits))
-    counted = len(next(iter(found[0].hits.values()))[0])
-    return SizeReport(tuple(make_curves(found)), tuple(found), counted, left_out, run)
+        found.append(RunFacts(folder, config, results, model.takes_spacing, len(classes), hits))
+    return SizeReport(tuple(make_curves(found)), tuple(found), found[0].num_images, left_out, run)
 
 
-def _places(folders: Sequence[Path]) -> set[Path]:
-    return {folder.resolve() for folder in folders}
-
-
-def _load(folder: Path, data: Path | None) -> tuple[Classifier, ImagesConfig, dict[str, Any], ImageFolder]:
-    """The network of a run, its settings and results, and the images it is tested on."""
-    try:
-        model, config, classes = load_run(folder)
-        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{folder} holds no finished run on images: {error}") from error
+def _find_images(folder: Path, config: ImagesConfig, classes: tuple[str, ...], data: Path | None) -> ImageFolder:
     if data is None and not config.data.is_dir():
         raise ValueError(f"the images of {folder} no longer lie in {config.data}; say where with --data")
-    return model, config, results, find_test_images(config, classes, data)
+    return find_test_images(config, classes, data)
 
 
 def make_curves(runs: Sequence[RunFacts]) -> list[Curve]:
     """Curves of runs, those that differ in their seed alone together; first what is not told, then what is."""
-    groups: dict[tuple[Any, ...], list[RunFacts]] = {}
-    for run in runs:
-        images = len(next(iter(run.hits.values()))[0])
-        groups.setdefault((images, *sorted(settings_of(run).items())), []).append(run)
     curves = []
-    for members in groups.values():
+    for members in group_by(runs, lambda run: (run.num_images, *sorted(settings_of(run).items()))).values():
         name, train_size = _name(members[0], runs), members[0].config.image_size
         for told in (False, True):
             if all((train_size, told) in member.hits for member in members):
@@ -225,21 +198,17 @@ def _name(run: RunFacts, runs: Sequence[RunFacts]) -> str:
 def _points(runs: Sequence[RunFacts], train_size: int, *, told: bool) -> list[Point]:
     sizes = sorted({size for size, _ in runs[0].hits})
     pooled = {size: [np.stack([run.hits[size, told][place] for run in runs]) for place in (0, 1)] for size in sizes}
-    reference = pooled[train_size][0]
-    points = []
-    for size in sizes:
-        top1, top5 = pooled[size]
-        each = [float(run.hits[size, told][0].mean()) for run in runs]
-        interval = (0.0, 0.0) if size == train_size else degradation_interval(reference, top1)
-        points.append(
-            Point(
-                size,
-                float(top1.mean()),
-                float(top5.mean()),
-                accuracy_interval(top1),
-                degradation(float(reference.mean()), float(top1.mean())),
-                interval,
-                float(np.std(each, ddof=1)) if len(each) > 1 else None,
-            )
+    reference, points = pooled[train_size][0], []
+    for size, (top1, top5) in pooled.items():
+        mean, each = float(top1.mean()), top1.mean(1)
+        point = Point(
+            size,
+            mean,
+            float(top5.mean()),
+            accuracy_interval(top1),
+            degradation(float(reference.mean()), mean),
+            (0.0, 0.0) if size == train_size else degradation_interval(reference, top1),
+            float(np.std(each, ddof=1)) if len(each) > 1 else None,
         )
+        points.append(point)
     return points

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, get_args
 
 from torchsonic.lab.metrics.paper import paper_results
+from torchsonic.lab.report.runs import group_by, read_results
 from torchsonic.lab.runs.synthetic import SyntheticConfig, TaskName
 from torchsonic.lab.training.loggers import read_log
 
@@ -18,6 +20,7 @@ __all__ = ["TASKS", "Column", "Run", "find_runs", "make_columns"]
 TASKS: dict[str, str] = dict(zip(get_args(TaskName), ("SynthShape", "HalliGalli"), strict=True))
 NOT_THE_MODEL = {"task", "model", "fold", "test_samples", "training"}
 DEFAULTS = {option.name: option.default for option in fields(SyntheticConfig)}
+COSTS = ("parameters", "flops", "seconds", "samples_per_second")
 
 Test = tuple[str, float, bool]
 """Name of a test, its level, and whether the model was told the spacing."""
@@ -33,7 +36,7 @@ class Run:
     model: str
     config: Mapping[str, Any]
     costs: Mapping[str, float]
-    """``parameters``, ``flops``, ``seconds``, ``samples_per_second``; what was not measured is missing."""
+    """Some of :data:`COSTS`; what was not measured is missing."""
     scores: Mapping[Test, float]
     """Dice; the clean test of SynthShape is ``("clean", 0.0, False)``."""
     losses: tuple[tuple[int, float], ...]
@@ -43,7 +46,6 @@ class Run:
 
     @property
     def training(self) -> Mapping[str, Any]:
-        """The loop's settings."""
         return self.config["training"]
 
     @property
@@ -53,12 +55,13 @@ class Run:
 
     @property
     def options(self) -> tuple[tuple[str, Any], ...]:
-        """What of the network is not as by default."""
-        return tuple(
-            (name, value)
-            for name, value in sorted(self.config.items())
+        """What of the network is not as by default; lists as text, so that columns can be told apart by them."""
+        changed = {
+            name: json.dumps(value) if isinstance(value, list | dict) else value
+            for name, value in self.config.items()
             if name not in NOT_THE_MODEL and value != DEFAULTS.get(name)
-        )
+        }
+        return tuple(sorted(changed.items()))
 
 
 @dataclass(frozen=True)
@@ -88,45 +91,38 @@ def find_runs(root: Path) -> tuple[list[Run], list[tuple[Path, str]]]:
     runs, skipped = [], []
     for folder in sorted({path.parent for name in ("results.json", "config.json") for path in root.rglob(name)}):
         here = folder.relative_to(root)
-        if not (folder / "results.json").exists():
-            if not (folder.parent / "config.json").exists():  # else it is the model of a run
-                skipped.append((here, "not finished: there is no results.json yet"))
-            continue
         try:
-            runs.append(_read(folder, here))
-        except (OSError, ValueError, TypeError, AttributeError) as error:
-            skipped.append((here, " ".join(str(error).split())))
+            if (folder / "results.json").exists():
+                runs.append(_read(folder, here))
+            elif not (folder.parent / "config.json").exists():  # else it is the model of a run
+                skipped.append((here, "not finished: there is no results.json yet"))
         except KeyError as error:
             skipped.append((here, f"results.json has no {error}"))
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            skipped.append((here, " ".join(str(error).removeprefix(f"{folder}{os.sep}").split())))
     return runs, skipped
 
 
 def _read(folder: Path, here: Path) -> Run:
-    try:
-        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"results.json is no JSON: {error}") from error
-    if not isinstance(results, dict):
-        raise ValueError("results.json is not the result of a run")
-    if results["task"] not in TASKS:
-        raise ValueError(f"a run on {results['task']}, for which there is: torchsonic evaluate")
-    scores = {} if results["task"] == "halligalli" else {("clean", 0.0, False): _number(results["clean"], "clean")}
+    results = read_results(folder)
+    task, config = results["task"], results["config"]
+    if task not in TASKS:
+        raise ValueError(f"a run on {task}, for which there is: torchsonic evaluate")
+    scores = {} if task == "halligalli" else {("clean", 0.0, False): _number(results["clean"], "clean")}
     for row in results["rows"]:
         test, level = str(row["test"]), _number(row["level"], "level")
         scores[test, level, False] = _number(row["dice"], f"{test} {level:g}")
         if row.get("told") is not None:
             scores[test, level, True] = _number(row["told"], f"{test} {level:g}")
-    names = ("parameters", "flops", "seconds", "samples_per_second")
-    config = results["config"]
     for name in ("steps", "batch", "seed"):
         _number(config["training"][name], name)
     _number(config.get("fold", 0), "fold")
     return Run(
         folder=here,
-        task=results["task"],
+        task=task,
         model=str(results["model"]),
         config=config,
-        costs={name: _number(results[name], name) for name in names if results.get(name) is not None},
+        costs={name: _number(results[name], name) for name in COSTS if results.get(name) is not None},
         scores=scores,
         losses=_losses(folder / "log.jsonl"),
         origin=dict(results.get("run", {})),
@@ -140,12 +136,11 @@ def _number(value: Any, name: str) -> float:
 
 
 def _losses(path: Path) -> tuple[tuple[int, float], ...]:
-    if not path.exists():
-        return ()
-    lines = [(line.get("step"), line.get("loss")) for line in read_log(path) if isinstance(line, dict)]
+    lines = read_log(path) if path.exists() else []
+    found = [(line.get("step"), line.get("loss")) for line in lines if isinstance(line, dict)]
     return tuple(
         (step, loss)
-        for step, loss in lines
+        for step, loss in found
         if isinstance(step, int) and isinstance(loss, float) and math.isfinite(loss) and loss > 0
     )
 
@@ -154,16 +149,9 @@ def make_columns(runs: Iterable[Run]) -> list[Column]:
     """Columns in the paper's order; behind a model its variants, and at the end what the paper does not have."""
     names = {name.lower(): name for name in paper_results()["synthshape_halligalli"]["models"]}
     order = {model: place for place, model in enumerate(names)}
-    groups: dict[tuple[str, tuple[tuple[str, Any], ...]], list[Run]] = {}
-    for run in runs:
-        groups.setdefault((run.model, _hashable(run.options)), []).append(run)
     columns = []
-    for (model, options), members in groups.items():
-        shown = names.get(model, model)
-        name = f"{shown} ({', '.join(f'{option} {value}' for option, value in options)})" if options else shown
+    for (model, options), members in group_by(runs, lambda run: (run.model, run.options)).items():
+        words = ", ".join(f"{option} {value}" for option, value in options)
+        name = names.get(model, model) + (f" ({words})" if words else "")
         columns.append(Column(name, names.get(model), model, options, tuple(members)))
     return sorted(columns, key=lambda column: (order.get(column.model, len(order)), bool(column.options), column.name))
-
-
-def _hashable(options: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
-    return tuple((name, json.dumps(value) if isinstance(value, list | dict) else value) for name, value in options)

@@ -1,52 +1,42 @@
-"""What the trained models answer on a few samples, clean and perturbed."""
+"""What the trained models answer on a few samples, clean and perturbed, in pictures."""
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from torchsonic.lab.data import PERTURBATIONS, HalliGalli, SynthShape, perturb
 from torchsonic.lab.metrics.overlap import confusion, mean_dice
-from torchsonic.lab.report.table1.collect import Column, Run
-from torchsonic.lab.runs.synthetic import TEST_NOISE
-from torchsonic.lab.runs.synthetic.config import FOLDS
-from torchsonic.lab.runs.synthetic.samples import HALLIGALLI_TRAIN
+from torchsonic.lab.report.style import (
+    ANSWERS,
+    class_legend,
+    label_colours,
+    mark_patch,
+    new_figure,
+    plain,
+    show_colour,
+    show_image,
+)
+from torchsonic.lab.report.table1.collect import Column
+from torchsonic.lab.runs.synthetic import FOLDS, HALLIGALLI_TRAIN, TEST_NOISE
 from torchsonic.models import PretrainedError, PretrainedModel, from_pretrained
 
-__all__ = ["Answers", "Segmentation", "answer_halligalli", "load_models", "segment_synthshape"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
+__all__ = ["draw_answers", "draw_segmentations", "load_models"]
+
+Models = Mapping[str, PretrainedModel]
 SAMPLES_OF_A_CLASS = 3
 SEED = 0
-
-
-@dataclass(frozen=True)
-class Segmentation:
-    """One image and what each model makes of it; classes are ``(H, W)``."""
-
-    title: str
-    image: Tensor
-    truth: Tensor
-    predictions: Mapping[str, Tensor] = field(default_factory=dict)
-
-    def dice(self, name: str) -> float:
-        """Of this one image, without background."""
-        return mean_dice(confusion(self.predictions[name], self.truth, SynthShape.num_classes), background=False)
-
-
-@dataclass(frozen=True)
-class Answers:
-    """HalliGalli: images ``(B, 3, H, W)``, right answers ``(B,)`` and each model's answers at the centre."""
-
-    title: str
-    image: Tensor
-    truth: Tensor
-    answers: Mapping[str, Tensor]
+TITLE_WIDTH = 14
 
 
 def load_models(
@@ -58,92 +48,115 @@ def load_models(
     """
     runs = {column.name: column.of(task) for column in columns if column.of(task)}
     folds = Counter(fold for members in runs.values() for fold in {run.fold for run in members})
-    if not folds:
-        return {}, 0, []
-    chosen = min(folds, key=lambda fold: (-folds[fold], fold))
+    chosen = min(folds, key=lambda fold: (-folds[fold], fold), default=0)
     models, skipped = {}, []
     for name, members in runs.items():
-        candidates = sorted((run for run in members if run.fold == chosen), key=_seed)
+        candidates = [run for run in members if run.fold == chosen]
         if not candidates:
             skipped.append((members[0].folder, f"not among the examples: {name} has no run of fold {chosen}"))
             continue
-        folder = root / candidates[0].folder / "model"
-        if not folder.exists():
-            skipped.append((candidates[0].folder, "not among the examples: its model was not kept"))
+        first = min(candidates, key=lambda run: run.training.get("seed", 0)).folder
+        if not (root / first / "model").exists():
+            skipped.append((first, "not among the examples: its model was not kept"))
             continue
         try:
-            models[name] = from_pretrained(folder).eval()
+            models[name] = from_pretrained(root / first / "model").eval()
         except (PretrainedError, OSError, ValueError, TypeError, KeyError) as error:
-            skipped.append((candidates[0].folder, f"not among the examples: {error}"))
+            skipped.append((first, f"not among the examples: {error}"))
     return models, chosen, skipped
 
 
-def _seed(run: Run) -> int:
-    return run.training.get("seed", 0)
-
-
-def example_levels() -> dict[str, float]:
-    """The middle level of each perturbation; of rescaling the strongest, for its middle level changes nothing."""
-    return {
-        name: perturbation.levels[-1 if name == "rescaling" else len(perturbation.levels) // 2]
-        for name, perturbation in PERTURBATIONS.items()
-    }
-
-
 @torch.no_grad()
-def segment_synthshape(models: Mapping[str, PretrainedModel], fold: int) -> list[Segmentation]:
-    """The clean image and every perturbation of it, then rescaling again for models that can be told the spacing."""
-    index = _rich_sample(fold)
+def draw_segmentations(models: Models, fold: int) -> Figure | None:
+    """A row for each perturbation: input, truth, and each model's classes with the Dice of that image."""
+    if not models:
+        return None
+    rows = _perturbed_scene(fold, with_spacing=any(map(_can_be_told, models.values())))
+    figure = new_figure(1.35 * (2 + len(models)) + 1.0, 1.5 * len(rows) + 0.8)
+    panels = figure.subplots(len(rows), 2 + len(models), squeeze=False)
+    for (title, image, truth, told), line in zip(rows, panels, strict=True):
+        show_image(line[0], image[0])
+        show_image(line[1], label_colours(truth[0]))
+        line[0].set_ylabel(title, rotation=0, ha="right", va="center")
+        for model, panel in zip(models.values(), line[2:], strict=True):
+            if not told or _can_be_told(model):
+                classes = model(image, **told).argmax(1)
+                dice = mean_dice(confusion(classes, truth, SynthShape.num_classes), background=False)
+                show_image(panel, label_colours(classes[0]))
+                panel.set_xlabel(f"{dice:.2f}", fontsize="small", labelpad=2)
+            else:
+                panel.set_axis_off()
+                panel.text(0.5, 0.5, "cannot\nbe told", ha="center", va="center", color="0.4", fontsize="small")
+    for title, panel in zip(("input", "truth", *models), panels[0], strict=True):
+        panel.set_title(_wrap(title), fontsize="medium")
+    class_legend(figure, loc="outside lower center")
+    return figure
+
+
+def _perturbed_scene(fold: int, *, with_spacing: bool) -> list[tuple[str, Tensor, Tensor, dict[str, Any]]]:
+    """Title, image and label of a scene, clean and at the middle level of each perturbation, and what models are told.
+
+    Rescaling is at its strongest, for its middle level changes nothing, and comes again with its spacing.
+    """
+    # The held-out sample with most kinds of shapes, of the first few.
+    indices = list(range(fold, 60 * FOLDS, FOLDS))
+    labels = SynthShape().samples(indices)[1]
+    index = max(zip(indices, labels, strict=True), key=lambda pair: (len(pair[1].unique()), -pair[0]))[0]
     image, label = SynthShape().samples([index])
-    rows: list[tuple[str, Tensor, Tensor, float | None]] = [("clean", image, label, None)]
-    for name, level in example_levels().items():
-        shown, moved = perturb(image, label, name, level, seed=SEED)
-        rows.append((f"{name} {level:g}", shown, moved, None))
-        if name == "rescaling" and any(_can_be_told(model) for model in models.values()):
-            rows.append((f"{name} {level:g},\ntold the spacing", shown, moved, 1 / level))
-    return [
-        Segmentation(
-            title,
-            shown[0],
-            truth[0],
-            {
-                name: model(shown, **({} if spacing is None else {"spacing": spacing})).argmax(1)[0]
-                for name, model in models.items()
-                if spacing is None or _can_be_told(model)
-            },
-        )
-        for title, shown, truth, spacing in rows
-    ]
+    rows: list[tuple[str, Tensor, Tensor, dict[str, Any]]] = [("clean", image, label, {})]
+    for name, perturbation in PERTURBATIONS.items():
+        level = perturbation.levels[-1 if name == "rescaling" else len(perturbation.levels) // 2]
+        shown = perturb(image, label, name, level, seed=SEED)
+        rows.append((f"{name} {level:g}", *shown, {}))
+        if name == "rescaling" and with_spacing:
+            rows.append((f"{name} {level:g},\ntold the spacing", *shown, {"spacing": 1 / level}))
+    return rows
 
 
 def _can_be_told(model: Any) -> bool:
     return getattr(model, "takes_spacing", False)
 
 
-def _rich_sample(fold: int) -> int:
-    """The held-out sample with most kinds of shapes, of the first few."""
-    indices = list(range(fold, 60 * FOLDS, FOLDS))
-    labels = SynthShape().samples(indices)[1]
-    return max(zip(indices, labels, strict=True), key=lambda pair: (len(pair[1].unique()), -pair[0]))[0]
-
-
 @torch.no_grad()
-def answer_halligalli(models: Mapping[str, PretrainedModel]) -> list[Answers]:
-    """A few samples of both classes, clean and with the noise of the test."""
-    data = HalliGalli()
-    indices = list(range(HALLIGALLI_TRAIN, HALLIGALLI_TRAIN + 40))
-    _, truth = data.scenes(indices)
-    chosen = [[i for i, answer in zip(indices, truth, strict=True) if answer == c][:SAMPLES_OF_A_CLASS] for c in (1, 0)]
-    image, label = data.samples([*chosen[0], *chosen[1]])
-    right = label.flatten(1).amax(1)
-    shown = {"clean": image, f"noise {TEST_NOISE:g}": perturb(image, label, "noise", TEST_NOISE, seed=SEED)[0]}
-    patch = label[0] >= 0
-    return [
-        Answers(title, x, right, {name: _vote(model(x)[..., patch]) for name, model in models.items()})
-        for title, x in shown.items()
-    ]
+def draw_answers(models: Models) -> Figure | None:
+    """Samples of both classes side by side, clean and with the noise of the test, and what models answer at the centre.
+
+    Under each sample stand the right answer and each model's, the wrong ones struck through.
+    """
+    if not models:
+        return None
+    data, indices = HalliGalli(), range(HALLIGALLI_TRAIN, HALLIGALLI_TRAIN + 40)
+    answers = list(zip(indices, data.scenes(list(indices))[1], strict=True))
+    chosen = [index for kind in (1, 0) for index in [i for i, a in answers if a == kind][:SAMPLES_OF_A_CLASS]]
+    image, label = data.samples(chosen)
+    truth, patch = label.flatten(1).amax(1), label[0] >= 0
+    noisy = perturb(image, label, "noise", TEST_NOISE, seed=SEED)[0]
+    figure = new_figure(1.25 * len(chosen) + 1.9, 2 * (1.25 + 0.42 * (1 + len(models)) + 0.3))
+    blocks = figure.subfigures(2, 1, squeeze=False).ravel()
+    for title, shown, block in zip(("clean", f"noise {TEST_NOISE:g}"), (image, noisy), blocks, strict=True):
+        block.suptitle(title, fontsize="medium", fontweight="bold")
+        ratios = [3.0, *[1.0] * (1 + len(models))]
+        panels = block.subplots(len(ratios), len(chosen), squeeze=False, gridspec_kw={"height_ratios": ratios})
+        for panel, picture in zip(panels[0], shown, strict=True):
+            show_image(panel, picture)
+            mark_patch(panel)
+        # The answer of the patch is the class with the highest mean probability.
+        votes = {name: model(shown)[..., patch].softmax(1).mean(-1).argmax(1) for name, model in models.items()}
+        for line, (name, vote) in zip(panels[1:], {"truth": truth, **votes}.items(), strict=True):
+            for panel, answer, right in zip(line, vote.tolist(), truth.tolist(), strict=True):
+                _show_answer(panel, answer, is_right=answer == right)
+            score = "" if name == "truth" else f"  {int((vote == truth).sum())}/{len(truth)}"
+            line[0].set_ylabel(_wrap(name) + score, rotation=0, ha="right", va="center", fontsize="small")
+    return figure
 
 
-def _vote(logits: Tensor) -> Tensor:
-    """The answer of the patch, ``(B, K, pixels)`` to ``(B,)``: the class with the highest mean probability."""
-    return logits.softmax(1).mean(-1).argmax(1)
+def _show_answer(panel: Axes, answer: int, *, is_right: bool) -> None:
+    """An answer in its colour; a wrong one is hollow and says so."""
+    word, colour = ANSWERS[answer]
+    show_colour(panel, colour if is_right else "#ffffff", edge=colour)
+    text, ink = (word, "white") if is_right else (f"{word}: wrong", colour)
+    panel.text(0, 0, text, ha="center", va="center", color=ink, fontsize="small")
+
+
+def _wrap(name: str) -> str:
+    return "\n".join(textwrap.wrap(plain(name), TITLE_WIDTH))

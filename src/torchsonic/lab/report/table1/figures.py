@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torchsonic.lab.report.style import new_figure, plain, thin_axes
+from torchsonic.lab.report.runs import group_by
+from torchsonic.lab.report.style import OPERATORS, new_figure, plain, thin_axes
 from torchsonic.lab.report.table1.collect import TASKS, Column
 from torchsonic.lab.report.table1.table import Row, Table1
 
@@ -19,29 +20,21 @@ __all__ = ["draw_curves", "draw_levels"]
 
 SMOOTHED = 0.04
 """Part of a run over which a curve is averaged."""
-MODELS = {
-    "convnet": ("#D55E00", "s"),
-    "vit": ("#CC79A7", "^"),
-    "s4nd": ("#E69F00", "D"),
-    "niff": ("#009E73", "v"),
-    "gfnet": ("#56B4E9", "P"),
-    "sonicnet": ("#0072B2", "o"),
-}
 OTHERS = (("#000000", "X"), ("#777777", "*"), ("#AA8800", "h"))
 LINES = ("-", "--", ":", "-.")
+TOLD = (0, (1, 1))
 
 
 def column_styles(columns: Sequence[Column]) -> list[dict[str, Any]]:
     """Colour and marker of each model, and another line for each of its variants."""
-    seen: dict[str, int] = {}
+    variants = group_by(columns, lambda column: column.model)
+    unknown = [model for model in variants if model not in OPERATORS]
+    looks = {model: OTHERS[place % len(OTHERS)] for place, model in enumerate(unknown)}
     styles = []
     for column in columns:
-        unknown = [name for name in seen if name not in MODELS]
-        place = unknown.index(column.model) if column.model in unknown else len(unknown)
-        colour, marker = MODELS.get(column.model) or OTHERS[place % len(OTHERS)]
-        turn = seen.get(column.model, 0)
-        seen[column.model] = turn + 1
-        styles.append({"color": colour, "marker": marker, "linestyle": LINES[turn % len(LINES)]})
+        colour, marker = looks.get(column.model) or OPERATORS[column.model]
+        line = LINES[variants[column.model].index(column) % len(LINES)]
+        styles.append({"color": colour, "marker": marker, "linestyle": line})
     return styles
 
 
@@ -61,31 +54,27 @@ def draw_curves(columns: Sequence[Column]) -> Figure | None:
         thin_axes(panel)
         _log_scale(panel)
         panel.set(title=TASKS[task], xlabel="step", ylabel="training loss")
-    figure.legend(
-        list(handles.values()), list(handles), loc="outside lower center", ncols=min(6, len(handles)), frameon=False
-    )
+    columns_of_legend = min(6, len(handles))
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=columns_of_legend, frameon=False)
     return figure
 
 
 def _smooth(losses: Sequence[tuple[int, float]]) -> dict[int, float]:
     """A running mean, over fewer lines at the ends."""
-    values = np.array([loss for _, loss in losses])
-    half = int(SMOOTHED * len(values) / 2)
-    total = np.concatenate([[0.0], values.cumsum()])
-    low = np.maximum(np.arange(len(values)) - half, 0)
-    high = np.minimum(np.arange(len(values)) + half + 1, len(values))
-    return dict(zip((step for step, _ in losses), ((total[high] - total[low]) / (high - low)).tolist(), strict=True))
+    steps, values = zip(*losses, strict=True)
+    window = np.ones(2 * int(SMOOTHED * len(values) / 2) + 1)
+    means = np.convolve(values, window, "same") / np.convolve(np.ones(len(values)), window, "same")
+    return dict(zip(steps, means.tolist(), strict=True))
 
 
 def _draw_band(panel: Axes, curves: Sequence[dict[int, float]], style: dict[str, Any]) -> Any:
     steps = sorted({step for curve in curves for step in curve})
     values = [[curve[step] for curve in curves if step in curve] for step in steps]
-    look = {"color": style["color"], "linestyle": style["linestyle"]}
-    (line,) = panel.plot(steps, [sum(each) / len(each) for each in values], linewidth=1.6, **look)
+    colour, means = style["color"], [sum(each) / len(each) for each in values]
+    (line,) = panel.plot(steps, means, linewidth=1.6, color=colour, linestyle=style["linestyle"])
     if len(curves) > 1:
-        panel.fill_between(
-            steps, [min(e) for e in values], [max(e) for e in values], color=style["color"], alpha=0.18, linewidth=0
-        )
+        low, high = [min(each) for each in values], [max(each) for each in values]
+        panel.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
     return line
 
 
@@ -103,10 +92,8 @@ def _log_scale(panel: Axes) -> None:
 
 def draw_levels(table: Table1) -> Figure | None:
     """Dice over level, one panel for each perturbation: lines are ours, faint markers beside them the paper's."""
-    groups: dict[str, list[Row]] = {}
-    for row in table.rows:
-        if row.test and row.test[0] != "clean":
-            groups.setdefault(row.test[0], []).append(row)
+    perturbed = [row for row in table.rows if row.test and row.test[0] != "clean"]
+    groups = group_by(perturbed, lambda row: row.test[0] if row.test else "")
     if not groups:
         return None
     across = min(4, len(groups))
@@ -126,27 +113,21 @@ def draw_levels(table: Table1) -> Figure | None:
 
 
 def _draw_panel(panel: Axes, columns: Sequence[Column], rows: Sequence[Row]) -> None:
-    levels = sorted({row.test[1] for row in rows if row.test})
-    place = {level: number for number, level in enumerate(levels)}
-    styles = column_styles(columns)
-    for number, style in enumerate(styles):
-        beside = 0.5 * ((number + 0.5) / len(styles) - 0.5)  # so that models of one score do not hide each other
+    tests = [(row.test, row.cells) for row in rows if row.test]
+    levels = sorted({level for (_, level, _), _ in tests})
+    for number, (column, style) in enumerate(zip(columns, column_styles(columns), strict=True)):
+        beside = 0.5 * ((number + 0.5) / len(columns) - 0.5)  # so that models of one score do not hide each other
         for told in (False, True):
-            cells = [
-                (place[row.test[1]] + beside, row.cells[number]) for row in rows if row.test and row.test[2] == told
-            ]
-            ours = [(x, cell.ours) for x, cell in cells if cell.ours is not None]
+            cells = [(levels.index(test[1]) + beside, found[number]) for test, found in tests if test[2] == told]
+            ours = [(x, cell.ours.mean, cell.ours.spread or 0.0) for x, cell in cells if cell.ours]
             if ours:
-                look = {**style, "linestyle": (0, (1, 1)), "markerfacecolor": "white"} if told else style
-                spread = [estimate.spread or 0.0 for _, estimate in ours]
-                means = [estimate.mean for _, estimate in ours]
-                panel.errorbar(
-                    [x for x, _ in ours], means, spread, markersize=4.5, linewidth=1.3, elinewidth=0.9, **look
-                )
+                look = {**style, "linestyle": TOLD, "markerfacecolor": "white"} if told else style
+                places, means, spreads = zip(*ours, strict=True)
+                panel.errorbar(places, means, spreads, markersize=4.5, linewidth=1.3, elinewidth=0.9, **look)
             paper = [(x + 0.03, cell.paper) for x, cell in cells if cell.paper is not None]
-            if paper and columns[number].is_default:
+            if paper and column.is_default:
                 panel.scatter(*zip(*paper, strict=True), s=46, marker=style["marker"], color=style["color"], alpha=0.25)
-    panel.set_xticks(list(place.values()), [f"{level:g}" for level in levels])
+    panel.set_xticks(range(len(levels)), [f"{level:g}" for level in levels])
     panel.set_xlim(-0.45, len(levels) - 0.55)
     thin_axes(panel)
 
@@ -154,12 +135,10 @@ def _draw_panel(panel: Axes, columns: Sequence[Column], rows: Sequence[Row]) -> 
 def _draw_legend(figure: Figure, columns: Sequence[Column], *, ncols: int) -> None:
     from matplotlib.lines import Line2D
 
-    styles = column_styles(columns)
-    handles = [Line2D([], [], markersize=5, **style) for style in styles]
-    names = [plain(column.name) for column in columns]
-    handles.append(Line2D([], [], color="0.4", marker="o", markerfacecolor="white", linestyle=(0, (1, 1))))
-    names.append("told the spacing")
-    handles.append(Line2D([], [], color="0.4", marker="o", markersize=7, alpha=0.3, linestyle="none"))
-    names.append("the paper's (faint)")
-    ncols = min(ncols, len(names))
-    figure.legend(handles, names, loc="outside lower center", ncols=ncols, frameon=False, fontsize="small")
+    entries = {plain(c.name): {"markersize": 5, **s} for c, s in zip(columns, column_styles(columns), strict=True)}
+    grey = {"color": "0.4", "marker": "o"}
+    entries["told the spacing"] = {**grey, "markerfacecolor": "white", "linestyle": TOLD}
+    entries["the paper's (faint)"] = {**grey, "markersize": 7, "alpha": 0.3, "linestyle": "none"}
+    handles = [Line2D([], [], **look) for look in entries.values()]
+    place = {"loc": "outside lower center", "ncols": min(ncols, len(entries))}
+    figure.legend(handles, entries, frameon=False, fontsize="small", **place)

@@ -10,8 +10,8 @@ from typing import Any
 from torchsonic.lab.report import Cell, Code, Column, Document, Group, Prose, Section, Table
 from torchsonic.lab.report.catalogue import NOTES as COST_NOTES
 from torchsonic.lab.report.comparison import Compared, find_warnings, join_values
-from torchsonic.lab.report.document import MINUS, NONE, Text
-from torchsonic.lab.report.provenance import commit_of, count
+from torchsonic.lab.report.document import NONE, Text
+from torchsonic.lab.report.provenance import commit_of, count, decimal, signed
 from torchsonic.lab.report.table1.collect import TASKS, Run
 from torchsonic.lab.report.table1.collect import Column as Model
 from torchsonic.lab.report.table1.report import Report, as_data
@@ -118,7 +118,11 @@ def _row(row: Row) -> list[str | Cell]:
     cells: list[str | Cell] = [row.label]
     for pair in row.cells:
         is_best = several and pair.ours is not None and round(pair.ours.mean, DIGITS["dice"]) == best
-        cells += [_ours(pair, row.kind, is_best=is_best), _paper(pair, row.kind), _difference(pair, row.kind)]
+        cells += [
+            _ours(pair, row.kind, is_best=is_best),
+            decimal(pair.paper, 2 if row.kind == "dice" else 3),
+            _difference(pair, row.kind),
+        ]
     return cells
 
 
@@ -131,24 +135,15 @@ def _ours(pair: Pair, kind: str, *, is_best: bool) -> Cell:
     return Cell(f"{pair.ours.mean:.{digits}f}", note, "best" if is_best else "")
 
 
-def _paper(pair: Pair, kind: str) -> str:
-    """The paper's number, with the digits it is printed with."""
-    return NONE if pair.paper is None else f"{pair.paper:.2f}" if kind == "dice" else f"{pair.paper:.3f}"
-
-
 def _difference(pair: Pair, kind: str) -> Cell:
     """Signed difference of scores, or ratio of costs."""
     if pair.difference is None or pair.ours is None or not pair.paper:
         return Cell(NONE)
     if kind != "dice":
         return Cell(f"\u00d7{pair.ours.mean / pair.paper:.2f}")
-    size, text = abs(pair.difference), f"{abs(pair.difference):.2f}"
-    sign = "±" if float(text) == 0 else "+" if pair.difference > 0 else MINUS
-    if size < SMALL:
-        return Cell(sign + text)
-    if pair.difference > 0:
-        return Cell(sign + text, mark="much better" if size > LARGE else "better")
-    return Cell(sign + text, mark="much worse" if size > LARGE else "worse")
+    better, worse = ("much better", "much worse") if abs(pair.difference) > LARGE else ("better", "worse")
+    mark = "" if abs(pair.difference) < SMALL else better if pair.difference > 0 else worse
+    return Cell(signed(pair.difference, 2, zero="±"), mark=mark)
 
 
 def _budgets(columns: Sequence[Model]) -> list[list[str]]:

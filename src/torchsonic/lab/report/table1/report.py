@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,9 +12,8 @@ from torchsonic import __version__
 from torchsonic.lab.report.document import Figure
 from torchsonic.lab.report.files import to_png
 from torchsonic.lab.report.table1.collect import TASKS, Column, Run, find_runs, make_columns
-from torchsonic.lab.report.table1.examples import answer_halligalli, load_models, segment_synthshape
+from torchsonic.lab.report.table1.examples import draw_answers, draw_segmentations, load_models
 from torchsonic.lab.report.table1.figures import draw_curves, draw_levels
-from torchsonic.lab.report.table1.gallery import draw_answers, draw_segmentations
 from torchsonic.lab.report.table1.table import Pair, Table1, make_table
 
 __all__ = ["Report", "as_data", "make_report"]
@@ -85,14 +84,14 @@ def _draw(table: Table1, root: Path) -> tuple[list[Figure], list[tuple[Path, str
             "Example predictions on SynthShape",
             "One held-out scene at the middle level of each perturbation (rescaling at its strongest, for its middle "
             "level changes nothing). Numbers are the Dice of that one image.",
-            draw_segmentations(segment_synthshape(shapes, fold) if shapes else []),
+            draw_segmentations(shapes, fold),
         ),
         (
             "examples_halligalli",
             "Example answers on HalliGalli",
             "Does exactly one pair of the corner shapes match? Each model's answer at the framed centre; a wrong "
             "answer is hollow and says so.",
-            draw_answers(answer_halligalli(corners) if corners else []),
+            draw_answers(corners),
         ),
     )
     figures = [Figure(name, title, caption, to_png(f)) for name, title, caption, f in drawn if f is not None]
@@ -115,8 +114,7 @@ def as_data(report: Report) -> dict[str, Any]:
 
 
 def _pair_data(pair: Pair) -> dict[str, Any]:
-    ours = None if pair.ours is None else vars(pair.ours)
-    return {"ours": ours, "paper": pair.paper, "difference": pair.difference}
+    return {"ours": pair.ours and vars(pair.ours), "paper": pair.paper, "difference": pair.difference}
 
 
 def _column_data(column: Column) -> dict[str, Any]:
@@ -124,9 +122,8 @@ def _column_data(column: Column) -> dict[str, Any]:
     return {"name": column.name, "model": column.model, "options": dict(column.options), "runs": folders}
 
 
-def _run_data(run: Run) -> Mapping[str, Any]:
-    scores = [
-        {"test": test, "level": level, "told": told, "dice": dice} for (test, level, told), dice in run.scores.items()
-    ]
+def _run_data(run: Run) -> dict[str, Any]:
+    names = ("test", "level", "told", "dice")
+    scores = [dict(zip(names, (*test, dice), strict=True)) for test, dice in run.scores.items()]
     facts = {"folder": run.folder.as_posix(), "task": run.task, "model": run.model, "config": run.config}
     return {**facts, "costs": run.costs, "scores": scores, "run": run.origin}

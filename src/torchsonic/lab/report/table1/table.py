@@ -62,12 +62,13 @@ class Table1:
         return [row for row in self.rows if row.test and not row.test[2] and row.test[:2] in tests]
 
 
-COSTS: tuple[tuple[str, str, float], ...] = (
-    ("parameters", "parameters, millions", 1e-6),
-    ("flops", "GFLOPs of one image", 1e-9),
-    ("seconds", "training time, s", 1.0),
-    ("samples_per_second", "training speed, samples/s", 1.0),
-)
+COSTS = {
+    "parameters": ("parameters, millions", 1e-6, "params_millions"),
+    "flops": ("GFLOPs of one image", 1e-9, "gflops"),
+    "seconds": ("training time, s", 1.0, ""),
+    "samples_per_second": ("training speed, samples/s", 1.0, ""),
+}
+"""Label of a cost, its scale, and where the paper says it."""
 
 
 def estimate(values: Iterable[float]) -> Estimate | None:
@@ -96,7 +97,7 @@ def make_table(columns: Sequence[Column]) -> Table1:
     for task, title in TASKS.items():
         if any(column.of(task) for column in columns):
             rows += [_score_row(columns, task, title, test) for test in _tests(columns, task)]
-            rows += [_cost_row(columns, task, title, *cost) for cost in COSTS]
+            rows += [_cost_row(columns, task, title, kind) for kind in COSTS]
     return Table1(tuple(columns), tuple(rows))
 
 
@@ -109,33 +110,29 @@ def _tests(columns: Sequence[Column], task: str) -> list[Test]:
 
 
 def _score_row(columns: Sequence[Column], task: str, title: str, test: Test) -> Row:
-    def pair(column: Column) -> Pair:
-        ours = estimate(run.scores[test] for run in column.of(task) if test in run.scores)
-        numbers = {} if test[2] else _paper_tests().get(test[:2], {})
-        return Pair(ours, numbers.get(column.paper or ""))
-
-    return Row(f"{title}: Dice", _label(test), "dice", test, tuple(map(pair, columns)))
-
-
-def _label(test: Test) -> str:
     name, level, told = test
+    paper = {} if told else _paper_tests().get((name, level), {})
     if name == "halligalli":
-        return f"noise {level:g}" if level else "clean"
-    return name if name == "clean" else f"{name} {level:g}{', told spacing' if told else ''}"
+        label = f"noise {level:g}" if level else "clean"
+    else:
+        label = name if name == "clean" else f"{name} {level:g}{', told spacing' if told else ''}"
+    cells = [
+        Pair(estimate(run.scores[test] for run in column.of(task) if test in run.scores), paper.get(column.paper or ""))
+        for column in columns
+    ]
+    return Row(f"{title}: Dice", label, "dice", test, tuple(cells))
 
 
-def _cost_row(columns: Sequence[Column], task: str, title: str, kind: str, label: str, scale: float) -> Row:
+def _cost_row(columns: Sequence[Column], task: str, title: str, kind: str) -> Row:
+    label, scale, number = COSTS[kind]
+
     def pair(column: Column) -> Pair:
         ours = estimate(scale * run.costs[kind] for run in column.of(task) if kind in run.costs)
-        return Pair(ours, _paper_number(column, kind) if task == "synthshape" else None)
+        # The paper counts SynthShape's networks only, and does not time them.
+        cost = paper_cost(column.paper, "segmentation", 2) if task == "synthshape" else None
+        return Pair(ours, getattr(cost, number, None))
 
     return Row(f"{title}: cost", label, kind, None, tuple(map(pair, columns)))
-
-
-def _paper_number(column: Column, kind: str) -> float | None:
-    """The paper counts SynthShape's networks only, and does not time them."""
-    cost = paper_cost(column.paper, "segmentation", 2)
-    return {"parameters": cost.params_millions, "flops": cost.gflops}.get(kind)
 
 
 def rank_line(table: Table1) -> str | None:

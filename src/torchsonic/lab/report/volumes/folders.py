@@ -16,16 +16,8 @@ from numpy.typing import NDArray
 from torchsonic.lab.data.volumes import Case, CaseError, Volume, read_case
 from torchsonic.lab.data.volumes.cases import SUFFIXES
 from torchsonic.lab.metrics.detection import find_lesions
-from torchsonic.lab.report.volumes.results import Evaluation
-from torchsonic.lab.report.volumes.scoring import (
-    Answer,
-    Contender,
-    Scoring,
-    check_lesions,
-    class_names,
-    number_classes,
-    score_cases,
-)
+from torchsonic.lab.report.volumes.results import Evaluation, ModelResult
+from torchsonic.lab.report.volumes.scoring import Answer, Scoring, class_names, number_classes, score_cases
 from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.lab.training.progress import counting_progress
 
@@ -105,55 +97,39 @@ def score_folders(
     folders = [predictions] if isinstance(predictions, Path) else list(predictions)
     if probabilities is not None and len(folders) > 1:
         raise ValueError("probabilities belong to one folder of predictions; put nnU-Net's .npz beside each instead")
-    titles, found = distinct_names(folders), [nifti_files(folder) for folder in folders]
+    titles, found = distinct_names(folders), {folder: nifti_files(folder) for folder in folders}
     truths = nifti_files(labels)
-    names, alone = _match(dict(zip(folders, found, strict=True)), truths, labels)
+    names, alone = _match(found, truths, labels)
     if alone and not scoring.keep_going:
         raise ValueError(f"{_name_some(alone)}; add what is missing, or use --keep-going to leave such cases out")
     classes = class_names(scoring.classes, (*folders, labels))
-    if classes is None:
-        classes = number_classes(_highest_label({name: truths[name] for name in names}, show=scoring.show))
-    check_lesions(scoring, classes)
-    numbers = len(classes) + 1, scoring.lesion_class
+    classes = classes or number_classes(_highest_label({name: truths[name] for name in names}, show=scoring.show))
 
-    def read(name: str) -> Volume:
-        case = Case(name, (_image_of(name, images, truths[name]),), truths[name])
-        return read_case(case, num_classes=numbers[0])
+    def read(name: str, image: Path, label: Path) -> Volume:
+        return read_case(Case(name, (image,), label), num_classes=len(classes) + 1)
 
-    def contender(name: str, folder: Path, files: Mapping[str, Path]) -> Contender:
-        predict = partial(_predict, folder, files, truths, probabilities, numbers)
-        return Contender(name, predict, {"source": str(folder)})
+    def predict(folder: Path, volume: Volume) -> Answer:
+        name, lesion = volume.name, scoring.lesion_class
+        guess = read(name, truths[name], found[folder][name]).label
+        assert guess is not None
+        if lesion is None:
+            return guess, {}
+        chance = _read_probability(volume, probabilities or folder, truths[name], lesion, nnunet=probabilities is None)
+        return guess, {"lesions": find_lesions(chance, volume.label == lesion)}
 
     return score_cases(
-        {name: partial(read, name) for name in names},
-        list(map(contender, titles, folders, found)),
-        classes,
+        {name: lambda name=name: read(name, _image_of(name, images, truths[name]), truths[name]) for name in names},
+        [
+            (ModelResult(name=title, source=str(folder)), partial(predict, folder))
+            for title, folder in zip(titles, folders, strict=True)
+        ],
         scoring,
+        classes=classes,
         title=f"{' and '.join(titles)} against {labels.name}",
         run=run,
         skipped=alone,
         on_images=images is not None,
     )
-
-
-def _predict(
-    folder: Path,
-    files: Mapping[str, Path],
-    truths: Mapping[str, Path],
-    probabilities: Path | None,
-    numbers: tuple[int, int | None],
-    volume: Volume,
-) -> Answer:
-    """Labels of a case and, if lesions are asked for, these; ``numbers`` are that of classes and that of lesions."""
-    name, label, (num_classes, lesion_class) = volume.name, truths[volume.name], numbers
-    guess = read_case(Case(name, (label,), files[name]), num_classes=num_classes).label
-    assert guess is not None
-    assert volume.label is not None
-    if lesion_class is None:
-        return guess, {}
-    packed = (probabilities or folder) / f"{name}.npz"
-    chance = _read_probability(volume, packed, probabilities, label, lesion_class)
-    return guess, {"lesions": find_lesions(chance, volume.label == lesion_class)}
 
 
 def _match(
@@ -207,14 +183,14 @@ def _image_of(name: str, images: Path | None, label: Path) -> Path:
 
 
 def _read_probability(
-    volume: Volume, packed: Path, folder: Path | None, label: Path, lesion_class: int
+    volume: Volume, folder: Path, label: Path, lesion_class: int, *, nnunet: bool
 ) -> NDArray[np.floating[Any]]:
-    """Probability of the lesion, ``(D, H, W)``, on the grid of the label: nnU-Net's, or a NIfTI file in a folder."""
+    """Probability of the lesion, ``(D, H, W)``, on the grid of the label: nnU-Net's, or else a NIfTI file."""
+    name, packed = volume.name, folder / f"{volume.name}.npz"
     if packed.is_file():
         return _read_packed(volume, packed, lesion_class)
-    name, paths = volume.name, [] if folder is None else [folder / f"{volume.name}{suffix}" for suffix in SUFFIXES]
-    path = next((path for path in paths if path.is_file()), None)
-    if path is None:
+    path = next((path for suffix in SUFFIXES if (path := folder / f"{name}{suffix}").is_file()), None)
+    if path is None or nnunet:  # beside probabilities of nnU-Net lie its predictions
         raise CaseError(
             name, packed, "there are no probabilities; predict with --save_probabilities, or give --probabilities"
         )

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from torchsonic.lab.report.files import to_webp
 from torchsonic.lab.report.style import new_figure, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["choose_axis", "choose_slices", "crop_box", "draw_case", "worst_slice"]
+__all__ = ["add_legend", "choose_axis", "choose_slices", "crop_box", "draw_case", "draw_slice", "worst_slice"]
 
 COLOURS = ("#56B4E9", "#F0E442", "#CC79A7", "#009E73", "#E69F00", "#0072B2", "#D55E00")
 """Okabe and Ito's, which colour-blind readers can tell apart; classes beyond them begin again."""
@@ -25,7 +25,6 @@ MARGIN = 0.25
 LEAST_MARGIN = 8.0
 PANEL = 2.3
 DPI = 100
-QUALITY = 82
 
 Volume = NDArray[np.integer]
 
@@ -103,7 +102,7 @@ def draw_case(
         worst, wrong = worst_slice(prediction, label, axis)
         for panel, place in zip(line, [*slices, worst], strict=True):
             shown = [None if v is None else np.take(v, place, axis=axis)[box] for v in (image, label, prediction)]
-            _draw_slice(panel, shown, steps, limits)
+            draw_slice(panel, shown, steps, limits)
         line[0].set_ylabel(plain(name), fontsize="small")
         words = f"{worst + 1}/{count}: {wrong} voxels wrong" if wrong else f"{worst + 1}/{count}: none wrong"
         ground = {"facecolor": "black", "alpha": 0.6, "linewidth": 0, "pad": 2}
@@ -114,10 +113,8 @@ def draw_case(
     for panel, place in zip(panels[0], slices, strict=False):
         panel.set_title(f"slice {place + 1}/{count}", fontsize="small")
     panels[0, -1].set_title("worst slice", fontsize="small")
-    _add_legend(figure, classes)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="webp", dpi=DPI, pil_kwargs={"quality": QUALITY, "method": 4})
-    return buffer.getvalue()
+    add_legend(figure, classes)
+    return to_webp(figure, dpi=DPI)
 
 
 def _window(image: NDArray[np.floating]) -> tuple[float, float]:
@@ -126,9 +123,10 @@ def _window(image: NDArray[np.floating]) -> tuple[float, float]:
     return float(low), float(max(high, low + 1e-6))
 
 
-def _draw_slice(
+def draw_slice(
     panel: Axes, shown: Sequence[NDArray | None], steps: Sequence[float], limits: tuple[float, float]
 ) -> None:
+    """Show an image, grey or in colours, under the contours of its label (dashed) and of a prediction."""
     image, label, prediction = shown
     assert label is not None
     assert prediction is not None
@@ -156,7 +154,8 @@ def _draw_contour(panel: Axes, mask: NDArray[np.bool_], steps: Sequence[float], 
     panel.contour(x, y, wide, levels=[0.5], **look)
 
 
-def _add_legend(figure: Figure, classes: Sequence[str]) -> None:
+def add_legend(figure: Figure, classes: Sequence[str]) -> None:
+    """Which colour is which class, and what is dashed."""
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], color=COLOURS[n % len(COLOURS)], linewidth=1.8) for n in range(len(classes))]

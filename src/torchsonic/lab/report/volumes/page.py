@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torchsonic import __version__
 from torchsonic.lab.metrics.detection import MEASURES as LESION_MEASURES
 from torchsonic.lab.report import Cell, Code, Column, Document, Figure, Group, Prose, Section, Table
 from torchsonic.lab.report.document import MINUS, NONE, Text
-from torchsonic.lab.report.provenance import count, origin_text
-from torchsonic.lab.report.volumes.results import (
-    CaseResult,
-    Evaluation,
-    ModelResult,
-    as_data,
-    case_warnings,
-    compare,
-)
+from torchsonic.lab.report.provenance import commit_of, count, decimal, origin_text, signed
+from torchsonic.lab.report.volumes.results import CaseResult, Evaluation, ModelResult, as_data, case_warnings, compare
 
 __all__ = ["make_page"]
 
@@ -37,7 +30,7 @@ PICTURES = (
 def make_page(evaluation: Evaluation) -> Document:
     """The page on an evaluation."""
     cases, warnings = evaluation.cases, case_warnings(evaluation)
-    pictured = [name for name in cases if name in evaluation.pictures]
+    pictured = [_case(evaluation, place, name) for place, name in enumerate(cases) if name in evaluation.pictures]
     others = [name for name in cases if name not in evaluation.pictures]
     skipped = f", {len(evaluation.skipped)} left out" if evaluation.skipped else ""
     about = f"{count(len(cases), 'case')}{skipped}; {count(len(evaluation.models), 'row')} of scores."
@@ -45,8 +38,7 @@ def make_page(evaluation: Evaluation) -> Document:
     sections = [Section("Scores", [_scores(evaluation), notes]), *_differences(evaluation), *_lesions(evaluation)]
     sections.append(Section("Cases, the worst first", [_overview(evaluation)]))
     if pictured:
-        shown = [_case(evaluation, name) for name in pictured]
-        sections.append(Section("Pictures, the worst case first", [Prose(PICTURES, "remark"), *shown]))
+        sections.append(Section("Pictures, the worst case first", [Prose(PICTURES, "remark"), *pictured]))
     if others:
         sections.append(Section("Scores of each case", [_case_table(evaluation, others)]))
     return Document(
@@ -66,64 +58,49 @@ def _pairs(groups: Sequence[str]) -> list[Column]:
 
 def _scores(evaluation: Evaluation) -> Table:
     """The mean over classes where there are several, then each class, then costs if any are known."""
-    several = len(evaluation.classes) > 1
+    several = ["mean"] if len(evaluation.classes) > 1 else []
     costs = [_costs(model) for model in evaluation.models]
     known = any(words != NONE for row in costs for words in row)
-    columns = []
+    columns: list[list[Cell]] = []
     for entries in zip(*[_groups(model.summary(), several) for model in evaluation.models], strict=True):
         columns += [_mark_best([_estimate(entry[measure]) for entry in entries]) for measure in MEASURES]
+    rows = zip(evaluation.models, zip(*columns, strict=True), costs, strict=True)
     return Table(
         "Dice and NSD of each model and class, and what it costs",
-        ["", *_pairs([*(["mean"] if several else []), *evaluation.classes]), *(COSTS if known else ())],
-        [
-            [model.name, *[column[place] for column in columns], *(costs[place] if known else ())]
-            for place, model in enumerate(evaluation.models)
-        ],
+        ["", *_pairs([*several, *evaluation.classes]), *(COSTS if known else ())],
+        [[model.name, *scores, *(cost if known else ())] for model, scores, cost in rows],
     )
 
 
-def _groups(summary: Mapping[str, Any], several: bool) -> list[Mapping[str, Any]]:
-    return [*([summary["mean"]] if several else []), *summary["classes"]]
+def _groups(summary: Mapping[str, Any], several: Sequence[str]) -> list[Mapping[str, Any]]:
+    return [*[summary[name] for name in several], *summary["classes"]]
 
 
-def _estimate(found: Mapping[str, Any], *, key: str = "mean", signed: bool = False) -> Cell:
-    def words(value: float) -> str:
-        text = f"{abs(value):.3f}"
-        if not signed:
-            return text
-        return ("" if float(text) == 0 else "+" if value > 0 else MINUS) + text
-
+def _estimate(found: Mapping[str, Any], *, key: str = "mean", show: Callable[[float], str] = decimal) -> Cell:
     if found[key] is None:
         return Cell(NONE)
-    return Cell(words(found[key]), "" if found["low"] is None else f"{words(found['low'])} to {words(found['high'])}")
+    return Cell(show(found[key]), "" if found["low"] is None else f"{show(found['low'])} to {show(found['high'])}")
 
 
 def _mark_best(column: Sequence[Cell]) -> list[Cell]:
     scores = [float(cell.text) for cell in column if cell.text != NONE]
-    if len(scores) < 2:
-        return list(column)
-    best = f"{max(scores):.3f}"
-    return [Cell(cell.text, cell.note, "best" if cell.text == best else "") for cell in column]
+    best = f"{max(scores):.3f}" if len(scores) > 1 else None
+    return [replace(cell, mark="best") if cell.text == best else cell for cell in column]
 
 
 def _costs(model: ModelResult) -> list[str]:
-    parameters = NONE if model.parameters is None else f"{model.parameters / 1e6:.3f}"
-    return [parameters, *_time_and_peak(model.seconds(), model.peak_bytes())]
+    millions = None if model.parameters is None else model.parameters / 1e6
+    return [decimal(millions), *_time_and_peak(model.seconds(), model.peak_bytes())]
 
 
 def _time_and_peak(seconds: float | None, peak: int | None) -> list[str]:
-    time = NONE if seconds is None else f"{seconds:.2f}" if seconds < 10 else f"{seconds:.1f}"
-    return [time, NONE if peak is None else f"{peak / 1e6:.0f}"]
+    return [decimal(seconds, 2 if (seconds or 0) < 10 else 1), decimal(None if peak is None else peak / 1e6, 0)]
 
 
 def _differences(evaluation: Evaluation) -> list[Section]:
     rows = [
-        [
-            f"{difference.first} {MINUS} {difference.second}",
-            *[_estimate(found, signed=True) for found in (difference.dice, difference.nsd)],
-            str(difference.dice["count"]),
-        ]
-        for difference in compare(evaluation.models)
+        [f"{d.first} {MINUS} {d.second}", *[_estimate(x, show=signed) for x in (d.dice, d.nsd)], str(d.dice["count"])]
+        for d in compare(evaluation.models)
     ]
     note = "Case by case, over the cases that both have: an interval without zero is a difference that shows."
     table = Table("Differences between models", ["difference of means", *MEASURES.values(), "cases"], rows, [note])
@@ -145,24 +122,23 @@ def _lesions(evaluation: Evaluation) -> list[Section]:
 
 def _overview(evaluation: Evaluation) -> Table:
     rows = []
-    for name in evaluation.cases:
-        link = _anchor(evaluation, name) if name in evaluation.pictures else ""
-        scores = [_number(m.cases[name].mean("dice")) if name in m.cases else NONE for m in evaluation.models]
+    for place, name in enumerate(evaluation.cases):
+        link = f"case{place}" if name in evaluation.pictures else ""
+        scores = [decimal(m.cases[name].mean("dice")) if name in m.cases else NONE for m in evaluation.models]
         rows.append([Cell(name, link=link), _spacing(evaluation, name), *scores])
     headers = ["case", "spacing (D, H, W)", *[f"{model.name}, Dice" for model in evaluation.models]]
     return Table("Mean Dice of each case", headers, rows, left=2)
 
 
-def _case(evaluation: Evaluation, name: str) -> Section:
-    place = evaluation.cases.index(name)
+def _case(evaluation: Evaluation, place: int, name: str) -> Section:
     figure = Figure(f"pictures/{place:03d}_{name}", name, "", evaluation.pictures[name], "webp")
-    title, anchor = f"{name}, {_spacing(evaluation, name)}", _anchor(evaluation, name)
-    return Section(title, [figure, _case_table(evaluation, [name])], folded=place >= OPEN, anchor=anchor)
+    blocks = [figure, _case_table(evaluation, [name])]
+    return Section(f"{name}, {_spacing(evaluation, name)}", blocks, folded=place >= OPEN, anchor=f"case{place}")
 
 
 def _case_table(evaluation: Evaluation, names: Sequence[str]) -> Table:
     """Scores of every class of some cases; of several, under their names."""
-    rows, timed = [], any(model.seconds() is not None for model in evaluation.models)
+    rows, timed = [], evaluation.is_timed
     for name in names:
         rows += [Group(f"{name}, {_spacing(evaluation, name)}")] if len(names) > 1 else []
         rows += [[m.name, *_case_row(m.cases[name], timed)] for m in evaluation.models if name in m.cases]
@@ -171,12 +147,8 @@ def _case_table(evaluation: Evaluation, names: Sequence[str]) -> Table:
 
 
 def _case_row(result: CaseResult, timed: bool) -> list[str]:
-    scores = [_number(row[measure]) for row in result.scores for measure in MEASURES]
+    scores = [decimal(row[measure]) for row in result.scores for measure in MEASURES]
     return scores + (_time_and_peak(result.seconds, result.peak_bytes) if timed else [])
-
-
-def _number(value: float | None) -> str:
-    return NONE if value is None or math.isnan(value) else f"{value:.3f}"
 
 
 def _spacing(evaluation: Evaluation, name: str) -> str:
@@ -184,15 +156,11 @@ def _spacing(evaluation: Evaluation, name: str) -> str:
     return " \u00d7 ".join(f"{step:.3g}" for step in evaluation.spacings[name]) + " mm"
 
 
-def _anchor(evaluation: Evaluation, name: str) -> str:
-    return f"case{evaluation.cases.index(name)}"
-
-
 def _origin(model: ModelResult) -> Text:
     words: tuple[str | Code, ...] = (f"{model.name}: ", Code(model.source))
     if model.origin.get("command"):
         words += (", trained by ", Code(str(model.origin["command"])))
-    return words + ((f" at commit {str(model.origin['commit'])[:10]}",) if model.origin.get("commit") else ())
+    return words + ((f" at commit {commit_of(model.origin)}",) if model.origin.get("commit") else ())
 
 
 def _explanations(evaluation: Evaluation) -> list[str]:
@@ -205,7 +173,7 @@ def _explanations(evaluation: Evaluation) -> list[str]:
         "Dice). A class that is in neither has no score in that case; one that is in only one of the two scores 0. The "
         "mean is over the classes of a case first.",
     ]
-    if any(model.seconds() is not None for model in evaluation.models):
+    if evaluation.is_timed:
         found.append(
             "Time is that of the whole prediction of a case, after a first one that warms up. Peak memory is the most "
             "that PyTorch had allocated at one time during it, in the case that needed most, without the network and "

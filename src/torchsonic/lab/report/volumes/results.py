@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from torchsonic.lab.metrics.detection import summarise_lesions
@@ -46,7 +47,7 @@ class ModelResult:
     """One model, told the spacing or not, on its cases."""
 
     name: str
-    cases: Mapping[str, CaseResult]
+    cases: dict[str, CaseResult] = field(default_factory=dict)
     parameters: int | None = None
     source: str = ""
     """Folder of the run or of the predictions."""
@@ -63,18 +64,13 @@ class ModelResult:
         return summarise_lesions(found, threshold=threshold) if found else None
 
     def seconds(self) -> float | None:
-        """Mean over cases."""
-        return _mean_if_all(self.cases.values(), lambda case: case.seconds)
+        """Mean over the cases that were timed."""
+        found = [case.seconds for case in self.cases.values() if case.seconds is not None]
+        return math.fsum(found) / len(found) if found else None
 
     def peak_bytes(self) -> int | None:
         """Of the case that needed most."""
-        found = [case.peak_bytes for case in self.cases.values() if case.peak_bytes is not None]
-        return max(found, default=None)
-
-
-def _mean_if_all(cases: Any, value: Callable[[CaseResult], float | None]) -> float | None:
-    found = [number for number in map(value, cases) if number is not None]
-    return math.fsum(found) / len(found) if found else None
+        return max((case.peak_bytes for case in self.cases.values() if case.peak_bytes is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -102,7 +98,6 @@ class Evaluation:
     tolerance: float
     skipped: Sequence[tuple[str, str]] = ()
     """Cases left out, with the reason."""
-    lesion_class: int | None = None
     threshold: float = 0.5
     """Of confidence, for lesions."""
     run: Mapping[str, Any]
@@ -112,6 +107,11 @@ class Evaluation:
     def cases(self) -> list[str]:
         """Names of all cases, the worst first."""
         return worst_first(self.models)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether predictions were made here, rather than read from files."""
+        return any(model.seconds() is not None for model in self.models)
 
 
 def worst_first(models: Sequence[ModelResult]) -> list[str]:
@@ -124,25 +124,19 @@ def worst_first(models: Sequence[ModelResult]) -> list[str]:
 def compare(models: Sequence[ModelResult]) -> list[Difference]:
     """Each further model against the first, and what telling the spacing is worth to a model that comes with both."""
     found = []
-    for place, second in enumerate(models[1:], start=1):
-        first = models[place - 1] if models[place - 1].source == second.source else models[0]
-        common = [name for name in first.cases if name in second.cases]
-        if common:
-            measures = {
-                measure: bootstrap_mean(
-                    first.cases[name].mean(measure) - second.cases[name].mean(measure) for name in common
-                )
-                for measure in ("dice", "nsd")
-            }
-            found.append(Difference(first.name, second.name, **measures))
+    for before, second in pairwise(models):
+        first = before if before.source == second.source else models[0]
+        pairs = [(case, second.cases[name]) for name, case in first.cases.items() if name in second.cases]
+        if pairs:
+            dice, nsd = (bootstrap_mean(a.mean(key) - b.mean(key) for a, b in pairs) for key in ("dice", "nsd"))
+            found.append(Difference(first.name, second.name, dice, nsd))
     return found
 
 
 def case_warnings(evaluation: Evaluation) -> list[str]:
     """Sentences on what does not let models be compared."""
     found = []
-    names = {frozenset(model.cases) for model in evaluation.models}
-    if len(names) > 1:
+    if len({frozenset(model.cases) for model in evaluation.models}) > 1:
         counts = "; ".join(f"{model.name}: {len(model.cases)}" for model in evaluation.models)
         found.append(f"Not all models have the same cases ({counts}): compare differences, not means.")
     few = min((len(model.cases) for model in evaluation.models), default=0)
@@ -152,9 +146,8 @@ def case_warnings(evaluation: Evaluation) -> list[str]:
         count = len(evaluation.skipped)
         were, they = ("case was", "it is") if count == 1 else ("cases were", "they are")
         found.append(f"{count} {were} left out; {they} named at the end.")
-    if any(case.seconds is not None for model in evaluation.models for case in model.cases.values()):
-        found += [text] if (text := activity_warning(dict(evaluation.run)).strip()) else []
-    return found
+    busy = activity_warning(dict(evaluation.run)).strip() if evaluation.is_timed else ""
+    return [*found, busy] if busy else found
 
 
 def as_data(evaluation: Evaluation) -> dict[str, Any]:
@@ -172,6 +165,10 @@ def as_data(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _model_data(model: ModelResult, threshold: float) -> dict[str, Any]:
+    def case_data(case: CaseResult) -> dict[str, Any]:
+        costs = {"seconds": case.seconds, "peak_bytes": case.peak_bytes}
+        return {"scores": list(case.scores), **costs, "findings": (case.lesions or {}).get("findings")}
+
     return {
         "name": model.name,
         "source": model.source,
@@ -181,13 +178,5 @@ def _model_data(model: ModelResult, threshold: float) -> dict[str, Any]:
         "summary": model.summary(),
         "lesions": model.lesions(threshold),
         "run": dict(model.origin),
-        "cases": {
-            name: {
-                "scores": list(case.scores),
-                "seconds": case.seconds,
-                "peak_bytes": case.peak_bytes,
-                "findings": None if case.lesions is None else case.lesions["findings"],
-            }
-            for name, case in model.cases.items()
-        },
+        "cases": {name: case_data(case) for name, case in model.cases.items()},
     }

@@ -14,23 +14,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchsonic.lab.data.volumes import Case, CaseError, Volume, read_case, write_labels
+from torchsonic.lab.data.volumes import Case, CaseError, Volume, find_cases, read_case, write_labels
 from torchsonic.lab.metrics import count_parameters
 from torchsonic.lab.metrics.detection import find_lesions
 from torchsonic.lab.metrics.memory import peak_bytes
-from torchsonic.lab.report.volumes.results import Evaluation
-from torchsonic.lab.report.volumes.rows import ScoreRow, TrainedRun, find_tests, load_trained, make_rows
-from torchsonic.lab.report.volumes.scoring import (
-    Answer,
-    Contender,
-    Scoring,
-    check_lesions,
-    class_names,
-    number_classes,
-    score_cases,
-)
+from torchsonic.lab.report.runs import group_by, load_runs, read_results
+from torchsonic.lab.report.volumes.results import Evaluation, ModelResult
+from torchsonic.lab.report.volumes.scoring import Answer, Scoring, class_names, number_classes, score_cases
+from torchsonic.lab.runs.folder import read_facts
 from torchsonic.lab.runs.provenance import describe_run
-from torchsonic.lab.runs.volumes import predict_case, predict_probabilities
+from torchsonic.lab.runs.volumes import VolumesConfig, load_run, predict_case, predict_probabilities
+from torchsonic.models import PretrainedModel
 
 __all__ = ["score_runs"]
 
@@ -64,36 +58,111 @@ def score_runs(
     """
     scoring = scoring or Scoring()
     provenance = describe_run(seed=0, device=torch.device(device))
-    runs = [load_trained(folder, device) for folder in folders]
-    counts = {run.config.num_classes for run in runs}
-    if len(counts) > 1:
-        raise ValueError(f"the runs have different numbers of classes, {sorted(map(str, counts))}; evaluate them apart")
-    cases = find_tests(runs, external, data)
-    classes = _classes(scoring.classes, external or data or runs[0].config.data, runs[0].config.num_classes or 2)
-    check_lesions(scoring, classes)
-    shared = {"everything": external is not None, "lesion_class": scoring.lesion_class, "device": device, "warm": set()}
-    networks = [
-        Network(row, out / "predictions" / re.sub(r"[^\w.-]+", "-", row.name), **shared)
-        for row in make_rows(runs, None if external is None else tuple(cases))
-    ]
-    where = f"all cases of {external.name}" if external else "test cases"
+    runs = load_runs(folders, _load, "volumes")
+    for run in runs:
+        run.move_to(device)
+    classes = _classes(scoring.classes, runs, external or data)
+    cases = _external_cases(runs, external) if external else _test_cases(runs, data)
+    rows = _make_rows(runs, tuple(cases) if external else None)
+    models = []
+    for row in rows:
+        where = out / "predictions" / re.sub(r"[^\w.-]+", "-", row.name)
+        models.append((row.as_model(), partial(row.predict, out=where, lesion_class=scoring.lesion_class)))
+    on = f"all cases of {external.name}" if external else "test cases"
     return score_cases(
         {name: partial(_read, case, runs, len(classes) + 1) for name, case in cases.items()},
-        [Contender(network.row.name, network.predict, network.facts()) for network in networks],
-        classes,
+        models,
         scoring,
-        title=f"{' and '.join(dict.fromkeys(run.row for run in runs))} on {where}",
+        classes=classes,
+        title=f"{' and '.join(dict.fromkeys(run.name for run in runs))} on {on}",
         run=provenance,
     )
 
 
-def _classes(given: Sequence[str], data: Path, num_classes: int) -> list[str]:
-    known = class_names(given, [data])
-    if known is None or (not given and len(known) != num_classes - 1):
-        known = number_classes(num_classes - 1)
-    if len(known) != num_classes - 1:
-        raise ValueError(f"classes: {len(known)} names for the classes 1 to {num_classes - 1} of these runs")
-    return known
+@dataclass
+class TrainedRun:
+    """A finished run, ready to predict."""
+
+    folder: Path
+    model: PretrainedModel
+    config: VolumesConfig
+    tests: tuple[str, ...]
+    learnt: tuple[str, ...]
+    origin: dict[str, Any]
+    device: str = "cpu"
+    is_warm: bool = False
+
+    @property
+    def name(self) -> str:
+        """The model, without fold and seed."""
+        return Path(self.config.name).parent.name
+
+    @property
+    def settings(self) -> str:
+        """All that runs of a row have in common: everything but which cases are learnt from, and what these decide."""
+        training = replace(self.config.training, seed=0)
+        return repr(replace(self.config, fold=0, split=None, patch=None, training=training))
+
+    def move_to(self, device: str) -> None:
+        try:
+            self.model.to(device).eval()
+        except RuntimeError as error:
+            raise ValueError(f"device {device}: {error}") from error
+        self.device = device
+
+    def warm_up(self, volume: Volume) -> None:
+        """Predict a corner of a case once, so that what happens at the first call only is not timed."""
+        if not self.is_warm:
+            corner = (slice(None), *[slice(0, n) for n in self.config.patch or ()])
+            predict_case(self.model, replace(volume, image=volume.image[corner], label=None), self.config)
+            self.is_warm = True
+
+
+def _load(folder: Path) -> TrainedRun:
+    model, config = load_run(folder)
+    split = read_facts(folder / "split.json", "test", "train")
+    origin = read_results(folder).get("run", {})
+    return TrainedRun(folder, model, config, tuple(split["test"]), tuple(split["train"]), dict(origin))
+
+
+def _classes(given: Sequence[str], runs: Sequence[TrainedRun], data: Path | None) -> list[str]:
+    counts = {run.config.num_classes for run in runs}
+    if len(counts) > 1:
+        raise ValueError(f"the runs have different numbers of classes, {sorted(map(str, counts))}; evaluate them apart")
+    config = runs[0].config
+    number = (config.num_classes or 2) - 1
+    known = class_names(given, [data or config.data])
+    if given and len(known) != number:
+        raise ValueError(f"classes: {len(known)} names for the classes 1 to {number} of these runs")
+    return known if len(known) == number else number_classes(number)
+
+
+def _external_cases(runs: Sequence[TrainedRun], folder: Path) -> dict[str, Case]:
+    """The cases of a folder, none of which a run has learnt from, known by its file."""
+    cases = find_cases(folder)
+    for run in runs:
+        known = find_cases(run.config.data) if run.config.data.is_dir() else []
+        files = {file.resolve() for case in known if case.name in run.learnt for file in case.images}
+        seen = next((case.name for case in cases if {file.resolve() for file in case.images} & files), None)
+        if seen:
+            raise ValueError(f"--external {folder} holds {seen}, which {run.folder} was trained on; name other cases")
+    return {case.name: case for case in cases}
+
+
+def _test_cases(runs: Sequence[TrainedRun], data: Path | None) -> dict[str, Case]:
+    """The cases that runs kept for their tests, by name."""
+    found: dict[str, Case] = {}
+    for run in runs:
+        folder = data or run.config.data
+        here = {case.name: case for case in find_cases(folder)}
+        for name in run.tests:
+            if name not in here:
+                raise ValueError(f"case {name} of {run.folder} is not in {folder}; use --data to say where it is")
+            if found.setdefault(name, here[name]) != here[name]:
+                raise ValueError(f"case {name} is one in {folder} and another elsewhere; evaluate these runs apart")
+    if not found:
+        raise ValueError(f"{runs[0].folder} has no test cases; use --external to name a folder of cases")
+    return dict(sorted(found.items()))
 
 
 def _read(case: Case, runs: Sequence[TrainedRun], num_classes: int) -> Volume:
@@ -106,51 +175,53 @@ def _read(case: Case, runs: Sequence[TrainedRun], num_classes: int) -> Volume:
 
 
 @dataclass(frozen=True)
-class Network:
-    """A row of the table, which predicts its cases and writes what it predicts."""
+class Row:
+    """A line of the table: a network told the spacing or not, on the cases of all runs that share the line."""
 
-    row: ScoreRow
-    out: Path
+    name: str
+    runs: tuple[TrainedRun, ...]
+    tell_spacing: bool
     everything: bool
-    """Whether it predicts every case, not its tests alone."""
-    lesion_class: int | None
-    device: str
-    warm: set[Path]
-    """Runs that have predicted something."""
+    """Whether it predicts every case, not the tests of its runs alone."""
 
-    def predict(self, volume: Volume) -> Answer | None:
-        """Labels of a case, and what they cost."""
-        run = next((run for run in self.row.runs if self.everything or volume.name in run.tests), None)
+    def as_model(self) -> ModelResult:
+        first, source = self.runs[0], ", ".join(os.fspath(run.folder) for run in self.runs)
+        return ModelResult(name=self.name, parameters=count_parameters(first.model), source=source, origin=first.origin)
+
+    def predict(self, volume: Volume, *, out: Path, lesion_class: int | None) -> Answer | None:
+        """Labels of a case, which are written, and what they cost."""
+        run = next((run for run in self.runs if self.everything or volume.name in run.tests), None)
         if run is None:
             return None
-        self._warm_up(run, volume)
-        answer: list[Any] = []
-        seconds: list[float] = []
+        run.warm_up(volume)
+        predict = predict_case if lesion_class is None else predict_probabilities
+        answers, seconds = [], []
 
         def step() -> None:
             start = time.perf_counter()
-            predict = predict_case if self.lesion_class is None else predict_probabilities
-            answer.append(predict(run.model, volume, run.config, tell_spacing=self.row.tell_spacing))
+            answers.append(predict(run.model, volume, run.config, tell_spacing=self.tell_spacing))
             seconds.append(time.perf_counter() - start)
 
-        facts: dict[str, Any] = {"peak_bytes": peak_bytes(step, torch.device(self.device)), "seconds": seconds[0]}
-        labels = answer[0]
-        if self.lesion_class is not None:
-            assert volume.label is not None
-            facts["lesions"] = find_lesions(labels[self.lesion_class], volume.label == self.lesion_class)
+        facts: dict[str, Any] = {"peak_bytes": peak_bytes(step, torch.device(run.device)), "seconds": seconds[0]}
+        labels = answers[0]
+        if lesion_class is not None:
+            facts["lesions"] = find_lesions(labels[lesion_class], volume.label == lesion_class)
             labels = labels.argmax(0).astype(np.int16)
-        self.out.mkdir(parents=True, exist_ok=True)
-        write_labels(self.out / f"{volume.name}.nii.gz", labels, volume.affine)
+        out.mkdir(parents=True, exist_ok=True)
+        write_labels(out / f"{volume.name}.nii.gz", labels, volume.affine)
         return labels, facts
 
-    def _warm_up(self, run: TrainedRun, volume: Volume) -> None:
-        """Predict a corner of a case once, so that what happens at the first call only is not timed."""
-        if run.folder not in self.warm:
-            corner = (slice(None), *[slice(0, n) for n in run.config.patch or ()])
-            predict_case(run.model, replace(volume, image=volume.image[corner], label=None), run.config)
-            self.warm.add(run.folder)
 
-    def facts(self) -> dict[str, Any]:
-        """Of the report."""
-        first, source = self.row.runs[0], ", ".join(os.fspath(run.folder) for run in self.row.runs)
-        return {"parameters": count_parameters(first.model), "source": source, "origin": first.origin}
+def _make_rows(runs: Sequence[TrainedRun], external: tuple[str, ...] | None) -> list[Row]:
+    """Lines of the table; ``external`` are the names of cases that all runs predict."""
+    lines: list[tuple[str, list[TrainedRun]]] = []
+    for members in group_by(runs, lambda run: run.settings).values():
+        tested = [case for run in members for case in (run.tests if external is None else external)]
+        shared = len(set(tested)) == len(tested)  # each case is tested once
+        lines += [(members[0].name, members)] if shared else [(f"{r.name} {r.folder.name}", [r]) for r in members]
+    names, rows = [name for name, _ in lines], []
+    for name, members in lines:
+        label = name if names.count(name) == 1 else f"{name} ({members[0].folder})"
+        kinds = {f"{label}, told": True, f"{label}, not told": False} if members[0].config.is_told else {label: True}
+        rows += [Row(shown, tuple(members), told, external is not None) for shown, told in kinds.items()]
+    return rows

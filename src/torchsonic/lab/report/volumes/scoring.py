@@ -17,11 +17,13 @@ from torchsonic.lab.report.volumes.overlay import draw_case
 from torchsonic.lab.report.volumes.results import CaseResult, Evaluation, ModelResult
 from torchsonic.lab.training.progress import counting_progress
 
-__all__ = ["Answer", "Contender", "Scoring", "check_lesions", "class_names", "number_classes", "score_cases"]
+__all__ = ["Answer", "Predict", "Scoring", "class_names", "number_classes", "score_cases"]
 
 
 Answer = tuple[NDArray[np.int16], dict[str, Any]]
 """Labels of a case, and what else :class:`CaseResult` is to know of it."""
+Predict = Callable[[Volume], Answer | None]
+"""``None`` for a case that is not asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,23 +45,12 @@ class Scoring:
     """Whether progress is shown."""
 
 
-@dataclass(frozen=True)
-class Contender:
-    """A row of the table."""
-
-    name: str
-    predict: Callable[[Volume], Answer | None]
-    """``None`` for a case that it is not asked for."""
-    facts: Mapping[str, Any]
-    """What else :class:`ModelResult` is to know of it."""
-
-
 def score_cases(
     readers: Mapping[str, Callable[[], Volume]],
-    contenders: Sequence[Contender],
-    classes: Sequence[str],
+    models: Sequence[tuple[ModelResult, Predict]],
     scoring: Scoring,
     *,
+    classes: Sequence[str],
     title: str,
     run: Mapping[str, Any],
     skipped: Sequence[tuple[str, str]] = (),
@@ -71,69 +62,48 @@ def score_cases(
     ----------
     readers
         What reads each case, by name; a bad one raises :class:`CaseError`.
+    models
+        Without cases yet, and what predicts these.
     skipped
         Cases that were left out before, with the reason.
     on_images
         Whether the volumes have images to draw on.
     """
-    left_out, drawn = list(skipped), {}
-    spacings: dict[str, tuple[float, ...]] = {}
-    results: dict[str, dict[str, CaseResult]] = {contender.name: {} for contender in contenders}
-    with counting_progress("scoring", len(readers) * len(contenders), show=scoring.show) as advance:
+    if scoring.lesion_class is not None and not 1 <= scoring.lesion_class <= len(classes):
+        raise ValueError(f"lesions={scoring.lesion_class} is none of the classes 1 to {len(classes)}")
+    left_out, drawn, spacings = list(skipped), {}, {}
+    measured: dict[str, Any] = {"num_classes": len(classes) + 1, "tolerance": scoring.tolerance}
+    with counting_progress("scoring", len(readers) * len(models), show=scoring.show) as advance:
         for name, read in readers.items():
-            found: dict[str, Answer] = {}
+            answers: list[Answer | None] = []
             try:
                 volume = read()
-                for contender in contenders:
-                    if (answer := contender.predict(volume)) is not None:
-                        found[contender.name] = answer
+                for _, predict in models:
+                    answers.append(predict(volume))
                     advance()
             except CaseError as error:
                 if not scoring.keep_going:
                     raise
                 left_out.append((name, str(error)))
                 continue
-            spacings[name] = volume.spacing
-            for key, answer in found.items():
-                results[key][name] = _score(answer, volume, len(classes) + 1, scoring.tolerance)
+            truth, spacings[name], guesses = volume.label, volume.spacing, {}
+            assert truth is not None
+            for (model, _), answer in zip(models, answers, strict=True):
+                if answer is not None:
+                    guesses[model.name], facts = answer
+                    scores = score_case(guesses[model.name], truth, volume.spacing, **measured)
+                    model.cases[name] = CaseResult(scores=scores, **facts)
             if scoring.pictures:
-                drawn[name] = _draw(found, volume, classes, on_images)
+                image = volume.image[0] if on_images else None
+                drawn[name] = draw_case(image, truth, guesses, volume.spacing, classes)
     if not spacings:
         raise ValueError(f"no case is left of {len(readers)}; the first: {left_out[len(skipped)][1]}")
-    return Evaluation(
-        title=title,
-        classes=classes,
-        models=[ModelResult(name=c.name, cases=results[c.name], **c.facts) for c in contenders],
-        pictures=drawn,
-        spacings=spacings,
-        tolerance=scoring.tolerance,
-        skipped=left_out,
-        lesion_class=scoring.lesion_class,
-        threshold=scoring.threshold,
-        run=run,
-    )
+    shown: dict[str, Any] = {"tolerance": scoring.tolerance, "threshold": scoring.threshold, "skipped": left_out}
+    found = [model for model, _ in models]
+    return Evaluation(title=title, classes=classes, models=found, pictures=drawn, spacings=spacings, run=run, **shown)
 
 
-def _score(answer: Answer, volume: Volume, num_classes: int, tolerance: float) -> CaseResult:
-    assert volume.label is not None
-    labels, facts = answer
-    scores = score_case(labels, volume.label, volume.spacing, num_classes=num_classes, tolerance=tolerance)
-    return CaseResult(scores=scores, **facts)
-
-
-def _draw(found: Mapping[str, Answer], volume: Volume, classes: Sequence[str], on_image: bool) -> bytes:
-    assert volume.label is not None
-    guesses = {key: labels for key, (labels, _) in found.items()}
-    return draw_case(volume.image[0] if on_image else None, volume.label, guesses, volume.spacing, classes)
-
-
-def check_lesions(scoring: Scoring, classes: Sequence[str]) -> None:
-    """Refuse a class of lesions that there is not."""
-    if scoring.lesion_class is not None and not 1 <= scoring.lesion_class <= len(classes):
-        raise ValueError(f"lesions={scoring.lesion_class} is none of the classes 1 to {len(classes)}")
-
-
-def class_names(given: Sequence[str], folders: Sequence[Path]) -> list[str] | None:
+def class_names(given: Sequence[str], folders: Sequence[Path]) -> list[str]:
     """Names of the classes 1 to K - 1: those given, or those of an nnU-Net ``dataset.json`` in or over a folder."""
     if given:
         return list(given)
@@ -145,7 +115,7 @@ def class_names(given: Sequence[str], folders: Sequence[Path]) -> list[str] | No
             continue  # no such file, of another tool, or with regions instead of classes
         if sorted(numbers) == list(range(len(numbers))) and len(numbers) > 1:
             return [numbers[number] for number in range(1, len(numbers))]
-    return None
+    return []
 
 
 def number_classes(count: int) -> list[str]:

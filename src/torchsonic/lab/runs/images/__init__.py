@@ -5,11 +5,9 @@ A run is a folder: ``config.json``, ``classes.json``, ``log.jsonl``, ``checkpoin
 """
 
 from torchsonic.lab.runs.images.config import MODELS, PRESETS, ImagesConfig, apply_preset, read_config
-from torchsonic.lab.runs.images.network import apply_init, make_model
-from torchsonic.lab.runs.images.predict import list_files, predict_files
+from torchsonic.lab.runs.images.network import apply_init, load_run, make_model, read_classes
+from torchsonic.lab.runs.images.predict import SizeScore, list_files, predict_files, score_sizes
 from torchsonic.lab.runs.images.run import find_test_images, run_experiment
-from torchsonic.lab.runs.images.saved_model import load_run, read_classes
-from torchsonic.lab.runs.images.sizes import SizeScore, score_sizes
 
 __all__ = [
     "MODELS",

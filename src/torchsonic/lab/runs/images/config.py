@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from torchsonic.lab.data.images.changes import ImageChanges
 from torchsonic.lab.data.images.folder import Check
+from torchsonic.lab.data.ranges import check_ranges
 from torchsonic.lab.runs import folder as run_folder
 from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.training import TrainingConfig
@@ -53,50 +53,45 @@ class ImagesConfig:
     data: Path = Path("data")
     """Folder with train/CLASS/ and val/CLASS/."""
     model: ModelName | None = None
-    """Which network; resnet50_sonic by default, or that of --init."""
+    """Network to train; resnet50_sonic by default, or the one of --init."""
     model_options: tuple[str, ...] = ()
-    """Arguments of the network as name=value, for example width=16 depths=1,1,2,1 operator_options.num_modes=8."""
+    """Arguments of the network as name=value, such as width=16 depths=1,1,2,1 operator_options.num_modes=8."""
     init: str | None = None
-    """Run, folder of a saved model, or hub:owner/name (Hugging Face Hub) whose network and weights to begin with."""
+    """Start from the network and weights of a run, a saved model, or hub:owner/name (Hugging Face Hub)."""
     image_size: int = 224
-    """Pixels on a side of training images; those of --init if that is a run and nothing is said."""
+    """Size of training images in pixels; with --init RUN, the size of that run by default."""
     pixel_width: float | None = None
-    """Width of a training pixel in those the network was made for: 1, or with --init the old image size by the new."""
+    """Width of a training pixel relative to the network's own: 1, or with --init the old image size over the new."""
     test_crop: float = 1.0
-    """Side of the tested square in the middle of an image, over the image's shorter side."""
+    """Side of the central square to test, relative to the image's shorter side."""
     test_images: int | None = None
-    """Most images to be tested, spread evenly over the classes; all by default."""
+    """Test at most this many images, spread evenly over the classes; all by default."""
     label_smoothing: float = 0.1
     """Share of the label that is spread over all classes."""
     strict: bool = False
-    """Refuse unreadable images instead of leaving them out with a warning."""
+    """Stop at the first unreadable image instead of skipping it with a warning."""
     check: Check | None = None
-    """Decode and cache images before training, the default up to 50,000, or look at the beginnings of files only."""
+    """Decode and cache all images before training, the default up to 50,000, or read only their headers."""
     stored_side: int | None = None
-    """Most pixels of an image's shorter side before it is cropped; 1.75 times the image size by default."""
+    """Shrink images to this shorter side before cropping; 1.75 times the image size by default."""
     cache_gb: float = 4.0
-    """Memory of each process for decoded images; those beyond are decoded each time, which changes nothing."""
+    """Memory in GB for decoded images, per process; further images are decoded each time."""
     changes: ImageChanges = field(default_factory=ImageChanges)
     """Random changes to training images."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
-    """The loop's settings."""
+    """Training loop."""
 
     def __post_init__(self) -> None:
         if self.model is not None and self.model not in MODELS:
             raise ValueError(f"model must be one of {', '.join(MODELS)}, got {self.model!r}")
         if self.init is not None and self.model_options:
             raise ValueError("model_options belong to a new network; that of init is built as it was saved")
-        for name, least in (("image_size", 8), ("stored_side", 8), ("test_images", 1)):
-            if getattr(self, name) is not None and getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        if self.pixel_width is not None and not 0 < self.pixel_width < math.inf:
-            raise ValueError(f"pixel_width must be positive and finite, got {self.pixel_width}")
-        if not 0.0 < self.test_crop <= 1.0:
-            raise ValueError(f"test_crop must be in (0, 1], got {self.test_crop}")
-        if not 0.0 <= self.label_smoothing < 1.0:
-            raise ValueError(f"label_smoothing must be in [0, 1), got {self.label_smoothing}")
-        if not self.cache_gb >= 0:
-            raise ValueError(f"cache_gb must not be negative, got {self.cache_gb}")
+        check_ranges(self, "[8, inf)", "image_size", "stored_side")
+        check_ranges(self, "[1, inf)", "test_images")
+        check_ranges(self, "(0, inf)", "pixel_width")
+        check_ranges(self, "(0, 1]", "test_crop")
+        check_ranges(self, "[0, 1)", "label_smoothing")
+        check_ranges(self, "[0, inf]", "cache_gb")
 
     @property
     def label(self) -> str:

@@ -1,4 +1,7 @@
-"""The network of a run: new, or one that was saved, with a new head if the classes are others."""
+"""The network of a run: new, or one that was saved, with a new head if the classes are others; and how it is saved.
+
+What a saved classifier knows of images lies beside its weights, so that its folder alone is enough to use it.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,19 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from torchsonic.engine.exhaustion import is_exhaustion
-from torchsonic.lab.runs.folder import is_run
+from torchsonic.engine.memory import is_exhaustion
+from torchsonic.io import read_json, write_json
+from torchsonic.lab.runs.folder import RunError, is_run, load_model, read_facts
 from torchsonic.lab.runs.images.config import DEFAULT_MODEL, ImagesConfig, ModelName, read_config
 from torchsonic.lab.runs.images.options import read_options
-from torchsonic.lab.runs.images.saved_model import IMAGES_NAME, config_of, read_classes
-from torchsonic.models import Classifier, PretrainedModel, create_model, from_pretrained, model_entry
+from torchsonic.models import Classifier, create_model, from_pretrained, model_entry
+from torchsonic.models.pretrained import WEIGHTS_NAME
 from torchsonic.nn.definition import is_definition
 
-__all__ = ["apply_init", "find_source", "make_model", "model_of_run", "told_spacing", "width_of_pixels"]
+__all__ = ["apply_init", "find_source", "load_run", "make_model", "model_of_run", "save_model", "told_spacing"]
+
+CLASSES_NAME = "classes.json"
+IMAGES_NAME = "images.json"
 
 
 def make_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier, str]:
@@ -44,20 +51,16 @@ def find_source(init: str) -> str:
     if init.startswith("hub:"):
         return init
     if not Path(init).is_dir():
-        hint = f"; for a repository on the Hugging Face Hub write hub:{init}" if _is_repository(init) else ""
+        is_repository = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", init)
+        hint = f"; for a repository on the Hugging Face Hub write hub:{init}" if is_repository else ""
         raise ValueError(f"init: there is no folder {init}{hint}")
     return init
-
-
-def _is_repository(name: str) -> bool:
-    return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", name) is not None
 
 
 def _saved_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier, str]:
     assert config.init is not None
     folder = Path(config.init)
-    source = find_source(config.init)
-    model: PretrainedModel = from_pretrained(folder / "model" if is_run(folder) else source)
+    model = from_pretrained(folder / "model" if is_run(folder) else find_source(config.init))
     if not isinstance(model, Classifier) or model.in_channels != 3:
         channels = f" of {model.in_channels} channels" if isinstance(model, Classifier) else ""
         raise ValueError(
@@ -70,16 +73,12 @@ def _saved_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifi
             held = saved or type(model).__name__
             raise ValueError(f"init {config.init} holds a {held}, not {config.model}; leave --model out")
     before = read_classes(folder) if is_run(folder) or (folder / IMAGES_NAME).is_file() else None
-    tensors = _count(model)
     if before == tuple(classes):
-        return model.train(), f"all {tensors} tensors from {config.init}, whose classes are the same"
-    head = _count(model.get_classifier())
-    had = model.num_classes
+        return model.train(), f"all {_count(model)} tensors from {config.init}, whose classes are the same"
+    taken = _count(model) - _count(model.get_classifier())
+    head = f"new head for {len(classes)} classes (it had {model.num_classes})"
     model.reset_classifier(len(classes))
-    return (
-        model.train(),
-        f"{tensors - head} tensors from {config.init}; new head for {len(classes)} classes (it had {had})",
-    )
+    return model.train(), f"{taken} tensors from {config.init}; {head}"
 
 
 def told_spacing(model: Classifier, width: float) -> float | tuple[float, ...] | None:
@@ -117,3 +116,40 @@ def width_of_pixels(config: ImagesConfig) -> float:
         return config.pixel_width
     before = None if config.init is None else config_of(Path(config.init))
     return 1.0 if before is None else (before.pixel_width or 1.0) * before.image_size / config.image_size
+
+
+def save_model(model: Classifier, config: ImagesConfig, classes: tuple[str, ...], folder: Path) -> None:
+    """Write a model with the names of its classes and the views it was trained on."""
+    model.save_pretrained(folder)
+    facts = {"image_size": config.image_size, "pixel_width": config.pixel_width, "test_crop": config.test_crop}
+    write_json(folder / IMAGES_NAME, {"classes": list(classes), **facts})
+
+
+def config_of(folder: Path) -> ImagesConfig | None:
+    """The configuration of a run on images, or of a saved model what it says of that; ``None`` for other folders."""
+    try:
+        if is_run(folder):
+            return read_config(folder)
+        facts = read_json(folder / IMAGES_NAME)
+        return ImagesConfig(**{name: facts[name] for name in ("image_size", "pixel_width", "test_crop")})
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def read_classes(folder: Path) -> tuple[str, ...]:
+    """Names of the classes of a run or of a saved model, in the order of its network's answers."""
+    return tuple(read_facts(folder / (CLASSES_NAME if is_run(folder) else IMAGES_NAME), "classes")["classes"])
+
+
+def load_run(folder: Path) -> tuple[Classifier, ImagesConfig, tuple[str, ...]]:
+    """The trained model of a run or of the folder it was saved to, its configuration and the names of its classes."""
+    saved_alone = not is_run(folder) and (folder / IMAGES_NAME).is_file()
+    if not saved_alone and not is_run(folder) and (folder / WEIGHTS_NAME).is_file():
+        raise RunError(f"{folder} has no {IMAGES_NAME}, which names its classes and the views it was trained on")
+    model = from_pretrained(folder) if saved_alone else load_model(folder)
+    config, classes = config_of(folder) if saved_alone else read_config(folder), read_classes(folder)
+    if config is None:
+        raise ValueError(f"{folder / IMAGES_NAME} does not say on which views the model was trained")
+    if not isinstance(model, Classifier) or model.num_classes != len(classes):
+        raise ValueError(f"{folder} holds no classifier of {len(classes)} classes")
+    return model, config, classes

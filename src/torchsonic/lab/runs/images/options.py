@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import inspect
-import types
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
+from torchsonic.lab.runs.settings import SettingsError, read_value
 from torchsonic.models import model_entry
 
 __all__ = ["read_options"]
 
 SET_ELSEWHERE = {"num_classes": "the folders of classes", "in_channels": "the images, which have three"}
-TRUTHS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+TRUTHS = {"yes": True, "1": True, "no": False, "0": False}
 
 
 def read_options(name: str, words: Sequence[str]) -> dict[str, Any]:
@@ -55,66 +56,28 @@ def read_options(name: str, words: Sequence[str]) -> dict[str, Any]:
         elif inner:
             raise ValueError(f"model_options: {key} has no entries, got {word!r}")
         else:
-            options[key] = _read(text, hints[key], word)
+            options[key] = _read(text, hints[key], key)
     return options
 
 
-def _members(hint: Any) -> list[Any]:
-    union = get_origin(hint) in (Union, types.UnionType)
-    return [member for part in get_args(hint) for member in _members(part)] if union else [hint]
-
-
 def _is_mapping(hint: Any) -> bool:
-    return any(get_origin(member) in (Mapping, dict) for member in _members(hint))
+    return any(get_origin(member) in (Mapping, dict) for member in (hint, *get_args(hint)))
 
 
-def _read(text: str, hint: Any, word: str) -> Any:
-    """A value of one of the types that a hint allows, the strictest first."""
-    members = _members(hint)
-    for member in sorted(members, key=lambda member: member is str):
-        try:
-            return _read_as(text, member)
-        except ValueError:
-            continue
-    expected = " or ".join(_words(member) for member in members)
-    raise ValueError(f"model_options: {word.partition('=')[0]} must be {expected}, got {text!r}")
-
-
-def _read_as(text: str, member: Any) -> Any:
-    if member is bool:
-        if text.lower() not in TRUTHS:
-            raise ValueError(text)
-        return TRUTHS[text.lower()]
-    if member in (int, float, str):
-        return member(text)
-    if get_origin(member) is Literal:
-        if text not in get_args(member):
-            raise ValueError(text)
-        return text
-    if get_origin(member) in (Sequence, list, tuple):
-        return [_read_as(part, get_args(member)[0]) for part in text.strip("[]()").split(",")]
-    if member is type(None) and text.lower() == "none":
-        return None
-    raise ValueError(text)
-
-
-def _words(member: Any) -> str:
-    names = {int: "an integer", float: "a number", str: "a word", bool: "true or false", type(None): "none"}
-    if member in names:
-        return names[member]
-    if get_origin(member) is Literal:
-        return f"one of {', '.join(map(str, get_args(member)))}"
-    inner = {int: "integers", float: "numbers"}.get(get_args(member)[0], "values") if get_args(member) else "values"
-    return f"{inner} with commas"
+def _read(text: str, hint: Any, name: str) -> Any:
+    """A value of the type that a hint asks for: what the text looks like, a list of that, or the text itself."""
+    found = _guess(text)
+    for value in (found, [found], TRUTHS.get(text.lower(), found)):
+        with contextlib.suppress(SettingsError):
+            return read_value(value, hint, name)
+    return read_value(text, hint, f"model_options: {name}")
 
 
 def _guess(text: str) -> Any:
-    """A value of a mapping, whose types only the operator knows: it checks them itself."""
+    """What a text looks like; of an entry of a mapping only the operator knows the type, and checks it itself."""
     if "," in text:
         return [_guess(part) for part in text.strip("[]()").split(",")]
     for kind in (int, float):
-        try:
+        with contextlib.suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return {"true": True, "false": False, "none": None}.get(text.lower(), text)

@@ -1,29 +1,38 @@
-"""The likeliest classes of images in files."""
+"""A trained classifier at work: the likeliest classes of images in files, and its accuracy at other image sizes.
+
+A test at ``size`` pixels shows the square that the test at the training size shows, resized without aliasing from the
+file itself. A model that is told the spacing hears ``training size / size`` times its own: the scene stays as wide.
+"""
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import Tensor
 
-from torchsonic.lab.data.images.changes import View, centre_box, view_image
-from torchsonic.lab.data.images.files import ImageError, read_image
-from torchsonic.lab.data.images.folder import find_files
-from torchsonic.lab.metrics.classification import normalise
+from torchsonic.lab.data.images.changes import view_middle
+from torchsonic.lab.data.images.files import ImageError, map_images, read_image
+from torchsonic.lab.data.images.folder import ImageFolder, find_files
+from torchsonic.lab.data.images.store import ImageStore
+from torchsonic.lab.metrics.classification import Hits, classify, normalise
 from torchsonic.lab.runs.images.config import ImagesConfig
 from torchsonic.lab.runs.images.network import told_spacing
+from torchsonic.lab.runs.images.task import batches_of_views
 from torchsonic.models import Classifier
 
-__all__ = ["list_files", "predict_files"]
+__all__ = ["SizeScore", "list_files", "predict_files", "score_size", "score_sizes"]
 
 BATCH = 32
+PIXELS = 64 * 128 * 128
+"""Of a batch of a test, whatever the size of its images."""
 
 
 def list_files(sources: Sequence[Path]) -> list[Path]:
@@ -71,43 +80,114 @@ def predict_files(
     if size is not None and size < 1:
         raise ValueError(f"size must be at least 1, got {size}")
     size = size or config.image_size
+    views = map_images(lambda path: view_middle(read_image(path), size, config.test_crop), files, together=BATCH)
     spacing = told_spacing(model, (config.pixel_width or 1.0) * config.image_size / size)
     told = {} if spacing is None else {"spacing": spacing}
     device = next(model.parameters()).device
     model.eval()
     rows: list[dict[str, Any]] = []
-    for start in range(0, len(files), BATCH):
-        read = _read_views(files[start : start + BATCH], size, config.test_crop, strict=strict, advance=advance)
-        if read:
+    good: list[tuple[Path, NDArray[np.uint8]]] = []
+    for number, (path, view) in enumerate(zip(files, views, strict=True), start=1):
+        advance()
+        if not isinstance(view, ImageError):
+            good.append((path, view))
+        elif strict:
+            raise view
+        else:
+            warnings.warn(f"left out: {view}", stacklevel=2)
+        if good and (len(good) == BATCH or number == len(files)):
             with torch.no_grad():
-                batch = torch.from_numpy(np.stack([view for _, view in read])).to(device)
+                batch = torch.from_numpy(np.stack([view for _, view in good])).to(device)
                 values, places = model(normalise(batch), **told).float().softmax(1).topk(min(top, len(classes)))
-            for (path, _), shares, numbers in zip(read, values.tolist(), places.tolist(), strict=True):
+            for (path, _), shares, numbers in zip(good, values.tolist(), places.tolist(), strict=True):
                 answers = [{"class": classes[k], "probability": p} for k, p in zip(numbers, shares, strict=True)]
                 rows.append({"file": str(path), "top": answers})
+            good.clear()
     return rows
 
 
-def _read_views(
-    files: Sequence[Path], size: int, crop: float, *, strict: bool, advance: Callable[[], None]
-) -> list[tuple[Path, NDArray[np.uint8]]]:
-    """The middles of images ``(3, size, size)``, read on all cores, each with its file."""
+@dataclass(frozen=True)
+class SizeScore:
+    """Hits of a model at one size, ``(N,)`` each."""
 
-    def look(path: Path) -> NDArray[np.uint8] | ImageError:
-        try:
-            image = read_image(path)
-        except ImageError as error:
-            return error
-        return view_image(image, size, View(centre_box(image.shape[1], image.shape[0], crop)))
+    size: int
+    told: bool
+    width: float
+    """Of a pixel as the model takes it, in those of training."""
+    top1: NDArray[np.bool_]
+    top5: NDArray[np.bool_]
 
-    views = []
-    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-        for path, found in zip(files, threads.map(look, files), strict=True):
-            advance()
-            if not isinstance(found, ImageError):
-                views.append((path, found))
-            elif strict:
-                raise found
-            else:
-                warnings.warn(f"left out: {found}", stacklevel=3)
-    return views
+
+def score_size(
+    model: Classifier,
+    images: ImageFolder,
+    size: int,
+    *,
+    crop: float = 1.0,
+    spacing: float | tuple[float, ...] | None = None,
+    back_to: int | None = None,
+    store: ImageStore | None = None,
+    advance: Callable[[], None] = lambda: None,
+) -> Hits:
+    """Which images a model gets right at a size; images are read from their files, or from a ``store`` of these.
+
+    Parameters
+    ----------
+    back_to
+        Size to which the images are resized once more, in pixels, before the model sees them.
+    """
+    model.eval()
+    batch = max(1, PIXELS // size**2)
+
+    def counted() -> Iterator[tuple[Tensor, Tensor]]:
+        for image, label in batches_of_views(store or ImageStore(limit=0), images, size, crop=crop, batch=batch):
+            yield image if back_to in (None, size) else _resize(image, back_to), label
+            for _ in label:
+                advance()
+
+    return classify(model, counted(), spacing=spacing)
+
+
+def score_sizes(
+    model: Classifier,
+    images: ImageFolder,
+    sizes: Sequence[int],
+    *,
+    train_size: int,
+    crop: float = 1.0,
+    pixel_width: float = 1.0,
+    control: bool = False,
+    store: ImageStore | None = None,
+    advance: Callable[[], None] = lambda: None,
+) -> list[SizeScore]:
+    """Hits at each size, the training size among them; twice for models that can be told the spacing.
+
+    Parameters
+    ----------
+    pixel_width
+        Of training pixels, in those the model was made for.
+    control
+        Test models that cannot be told the spacing a second time, on images resized back to the training size: what
+        anybody could do who knows the spacing. These scores count as told.
+    advance
+        Called after each image, once whether it is classified once or twice.
+    """
+    scores = []
+    trained = told_spacing(model, pixel_width)
+    for size in sorted({*sizes, train_size}):
+        width = train_size / size
+        hits = score_size(model, images, size, crop=crop, spacing=trained, store=store, advance=advance)
+        scores.append(SizeScore(size, False, 1.0, hits[1], hits[5]))
+        if model.takes_spacing or control:
+            if size != train_size:
+                told = told_spacing(model, pixel_width * width)
+                back_to = None if model.takes_spacing else train_size
+                hits = score_size(model, images, size, crop=crop, spacing=told, back_to=back_to, store=store)
+            scores.append(SizeScore(size, True, width, hits[1], hits[5]))
+    return scores
+
+
+def _resize(image: Tensor, size: int) -> Tensor:
+    """Bytes ``(B, 3, H, W)`` as ``(B, 3, size, size)``, without aliasing."""
+    found = F.interpolate(image.float(), (size, size), mode="bicubic", antialias=True, align_corners=False)
+    return found.round().clamp(0, 255).to(torch.uint8)

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from torchsonic.lab.data.images import ImageError, ImageFolder, find_images, leave_out_bad
-from torchsonic.lab.data.images.folder import Check
+from torchsonic.lab.data.images import ImageFolder, find_images, leave_out_bad
+from torchsonic.lab.data.images.files import map_images
 from torchsonic.lab.data.images.store import ImageStore
 from torchsonic.lab.metrics import count_flops
 from torchsonic.lab.runs.folder import read_facts
 from torchsonic.lab.runs.images.config import DEFAULT_MODEL, STORED, ImagesConfig
-from torchsonic.lab.runs.images.network import find_source, make_model, model_of_run, told_spacing, width_of_pixels
-from torchsonic.lab.runs.images.saved_model import CLASSES_NAME, save_model
-from torchsonic.lab.runs.images.sizes import score_size
+from torchsonic.lab.runs.images.network import (
+    CLASSES_NAME,
+    find_source,
+    make_model,
+    model_of_run,
+    save_model,
+    told_spacing,
+    width_of_pixels,
+)
+from torchsonic.lab.runs.images.predict import score_size
+from torchsonic.lab.runs.images.task import ClassificationTask
 from torchsonic.lab.runs.run import Experiment, run
 from torchsonic.lab.training import CheckpointError, Fit
 from torchsonic.lab.training.batch_statistics import share_batch_statistics
-from torchsonic.lab.training.classification import ClassificationTask
 from torchsonic.lab.training.fabric import on_first
 from torchsonic.lab.training.progress import counting_progress
 from torchsonic.models import Classifier
@@ -72,7 +78,8 @@ class ImageExperiment(Experiment[ImagesConfig, Classifier]):
         looked = on_first(fabric, lambda: _look_at_data(*found, config, self.store, show=show))
         self.train, self.test_images, self.left_out = looked
         if check == "decode" and not fabric.is_global_zero:
-            _fill(self.store, self.train)
+            # What the first process found to be good; one that cannot be read here is read again when it is needed.
+            deque(map_images(self.store.keep, self.train.files), maxlen=0)
         self.facts = {CLASSES_NAME: _facts(config.data, self.train, self.test_images, self.left_out)}
         if show:
             print(f"begins with: {self.weights}")
@@ -83,19 +90,7 @@ class ImageExperiment(Experiment[ImagesConfig, Classifier]):
         _refuse_other_images(folder, self.config, self.facts[CLASSES_NAME])
 
     def task(self, *, show: bool) -> ClassificationTask:
-        config = self.config
-        self.loop_task = ClassificationTask(
-            self.store,
-            self.train,
-            self.test_images,
-            size=config.image_size,
-            batch=config.training.batch,
-            seed=config.training.seed,
-            changes=config.changes,
-            smoothing=config.label_smoothing,
-            test_crop=config.test_crop,
-            spacing=self.told,
-        )
+        self.loop_task = ClassificationTask(self.store, self.train, self.test_images, self.config, spacing=self.told)
         return self.loop_task
 
     def finish(self, fabric: Fabric) -> None:
@@ -150,17 +145,6 @@ def _complete(config: ImagesConfig) -> ImagesConfig:
     return replace(config, stored_side=side, model=model, init=init, pixel_width=width_of_pixels(config))
 
 
-def _fill(store: ImageStore, images: ImageFolder) -> None:
-    """Decode images that the first process found to be good."""
-
-    def keep(path: Path) -> None:
-        with contextlib.suppress(ImageError):  # it is read again when it is needed
-            store.keep(path)
-
-    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
-        list(threads.map(keep, images.files))
-
-
 def _find_data(config: ImagesConfig) -> tuple[ImageFolder, ImageFolder]:
     """Images to learn from and to test on, none of them opened."""
     train = find_images(config.data / "train")
@@ -176,17 +160,11 @@ def _look_at_data(
 ) -> tuple[ImageFolder, ImageFolder, dict[str, str]]:
     """The good images to learn from and to test on, and what was left out."""
     assert config.check is not None
-    checks: tuple[Check, Check] = (config.check, "decode")  # a bad test image must not be found after days of training
-    left_out: dict[str, str] = {}
     with counting_progress("reading", len(train) + len(test), show=show) as advance:
-        parts = []
-        for images, how in zip((train, test), checks, strict=True):
-            good, bad = leave_out_bad(
-                images, check=how, strict=config.strict, keep=lambda _, path: store.keep(path), advance=advance
-            )
-            parts.append(good)
-            left_out |= bad
-    return parts[0], parts[1], left_out
+        look = partial(leave_out_bad, strict=config.strict, keep=lambda _, path: store.keep(path), advance=advance)
+        train, bad = look(train, check=config.check)
+        test, also_bad = look(test, check="decode")  # a bad one must not be found after days of training
+    return train, test, bad | also_bad
 
 
 def spread(images: ImageFolder, most: int | None) -> ImageFolder:
@@ -202,13 +180,8 @@ def _facts(root: Path, train: ImageFolder, test: ImageFolder, left_out: dict[str
     # Names relative to the folder, which may be moved.
     names = "\n".join(path.relative_to(root / "train").as_posix() for path in train.files)
     digest = hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest()
-    return {
-        "classes": list(train.classes),
-        "train": counts,
-        "files": digest,
-        "test": len(test),
-        "left_out": left_out,
-    }
+    classes = {"classes": list(train.classes), "train": counts}
+    return {**classes, "files": digest, "test": len(test), "left_out": left_out}
 
 
 def _refuse_other_images(folder: Path, config: ImagesConfig, facts: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Settings of a run on volumes, its presets, and how both are saved."""
+"""Settings of runs that learn to segment from patches, those of runs on volumes, and their presets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.training import TrainingConfig
 from torchsonic.lab.training.volumes import ScaleBy
 
-__all__ = ["MODELS", "PRESETS", "ModelName", "VolumesConfig", "apply_preset", "read_config"]
+__all__ = ["MODELS", "PRESETS", "ModelName", "SegmentationConfig", "VolumesConfig", "apply_preset", "read_config"]
 
 ModelName = Literal["sonicunet3d", "sonicnet3d.light", "sonicnet3d", "sonicnet3d.paper", "hybrid", "unet"]
 MODELS: tuple[str, ...] = get_args(ModelName)
@@ -25,83 +25,54 @@ def _training() -> TrainingConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VolumesConfig:
-    """One run on a folder of NIfTI files. What is ``None`` is chosen by the data, and saved with the run."""
+class SegmentationConfig:
+    """What all runs have that learn from patches of cases. What is ``None`` is chosen by the data, and saved."""
 
     data: Path = Path("data")
-    """Folder with images/ and labels/."""
-    model: ModelName = "sonicunet3d"
-    """SonicUNet; SonicNet, light, plain or as large as the paper's; light with a local branch; or MONAI's U-Net."""
+    """Folder of the cases."""
+    model: str = ""
+    """Network to train."""
     split: Path | None = None
-    """JSON file with the names of the cases: {"train": [..], "test": [..]}; instead of folds."""
+    """JSON file with the names of the cases, {"train": [..], "test": [..]}, instead of folds."""
     folds: int = 5
-    """Parts of a cross-validation."""
+    """Number of folds of the cross-validation."""
     fold: int = 0
-    """Part held out for testing."""
+    """Fold to hold out for testing."""
     split_seed: int = 0
-    """Of the folds, whatever the seed of the training."""
+    """Seed that deals the cases to folds."""
     patient: str | None = None
-    """Regular expression that finds the patient in a case's name, as 'patient[0-9]+': none is on both sides."""
+    """Regular expression for the patient in a case's name, such as 'patient[0-9]+'; no patient is in two folds."""
     test_cases: int | None = None
-    """Most cases to be tested at the end; all by default."""
+    """Test at most this many cases at the end; all by default."""
     num_classes: int | None = None
-    """Background counted."""
+    """Number of classes, counting the background; found in the labels by default."""
     keep_going: bool = False
-    """Leave bad cases out with a warning instead of stopping at the first."""
+    """Skip bad cases with a warning instead of stopping at the first."""
     tell_spacing: bool = True
-    """Keep the voxel spacing from the network, which takes every voxel for the median one; a U-Net never hears it."""
-    common_spacing: tuple[float, float, float] | Literal["median"] | None = None
-    """Resample all cases to this spacing, in mm along depth, height and width; by default they keep their grids."""
-    normalisation: Normalisation = "zscore"
-    """Of each channel of a case: mean 0 and deviation 1, or none."""
-    patch: tuple[int, int, int] | None = None
-    """Voxels of a patch along depth, height and width; by default by the median case and --patch-voxels."""
-    patch_voxels: int = 160_000
-    """Most voxels of a patch that the data choose."""
+    """Do not tell the network the pixel spacing; it then takes all pixels for median ones. A U-Net is never told."""
     foreground: float = 0.5
-    """Share of training patches with a voxel of some foreground class in the middle."""
+    """Share of training patches that are centred on a foreground voxel."""
     scale_by: ScaleBy | None = None
-    """Scale anatomy by the spacing told, the default for networks that are told it, or by stretching the image."""
+    """Scale anatomy through the spacing, the default for networks that are told it, or by stretching the image."""
     overlap: float = 0.5
-    """Of neighbouring windows when whole cases are predicted."""
+    """Overlap of neighbouring windows in the prediction of whole cases, as a fraction."""
     test_patches: int = 16
-    """Patches of test cases that are scored during training; whole cases are tested at the end."""
-    width: int | None = None
-    """Channels of SonicNet; its preset's by default."""
-    depth: int | None = None
-    """Blocks of SonicNet, likewise."""
-    num_modes: int | None = None
-    """Modes of each block, likewise."""
-    stride: tuple[int, int, int] | None = None
-    """Of SonicNet's first block; for light and hybrid, 2 along axes about as fine as the finest, else 1."""
-    mlp_ratio: int | None = None
-    """Width, in channels, of a two-layer network at each voxel behind SonicNet's blocks, 0 for none; likewise."""
-    padding: Literal["circular", "zeros", "reflect"] | None = None
-    """What surrounds a patch, as far as the patch is wide; by default the networks' own margin of zeros."""
+    """Patches of test cases to score during training; whole cases are tested at the end."""
     cache_gb: float = 4.0
-    """Memory for prepared volumes; those beyond are read again each time."""
+    """Memory in GB for prepared cases; further ones are read each time."""
     cache_dtype: Literal["float32", "float16"] = "float32"
-    """Of prepared images."""
+    """Number type of cached images."""
     augmentation: Augmentation = field(default_factory=Augmentation)
     """Random changes to patches."""
     training: TrainingConfig = field(default_factory=_training)
-    """The loop's settings."""
+    """Training loop."""
 
     def __post_init__(self) -> None:
-        for name, least in (("folds", 2), ("test_patches", 1), ("patch_voxels", 64)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        for name, least in (("num_classes", 2), ("test_cases", 1), ("width", 1), ("depth", 1), ("num_modes", 1)):
+        defaults = {option.name: option.default for option in fields(self)}
+        for name, least in (("folds", 2), ("test_patches", 1), ("num_classes", 2), ("test_cases", 1)):
             if getattr(self, name) is not None and getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        if (self.mlp_ratio or 0) < 0:
-            raise ValueError(f"mlp_ratio must not be negative, got {self.mlp_ratio}")
-        for name in ("patch", "stride"):
-            if getattr(self, name) is not None and min(getattr(self, name)) < 1:
-                raise ValueError(f"{name} must be at least 1 along each axis, got {getattr(self, name)}")
-        if isinstance(self.common_spacing, tuple) and not min(self.common_spacing) > 0:
-            raise ValueError(f"common_spacing must be positive, got {self.common_spacing}")
-        dealt = [name for name in ("folds", "fold", "split_seed") if getattr(self, name) != DEFAULTS[name]]
+        dealt = [name for name in ("folds", "fold", "split_seed") if getattr(self, name) != defaults[name]]
         if self.split is not None and dealt:
             raise ValueError(f"{dealt[0]} belongs to folds, which the split file takes the place of; leave one out")
         if not 0 <= self.fold < self.folds:
@@ -112,21 +83,70 @@ class VolumesConfig:
             raise ValueError(f"overlap must be in [0, 1), got {self.overlap}")
         if not self.cache_gb > 0:
             raise ValueError(f"cache_gb must be positive, got {self.cache_gb}")
-        if self.cache_dtype == "float16" and self.normalisation == "none":
-            raise ValueError("cache_dtype float16 holds values up to 65504 only; use it with normalisation zscore")
         if self.scale_by == "spacing" and not self.is_told:
             raise ValueError(f"scale_by spacing needs a network that is told it, {self.model} is not; use image")
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the network hears the spacing."""
+        return self.tell_spacing and self.model != "unet"
+
+    @property
+    def place(self) -> str:
+        """Last folder of the run: what is tested, and the seed."""
+        part = f"fold{self.fold}" if self.split is None else self.split.stem
+        return f"{part}-seed{self.training.seed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class VolumesConfig(SegmentationConfig):
+    """One run on a folder of NIfTI files. What is ``None`` is chosen by the data, and saved with the run."""
+
+    data: Path = Path("data")
+    """Folder with images/ and labels/."""
+    model: ModelName = "sonicunet3d"
+    """Network to train; hybrid is sonicnet3d.light with a local branch, unet is MONAI's U-Net."""
+    common_spacing: tuple[float, float, float] | Literal["median"] | None = None
+    """Resample all cases to this spacing, in mm along depth, height and width, or to the median; off by default."""
+    normalisation: Normalisation = "zscore"
+    """Normalise each channel of a case to mean 0 and deviation 1 (zscore), or not at all."""
+    patch: tuple[int, int, int] | None = None
+    """Voxels of a patch along depth, height and width; by default chosen from the median case and --patch-voxels."""
+    patch_voxels: int = 160_000
+    """Largest number of voxels of a patch whose size is chosen automatically."""
+    width: int | None = None
+    """Channels of SonicNet; its preset's by default."""
+    depth: int | None = None
+    """Blocks of SonicNet; its preset's by default."""
+    num_modes: int | None = None
+    """Modes of each block of SonicNet; its preset's by default."""
+    stride: tuple[int, int, int] | None = None
+    """Stride of SonicNet's first block; light and hybrid have 2 along fine axes and 1 along others by default."""
+    mlp_ratio: int | None = None
+    """Width of the two-layer network after each block of SonicNet, relative to its channels; 0 for none."""
+    padding: Literal["circular", "zeros", "reflect"] | None = None
+    """What surrounds a patch, as far as the patch is wide; the networks' own margin of zeros by default."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, least in (("patch_voxels", 64), ("width", 1), ("depth", 1), ("num_modes", 1)):
+            if getattr(self, name) is not None and getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if (self.mlp_ratio or 0) < 0:
+            raise ValueError(f"mlp_ratio must not be negative, got {self.mlp_ratio}")
+        for name in ("patch", "stride"):
+            if getattr(self, name) is not None and min(getattr(self, name)) < 1:
+                raise ValueError(f"{name} must be at least 1 along each axis, got {getattr(self, name)}")
+        if isinstance(self.common_spacing, tuple) and not min(self.common_spacing) > 0:
+            raise ValueError(f"common_spacing must be positive, got {self.common_spacing}")
+        if self.cache_dtype == "float16" and self.normalisation == "none":
+            raise ValueError("cache_dtype float16 holds values up to 65504 only; use it with normalisation zscore")
         changed = [name for name in _SONIC_ONLY if getattr(self, name) not in (DEFAULTS[name], FORMER.get(name))]
         if self.model == "unet" and changed:
             raise ValueError(f"{changed[0]} belongs to the Sonic networks, not to unet")
         changed = [name for name in _SONICNET_ONLY if getattr(self, name) != DEFAULTS[name]]
         if self.model == "sonicunet3d" and changed:
             raise ValueError(f"{changed[0]} belongs to SonicNet; use it with model sonicnet3d.light or sonicnet3d")
-
-    @property
-    def is_told(self) -> bool:
-        """Whether the network hears the spacing."""
-        return self.tell_spacing and self.model != "unet"
 
     @property
     def name(self) -> str:
@@ -136,8 +156,7 @@ class VolumesConfig:
         parts += [f"{name}{value}" for name, value in sizes.items() if value is not None]
         parts += ["untold"] if self.model != "unet" and not self.tell_spacing else []
         parts += ["resampled"] if self.common_spacing else []
-        place = f"fold{self.fold}" if self.split is None else self.split.stem
-        return f"volumes/{self.data.resolve().name}/{'-'.join(parts)}/{place}-seed{self.training.seed}"
+        return f"volumes/{self.data.resolve().name}/{'-'.join(parts)}/{self.place}"
 
 
 _SONICNET_ONLY = ("width", "depth", "num_modes", "stride")

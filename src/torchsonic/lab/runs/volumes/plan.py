@@ -16,7 +16,15 @@ from torchsonic.lab.data.volumes.survey import Facts
 from torchsonic.lab.runs.volumes.config import VolumesConfig
 from torchsonic.models import PretrainedModel, create_model
 
-__all__ = ["choose_patch", "complete_config", "fine_axes", "make_model", "unet_strides"]
+__all__ = [
+    "check_classes",
+    "choose_patch",
+    "complete_config",
+    "fine_axes",
+    "make_model",
+    "median_spacing",
+    "unet_strides",
+]
 
 LEVELS = (16, 32, 64, 128, 256)
 """Channels of the U-Net."""
@@ -26,17 +34,22 @@ COARSEST = 4
 
 def complete_config(config: VolumesConfig, facts: Sequence[Facts], num_classes: int) -> VolumesConfig:
     """Fill in what the data decide; ``facts`` are those of the training cases."""
-    if num_classes < 2:
-        raise ValueError("the labels hold nothing but background; there is nothing to learn")
-    missing = set(range(1, num_classes)) - {value for fact in facts for value in fact.classes}
-    if missing:
-        raise ValueError(f"no training case holds class {min(missing)}; move one into training")
+    check_classes(facts, num_classes)
     spacing = config.common_spacing
     if spacing == "median":
         spacing = median_spacing(facts)
     assert spacing != "median"
     patch = config.patch or choose_patch(_shapes(facts, spacing), _reference(facts, spacing), config.patch_voxels)
     return replace(config, num_classes=num_classes, common_spacing=spacing, patch=patch)
+
+
+def check_classes(facts: Sequence[Facts], num_classes: int) -> None:
+    """Refuse classes that nothing can be learnt of."""
+    if num_classes < 2:
+        raise ValueError("the labels hold nothing but background; there is nothing to learn")
+    missing = set(range(1, num_classes)) - {value for fact in facts for value in fact.classes}
+    if missing:
+        raise ValueError(f"no training case holds class {min(missing)}; move one into training")
 
 
 def median_spacing(facts: Sequence[Facts]) -> tuple[float, float, float]:

@@ -90,6 +90,7 @@ def predict_case(
 def read_good_cases(
     cases: Sequence[Case],
     *,
+    read: Callable[..., Volume] = read_case,
     channels: int | None = None,
     num_classes: int | None = None,
     keep_going: bool = False,
@@ -101,7 +102,7 @@ def read_good_cases(
             if channels not in (None, len(case.images)):
                 problem = f"the image has {len(case.images)} channels, the network was trained with {channels}"
                 raise CaseError(case.name, case.images[0], f"{problem}; add or remove files")
-            volume = read_case(case, num_classes=num_classes)
+            volume = read(case, num_classes=num_classes)
         except CaseError as error:
             if not keep_going:
                 raise

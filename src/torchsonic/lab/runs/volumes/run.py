@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from torchsonic.lab.data.volumes import Case, find_cases
+from torchsonic.lab.data.volumes import Case, Volume, find_cases, read_case
 from torchsonic.lab.data.volumes.collection import Collection
 from torchsonic.lab.data.volumes.preparation import prepare
 from torchsonic.lab.data.volumes.survey import Facts, survey
 from torchsonic.lab.runs.folder import load_model, read_facts
 from torchsonic.lab.runs.run import Experiment, run
-from torchsonic.lab.runs.volumes.config import VolumesConfig, read_config
+from torchsonic.lab.runs.volumes.config import SegmentationConfig, VolumesConfig, read_config
 from torchsonic.lab.runs.volumes.plan import complete_config, make_model
 from torchsonic.lab.runs.volumes.predict import score_cases
 from torchsonic.lab.runs.volumes.split import Split, choose_split
@@ -28,15 +28,19 @@ from torchsonic.models import PretrainedModel
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-__all__ = ["SPLIT_NAME", "VolumeExperiment", "load_run", "run_experiment"]
+__all__ = ["SPLIT_NAME", "SegmentationExperiment", "VolumeExperiment", "load_run", "mean_scores", "run_experiment"]
 
+S = TypeVar("S", bound=SegmentationConfig)
 SPLIT_NAME = "split.json"
+DICE = {"dice": "class"}
 
 
-class VolumeExperiment(Experiment[VolumesConfig, PretrainedModel]):
-    """Segmentation of NIfTI volumes; ``split.json`` holds which cases were learnt from, and what was left out."""
+class SegmentationExperiment(Experiment[S, PretrainedModel]):
+    """Segmentation from patches of cases; ``split.json`` holds which were learnt from, and what was left out.
 
-    kind = "volumes"
+    A kind supplies the cases, how one is read and prepared, the network, and the test.
+    """
+
     # The names of the cases are compared instead of the settings that gave them.
     may_change = (
         *("data", "split", "folds", "fold", "split_seed", "patient", "keep_going"),
@@ -46,11 +50,53 @@ class VolumeExperiment(Experiment[VolumesConfig, PretrainedModel]):
     split: Split
     left_out: dict[str, str]
 
+    @abstractmethod
+    def find_cases(self) -> list[Case]:
+        """All cases of the folder, with labels."""
+
+    @abstractmethod
+    def read_case(self, case: Case, *, num_classes: int | None) -> Volume:
+        """A case in memory, its label the classes to be learnt; a bad one raises ``CaseError``."""
+
+    @abstractmethod
+    def prepare_volume(self, volume: Volume) -> Volume:
+        """A volume as the network sees it."""
+
+    @abstractmethod
+    def make_model(self, facts: Sequence[Facts], num_classes: int) -> PretrainedModel:
+        """Complete ``config`` by what is known of the training cases, and make the network."""
+
+    @abstractmethod
+    def make_task(self, volumes: Collection, **options: Any) -> VolumeTask:
+        """The task of the loop on prepared volumes, with the options that all kinds have."""
+
     def prepare(self, folder: Path, fabric: Fabric, *, show: bool) -> PretrainedModel:
-        self.cases, self.split, facts, self.config, self.left_out = _look_at_data(self.config, show=show)
+        facts, num_classes = self._look_at_data(show=show)
         found = {"train": self.split.train, "test": self.split.test, "left_out": self.left_out}
         self.facts = {SPLIT_NAME: {**found, "digests": {fact.name: fact.digest for fact in facts}}}
-        return make_model(self.config, facts)
+        return self.make_model(facts, num_classes)
+
+    def _look_at_data(self, *, show: bool) -> tuple[list[Facts], int]:
+        """Find and check the cases, and split the good ones; facts of those to learn from, and how many classes."""
+        config = self.config
+        self.cases = {case.name: case for case in self.find_cases()}
+        split = choose_split(
+            list(self.cases),
+            file=config.split,
+            folds=config.folds,
+            fold=config.fold,
+            seed=config.split_seed,
+            patient=config.patient,
+        )
+        used = [self.cases[name] for name in (*split.train, *split.test)]
+        with counting_progress("checking", len(used), show=show) as advance:
+            options: dict[str, Any] = {"num_classes": config.num_classes, "keep_going": config.keep_going}
+            facts, num_classes, self.left_out = survey(used, read=self.read_case, advance=advance, **options)
+        self.split = split.without(list(self.left_out))
+        if not self.split.train:
+            first = next(iter(self.left_out.values()))
+            raise ValueError(f"all {len(self.left_out)} training cases were left out; the first one: {first}")
+        return [fact for fact in facts if fact.name in self.split.train], num_classes
 
     def refuse_changes(self, folder: Path) -> None:
         super().refuse_changes(folder)
@@ -59,14 +105,11 @@ class VolumeExperiment(Experiment[VolumesConfig, PretrainedModel]):
 
     def task(self, *, show: bool) -> VolumeTask:
         config = self.config
-        assert config.num_classes is not None
-        assert config.patch is not None
-        return VolumeTask(
-            _load_volumes(config, [self.cases[name] for name in (*self.split.train, *self.split.test)], show=show),
-            self.split.train,
-            self.split.test,
+        return self.make_task(
+            self._load_volumes(show=show),
+            train=self.split.train,
+            test=self.split.test,
             num_classes=config.num_classes,
-            patch=config.patch,
             batch=config.training.batch,
             seed=config.training.seed,
             foreground=config.foreground,
@@ -76,11 +119,57 @@ class VolumeExperiment(Experiment[VolumesConfig, PretrainedModel]):
             test_patches=config.test_patches,
         )
 
+    def _load_volumes(self, *, show: bool) -> Collection:
+        """Prepared volumes, read before training so that processes that prepare data share them."""
+        config, cases = self.config, [self.cases[name] for name in (*self.split.train, *self.split.test)]
+        volumes = Collection(
+            cases,
+            read=self.read_case,
+            prepare=self.prepare_volume,
+            num_classes=config.num_classes,
+            limit=config.cache_gb * 1e9,
+            dtype=np.dtype(config.cache_dtype),
+        )
+        with counting_progress("reading", len(cases), show=show) as advance:
+            for case in cases:
+                if not volumes.fill(case.name):
+                    break
+                advance()
+        return volumes
+
+    @property
+    def tested(self) -> list[Case]:
+        """Cases of the test at the end."""
+        return [self.cases[name] for name in self.split.test[: self.config.test_cases]]
+
+
+class VolumeExperiment(SegmentationExperiment[VolumesConfig]):
+    """Segmentation of NIfTI volumes."""
+
+    kind = "volumes"
+
+    def find_cases(self) -> list[Case]:
+        return find_cases(self.config.data)
+
+    def read_case(self, case: Case, *, num_classes: int | None) -> Volume:
+        return read_case(case, num_classes=num_classes)
+
+    def prepare_volume(self, volume: Volume) -> Volume:
+        assert self.config.common_spacing != "median"
+        return prepare(volume, spacing=self.config.common_spacing, normalisation=self.config.normalisation)
+
+    def make_model(self, facts: Sequence[Facts], num_classes: int) -> PretrainedModel:
+        self.config = complete_config(self.config, facts, num_classes)
+        return make_model(self.config, facts)
+
+    def make_task(self, volumes: Collection, **options: Any) -> VolumeTask:
+        assert self.config.patch is not None
+        return VolumeTask(volumes, patch=self.config.patch, **options)
+
     def test(self, model: PretrainedModel, *, show: bool) -> dict[str, Any]:
-        tested = [self.cases[name] for name in self.split.test[: self.config.test_cases]]
-        with counting_progress("testing", len(tested), show=show) as advance:
-            rows = score_cases(model, tested, self.config, advance=advance)
-        return {**_summarise(rows), "left_out": self.left_out}
+        with counting_progress("testing", len(self.tested), show=show) as advance:
+            rows = score_cases(model, self.tested, self.config, advance=advance)
+        return {**mean_scores(rows), "left_out": self.left_out}
 
     def describe(self, model: PretrainedModel, result: Fit) -> dict[str, Any]:
         return {"task": "volumes", "model": self.config.model, "patches": result.metrics}
@@ -89,33 +178,6 @@ class VolumeExperiment(Experiment[VolumesConfig, PretrainedModel]):
 def run_experiment(config: VolumesConfig, folder: Path, *, show: bool = True) -> dict[str, Any]:
     """Train, test and save; see :func:`torchsonic.lab.runs.run.run`."""
     return run(VolumeExperiment(config), folder, show=show)
-
-
-def _look_at_data(
-    config: VolumesConfig, *, show: bool
-) -> tuple[dict[str, Case], Split, list[Facts], VolumesConfig, dict[str, str]]:
-    """Cases by name, the split without bad ones, facts of training cases, and the configuration they complete."""
-    cases = {case.name: case for case in find_cases(config.data)}
-    split = choose_split(
-        list(cases),
-        file=config.split,
-        folds=config.folds,
-        fold=config.fold,
-        seed=config.split_seed,
-        patient=config.patient,
-    )
-    used = [cases[name] for name in (*split.train, *split.test)]
-    with counting_progress("checking", len(used), show=show) as advance:
-        facts, num_classes, left_out = survey(
-            used, num_classes=config.num_classes, keep_going=config.keep_going, advance=advance
-        )
-    split = split.without(list(left_out))
-    if not split.train:
-        raise ValueError(
-            f"all {len(left_out)} training cases were left out; the first one: {next(iter(left_out.values()))}"
-        )
-    facts = [fact for fact in facts if fact.name in split.train]
-    return cases, split, facts, complete_config(config, facts, num_classes), left_out
 
 
 def _refuse_other_cases(saved: Mapping[str, Any], split: Split, digests: Mapping[str, str]) -> None:
@@ -135,30 +197,17 @@ def _refuse_other_cases(saved: Mapping[str, Any], split: Split, digests: Mapping
         )
 
 
-def _load_volumes(config: VolumesConfig, cases: Sequence[Case], *, show: bool) -> Collection:
-    """Prepared volumes, read before training so that processes that prepare data share them."""
-    assert config.common_spacing != "median"
-    volumes = Collection(
-        cases,
-        prepare=partial(prepare, spacing=config.common_spacing, normalisation=config.normalisation),
-        num_classes=config.num_classes,
-        limit=config.cache_gb * 1e9,
-        dtype=np.dtype(config.cache_dtype),
-    )
-    with counting_progress("reading", len(cases), show=show) as advance:
-        for case in cases:
-            if not volumes.fill(case.name):
-                break
-            advance()
-    return volumes
-
-
-def _summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Mean Dice: over cases, each the mean of its classes, as everywhere; and of each class over its cases."""
-    columns = zip(*[row["dice"] for row in rows], strict=True)
-    classes = [fmean(known) if (known := [d for d in column if d is not None]) else None for column in columns]
-    means = [fmean(known) for row in rows if (known := [dice for dice in row["dice"] if dice is not None])]
-    return {"dice": fmean(means) if means else None, "dice_per_class": classes, "cases": list(rows)}
+def mean_scores(rows: Sequence[dict[str, Any]], measures: Mapping[str, str] = DICE) -> dict[str, Any]:
+    """Mean of each measure over cases, each the mean of its classes (or what else it has); and of each over cases."""
+    found: dict[str, Any] = {}
+    for measure, what in measures.items():
+        columns = zip(*[row[measure] for row in rows], strict=True)
+        means = [fmean(known) for row in rows if (known := [v for v in row[measure] if v is not None])]
+        found[measure] = fmean(means) if means else None
+        found[f"{measure}_per_{what}"] = [
+            fmean(known) if (known := [v for v in column if v is not None]) else None for column in columns
+        ]
+    return {**found, "cases": list(rows)}
 
 
 def load_run(folder: Path) -> tuple[PretrainedModel, VolumesConfig]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -15,9 +16,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from torchsonic.lab.data.draws import number_generator
-from torchsonic.lab.data.images.changes import ImageChanges, View, centre_box, mix_area, view_image
+from torchsonic.lab.data.images.changes import mix_area, view_image, view_middle
 from torchsonic.lab.data.images.folder import ImageFolder
 from torchsonic.lab.metrics.classification import classify, normalise
+from torchsonic.lab.runs.images.config import ImagesConfig
 from torchsonic.lab.training.order import place_in_epoch
 
 __all__ = ["ClassificationTask", "ImageBatch", "batches_of_views"]
@@ -56,16 +58,6 @@ class ClassificationTask:
         By path, such as a :class:`torchsonic.lab.data.images.store.ImageStore`.
     train, test
         To learn from and to be scored on.
-    size
-        Pixels on a side.
-    batch
-        Images of a step.
-    changes
-        Random changes to training images.
-    smoothing
-        Share of the label that is spread over all classes.
-    test_crop
-        Side of the square in the middle that is tested, over the image's shorter side.
     spacing
         What the network is told of the images; ``None`` tells it nothing.
     """
@@ -75,23 +67,12 @@ class ClassificationTask:
         images: Images,
         train: ImageFolder,
         test: ImageFolder,
+        config: ImagesConfig,
         *,
-        size: int,
-        batch: int,
-        seed: int = 0,
-        changes: ImageChanges | None = None,
-        smoothing: float = 0.0,
-        test_crop: float = 1.0,
         spacing: float | tuple[float, ...] | None = None,
     ) -> None:
-        if not 0.0 <= smoothing < 1.0:
-            raise ValueError(f"smoothing must be in [0, 1), got {smoothing}")
-        if len(train) == 0:
-            raise ValueError("train holds no image to learn from")
-        self.images, self.train, self.test = images, train, test
-        self.size, self.number, self.seed = size, batch, seed
-        self.changes, self.smoothing, self.test_crop = changes or ImageChanges(), smoothing, test_crop
-        self.spacing = spacing
+        self.images, self.train, self.test, self.config, self.spacing = images, train, test, config, spacing
+        self.number, self.seed, self.changes = config.training.batch, config.training.seed, config.changes
         # Written by whichever process meets them: a flag, unlike a count, can be set twice.
         self._replaced = torch.zeros(len(train), dtype=torch.uint8).share_memory_()
 
@@ -134,51 +115,45 @@ class ClassificationTask:
             self._replaced[(chosen + turn) % len(self.train)] = 1
         generator = number_generator(self.seed, number, purpose=CHANGE)
         view = self.changes.draw(image.shape[1], image.shape[0], generator)
-        return view_image(image, self.size, view), self.train.labels[place]
+        return view_image(image, self.config.image_size, view), self.train.labels[place]
 
     def _mix(self, image: NDArray[np.uint8], other: NDArray[np.uint8], pair: int) -> tuple[NDArray[np.uint8], float]:
         generator = number_generator(self.seed, pair, purpose=MIX)
         share, cut = self.changes.draw_mixing(generator)
         if not cut:
             return np.rint(share * image + (1 - share) * other.astype(np.float64)).astype(np.uint8), share
-        rows, columns = mix_area(self.size, share, generator)
+        rows, columns = mix_area(len(image[0]), share, generator)
         mixed = image.copy()
         mixed[:, rows, columns] = other[:, rows, columns]
-        covered = (rows.stop - rows.start) * (columns.stop - columns.start) / self.size**2
+        covered = (rows.stop - rows.start) * (columns.stop - columns.start) / image[0].size
         return mixed, 1 - covered
 
     def loss(self, model: nn.Module, batch: ImageBatch) -> Tensor:
         """Loss of a batch."""
         told = {} if self.spacing is None else {"spacing": self.spacing}
         logits = model(normalise(batch.image), **told).float()
-        losses = F.cross_entropy(logits, batch.label, reduction="none", label_smoothing=self.smoothing)
+        entropy = partial(F.cross_entropy, logits, reduction="none", label_smoothing=self.config.label_smoothing)
+        losses = entropy(batch.label)
         if self.changes.mixup or self.changes.cutmix:
-            other = F.cross_entropy(logits, batch.other, reduction="none", label_smoothing=self.smoothing)
-            losses = batch.share * losses + (1 - batch.share) * other
+            losses = batch.share * losses + (1 - batch.share) * entropy(batch.other)
         return losses.mean()
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """Accuracy on the test images at the training size."""
         if len(self.test) == 0:
             return {"score": 0.0}
-        views = batches_of_views(self.images, self.test, self.size, crop=self.test_crop)
+        views = batches_of_views(self.images, self.test, self.config.image_size, crop=self.config.test_crop)
         hits = classify(model, views, spacing=self.spacing)
-        return {"score": float(hits[1].mean()), "top1": float(hits[1].mean()), "top5": float(hits[5].mean())}
+        top1, top5 = float(hits[1].mean()), float(hits[5].mean())
+        return {"score": top1, "top1": top1, "top5": top5}
 
 
 def batches_of_views(
     images: Images, folder: ImageFolder, size: int, *, crop: float = 1.0, batch: int = TEST_BATCH
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """The middle of each image at a size, ``(B, 3, size, size)`` bytes, with its class; made on all cores.
-
-    The square shown is the same part of the scene at every size.
-    """
-
-    def view(path: Path) -> NDArray[np.uint8]:
-        image = images[path]
-        return view_image(image, size, View(centre_box(image.shape[1], image.shape[0], crop)))
-
+    """The middle of each image at a size, ``(B, 3, size, size)`` bytes, with its class; made on all cores."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
         for start in range(0, len(folder), batch):
             files, labels = folder.files[start : start + batch], folder.labels[start : start + batch]
-            yield torch.from_numpy(np.stack(list(threads.map(view, files)))), torch.tensor(labels)
+            views = threads.map(lambda path: view_middle(images[path], size, crop), files)
+            yield torch.from_numpy(np.stack(list(views))), torch.tensor(labels)

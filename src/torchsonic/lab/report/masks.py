@@ -1,0 +1,99 @@
+"""The page on a run on masks: scores, the course of training, and contours on the best, the median and worst image."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from torchsonic.io import read_json
+from torchsonic.lab.data.masks import find_pairs
+from torchsonic.lab.metrics.masks import THRESHOLDS
+from torchsonic.lab.report import Column, Document, Figure, Prose, Section, Table
+from torchsonic.lab.report.document import NONE
+from torchsonic.lab.report.files import to_png
+from torchsonic.lab.report.provenance import count, origin_text
+from torchsonic.lab.report.style import new_figure, plain, thin_axes
+from torchsonic.lab.report.volumes.overlay import add_legend, draw_slice
+from torchsonic.lab.runs.masks import MEASURES, load_run, score_case
+
+__all__ = ["make_page"]
+
+COUNTED = (
+    "Means over images; in an image, first over its classes or thresholds. Dice: 2 |P and L| / (|P| + |L|). Boundary: "
+    "the part of both borders within {:g} of the other. Precision at a threshold: found / (found + missed + false) "
+    "objects, found being those whose intersection over union with a predicted object is above it."
+)
+PICTURES = "Ranked by {}, in the titles. Coloured lines are predictions, dashed white ones the truth."
+
+
+def make_page(folder: Path) -> Document:
+    """The page on a finished run."""
+    results = read_json(folder / "results.json")
+    config, rows, warnings = results["config"], results["cases"], []
+    measure = "precision" if config["instances"] else "dice"
+    rank = {row["case"]: fmean(known) for row in rows if (known := [v for v in row[measure] if v is not None])}
+    ranked = sorted(rank, key=rank.__getitem__)
+    sections = [Section("Scores", [_scores(results), Prose(COUNTED.format(config["tolerance"]), "remark")])]
+    sections.append(Section("Training", [_curve(folder)]))
+    if ranked:
+        chosen = {"best": ranked[-1], "median": ranked[len(ranked) // 2], "worst": ranked[0]}
+        try:
+            sections.append(Section("Best, median and worst image", [_pictures(folder, chosen, rank, measure)]))
+        except (OSError, ValueError) as error:  # the images may have been moved since
+            warnings.append(f"no pictures: {error}")
+        table = Table("Images", ["image", measure], [[name, f"{rank[name]:.3f}"] for name in ranked])
+        sections.append(Section("Images, the worst first", [table], folded=True))
+    return Document(
+        title=f"Masks: {Path(config['data']).name}, {results['model']}",
+        about=f"{count(len(rows), 'image')} tested, {results['parameters']:,} parameters, "
+        f"{results['seconds']:.0f} s of training in {config['training']['steps']} steps.",
+        sections=sections,
+        warnings=warnings,
+        origins=[origin_text(results["run"])],
+        left_out=list(results["left_out"].items()),
+        data=results,
+    )
+
+
+def _scores(results: Mapping[str, Any]) -> Table:
+    columns, cells = [], []
+    for name, what in MEASURES.items():
+        if name in results:
+            each = results[f"{name}_per_{what}"]
+            words = THRESHOLDS if what == "threshold" else [f"class {place}" for place, _ in enumerate(each, start=1)]
+            columns += [Column(str(word), name) for word in ("mean", *words)]
+            cells += [NONE if value is None else f"{value:.3f}" for value in (results[name], *each)]
+    return Table("Mean scores", columns, [cells], left=0)
+
+
+def _curve(folder: Path) -> Figure:
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    losses = [(line["step"], line["loss"]) for line in lines if "loss" in line]
+    figure = new_figure(6.0, 2.6)
+    panel = figure.subplots()
+    panel.plot(*zip(*losses, strict=True), color="#0072B2", linewidth=1.0)
+    panel.set(xlabel="step", ylabel="loss", yscale="log")
+    thin_axes(panel)
+    return Figure("curve", "Loss of training", "Loss of training by step.", to_png(figure), wide=False)
+
+
+def _pictures(folder: Path, chosen: Mapping[str, str], rank: Mapping[str, float], measure: str) -> Figure:
+    model, config = load_run(folder)
+    cases = {case.name: case for case in find_pairs(config.data)}
+    figure = new_figure(3.4 * len(chosen), 3.9)
+    for panel, (word, name) in zip(figure.subplots(1, len(chosen)), chosen.items(), strict=True):
+        if name not in cases:
+            raise ValueError(f"{config.data} holds {name} no more")
+        _, volume, found = score_case(model, cases[name], config, config.pixel_size)
+        low, high = np.percentile(volume.image, [0.5, 99.5])
+        shown = np.moveaxis(((volume.image[:, 0] - low) / max(high - low, 1e-6)).clip(0, 1), 0, -1)
+        assert volume.label is not None
+        draw_slice(panel, [shown, volume.label[0], found], volume.spacing[1:], (0.0, 1.0))
+        panel.set_title(f"{word}: {plain(name)[:18]}, {rank[name]:.2f}", fontsize="small")
+    add_legend(figure, [] if config.instances else [f"class {k}" for k in range(1, config.num_classes or 2)])
+    return Figure("pictures", "Predicted and true contours", PICTURES.format(measure), to_png(figure, dpi=110))

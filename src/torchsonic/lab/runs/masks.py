@@ -1,0 +1,271 @@
+"""Segmentation of pictures by their masks, of classes or of objects that touch: a kind of run like volumes.
+
+What differs from volumes is here: how cases are found and read, the network, whole pictures, and the scores.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from torchsonic.baselines import MonaiUNet
+from torchsonic.engine.memory import is_exhaustion
+from torchsonic.lab.data.images.files import ImageError, opened_image
+from torchsonic.lab.data.instances import OUTLINE, outline, separate
+from torchsonic.lab.data.masks import (
+    PixelSize,
+    find_pairs,
+    find_pictures,
+    read_pair,
+    read_sizes,
+    tag_size,
+    write_mask,
+)
+from torchsonic.lab.data.volumes import Case, Volume
+from torchsonic.lab.data.volumes.augmentation import Augmentation
+from torchsonic.lab.data.volumes.collection import Collection
+from torchsonic.lab.data.volumes.preparation import normalise
+from torchsonic.lab.data.volumes.survey import Facts
+from torchsonic.lab.metrics.masks import score_mask
+from torchsonic.lab.runs.folder import RunError, kind_of, load_model, read_config
+from torchsonic.lab.runs.run import run
+from torchsonic.lab.runs.settings import choose_preset
+from torchsonic.lab.runs.volumes.config import SegmentationConfig
+from torchsonic.lab.runs.volumes.plan import check_classes, median_spacing
+from torchsonic.lab.runs.volumes.predict import read_good_cases, window_voxels
+from torchsonic.lab.runs.volumes.run import SegmentationExperiment, mean_scores
+from torchsonic.lab.runs.volumes.sliding_window import sliding_window
+from torchsonic.lab.training import Fit, TrainingConfig
+from torchsonic.lab.training.progress import counting_progress
+from torchsonic.lab.training.volumes import PatchBatch, VolumeTask
+from torchsonic.models import PretrainedModel, create_model, list_models, model_entry
+
+__all__ = ["PRESETS", "MasksConfig", "apply_preset", "load_run", "predict_mask", "predict_masks", "run_experiment"]
+
+MEASURES = {"dice": "class", "boundary": "class", "precision": "threshold"}
+PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "smoke": {"patch": (64, 64), "test_cases": 2, "training": {"steps": 10, "checkpoint_every": 5, "log_every": 2}},
+    "quick": {"training": {"steps": 1500}},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MasksConfig(SegmentationConfig):
+    """One run on a folder of pictures and masks. What is ``None`` is chosen by the data, and saved with the run."""
+
+    data: Path = Path("data")
+    """Folder with images/ and masks/ (or labels/): PNG, TIFF or JPEG files of the same names."""
+    model: str = "sonicunet2d"
+    """Network for 2-D segmentation, see 'torchsonic models', or unet, which is MONAI's."""
+    instances: bool = False
+    """Masks number objects: learn their insides and borders, and tell touching ones apart."""
+    spacing: tuple[float, ...] | Literal["tags", "pixels"] | None = None
+    """Size of pixels, or height and width; tags, those of TIFF files, the default where they have any; or pixels: 1."""
+    spacing_table: Path | None = None
+    """CSV file of the pixel sizes instead: name,size or name,height,width."""
+    patch: tuple[int, int] = (192, 192)
+    """Pixels of a training patch, height and width."""
+    whole_pixels: int = 1 << 22
+    """Most pixels of an image that is predicted at once; larger ones, and those memory is too short for, in windows."""
+    tolerance: float | None = None
+    """Distance within which borders agree, as spacing is given; two median pixels by default."""
+    augmentation: Augmentation = field(default_factory=lambda: Augmentation(mirror=(1, 2), rotation=180.0))
+    training: TrainingConfig = field(default_factory=lambda: TrainingConfig(batch=4))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        known = [name for name in list_models() if model_entry(name)[1].get("spatial_dims") == 2]
+        if self.model not in (*known, "unet"):
+            raise ValueError(f"model must be one of {', '.join(known)}, unet, got {self.model!r}")
+        if min(self.patch) < 8:
+            raise ValueError(f"patch must be at least 8 along each axis, got {self.patch}")
+        if isinstance(self.spacing, tuple) and (len(self.spacing) not in (1, 2) or not min(self.spacing) > 0):
+            raise ValueError(f"spacing must be one or two positive numbers, got {self.spacing}")
+        if self.spacing is not None and self.spacing_table is not None:
+            raise ValueError("spacing and spacing_table exclude each other; leave one out")
+        if self.instances and self.num_classes not in (None, len(OUTLINE)):
+            raise ValueError("num_classes belongs to masks of classes, not to instances; leave it out")
+
+    @property
+    def name(self) -> str:
+        """Folder of the run within a collection of runs."""
+        words = [self.model, *(["instances"] if self.instances else []), *([] if self.tell_spacing else ["untold"])]
+        return f"masks/{self.data.resolve().name}/{'-'.join(words)}/{self.place}"
+
+    @property
+    def pixel_size(self) -> PixelSize:
+        """Of all pictures, or where each one's is found."""
+        if self.spacing_table is not None:
+            return read_sizes(self.spacing_table)
+        return (self.spacing[0], self.spacing[-1]) if isinstance(self.spacing, tuple) else self.spacing or "pixels"
+
+
+class MaskTask(VolumeTask):
+    """Patches of one slice, which the network sees without it."""
+
+    def logits(self, model: nn.Module, batch: PatchBatch) -> Tensor:
+        return super().logits(model, PatchBatch(batch.image[:, :, 0], batch.label, batch.spacing[:, 1:]))[:, :, None]
+
+
+class MaskExperiment(SegmentationExperiment[MasksConfig]):
+    """Segmentation of pictures."""
+
+    kind = "masks"
+    may_change = (*SegmentationExperiment.may_change, "whole_pixels", "tolerance")
+
+    def find_cases(self) -> list[Case]:
+        cases = find_pairs(self.config.data)
+        if self.config.spacing is None and self.config.spacing_table is None:
+            self.config = replace(self.config, spacing="tags" if any(map(_has_tags, cases)) else "pixels")
+        if self.config.instances:
+            self.config = replace(self.config, num_classes=len(OUTLINE))
+        self.size: PixelSize = self.config.pixel_size
+        return cases
+
+    def read_case(self, case: Case, *, num_classes: int | None) -> Volume:
+        volume = read_pair(case, num_classes=None if self.config.instances else num_classes, size=self.size)
+        assert volume.label is not None
+        return replace(volume, label=outline(volume.label)) if self.config.instances else volume
+
+    def prepare_volume(self, volume: Volume) -> Volume:
+        return replace(volume, image=normalise(volume.image, "zscore"))
+
+    def make_model(self, facts: Sequence[Facts], num_classes: int) -> PretrainedModel:
+        check_classes(facts, num_classes)
+        spacing = median_spacing(facts)[1:]
+        tolerance = self.config.tolerance or 2 * min(spacing)
+        self.config = replace(self.config, num_classes=num_classes, tolerance=tolerance)
+        torch.manual_seed(self.config.training.seed)
+        if self.config.model == "unet":
+            return MonaiUNet(3, num_classes, spatial_dims=2)
+        return create_model(self.config.model, in_channels=3, num_classes=num_classes, spacing=spacing)
+
+    def make_task(self, volumes: Collection, **options: Any) -> VolumeTask:
+        return MaskTask(volumes, patch=(1, *self.config.patch), **options)
+
+    def test(self, model: PretrainedModel, *, show: bool) -> dict[str, Any]:
+        rows = []
+        with counting_progress("testing", len(self.tested), show=show) as advance:
+            for case in self.tested:
+                rows.append(score_case(model, case, self.config, self.size)[0])
+                advance()
+        measures = {name: what for name, what in MEASURES.items() if not rows or name in rows[0]}
+        return {**mean_scores(rows, measures), "left_out": self.left_out}
+
+    def describe(self, model: PretrainedModel, result: Fit) -> dict[str, Any]:
+        return {"task": "masks", "model": self.config.model, "patches": result.metrics}
+
+
+def _has_tags(case: Case) -> bool:
+    with suppress(ImageError), opened_image(case.images[0]) as picture:
+        return tag_size(picture) is not None
+    return False
+
+
+def score_case(
+    model: PretrainedModel, case: Case, config: MasksConfig, size: PixelSize
+) -> tuple[dict[str, Any], Volume, NDArray[np.integer]]:
+    """Scores of a picture with a mask, the picture, and what the network makes of it."""
+    assert config.num_classes is not None
+    assert config.tolerance is not None
+    volume = read_pair(case, num_classes=None if config.instances else config.num_classes, size=size)
+    assert volume.label is not None
+    start = time.perf_counter()
+    found = predict_mask(model, volume, config)
+    facts = {"case": case.name, "spacing": list(volume.spacing[1:]), "shape": list(found.shape)}
+    seconds = time.perf_counter() - start
+    options: dict[str, Any] = {"num_classes": config.num_classes, "tolerance": config.tolerance}
+    scores = score_mask(found, volume.label[0], instances=config.instances, spacing=volume.spacing[1:], **options)
+    return {**facts, "seconds": seconds, **scores}, volume, found
+
+
+def predict_mask(model: PretrainedModel, volume: Volume, config: MasksConfig) -> NDArray[np.int32]:
+    """Classes or numbers of objects ``(H, W)`` of a picture: all of it at once if memory allows, else in windows."""
+    image = torch.from_numpy(normalise(volume.image, "zscore")[:, 0])
+    told, window = {}, config.patch
+    if config.is_told:
+        told = {"spacing": volume.spacing[1:]}
+        window = window_voxels(config.patch, model.arguments["spacing"], volume.spacing[1:])
+    options: dict[str, Any] = {"overlap": config.overlap, "device": next(model.parameters()).device}
+    model.eval()
+
+    @torch.no_grad()
+    def look(size: Sequence[int]) -> NDArray[np.float32]:
+        return sliding_window(lambda patches: model(patches, **told).softmax(1), image, size, **options).numpy()
+
+    try:
+        found = look(image.shape[1:] if image[0].numel() <= config.whole_pixels else window)
+    except RuntimeError as error:
+        if not is_exhaustion(error):
+            raise
+        found = look(window)
+    return separate(found) if config.instances else found.argmax(0).astype(np.int32)
+
+
+def predict_masks(
+    folder: Path,
+    images: Path,
+    out: Path,
+    spacing: tuple[float, ...] | None = None,
+    *,
+    spacing_table: Path | None = None,
+    keep_going: bool = False,
+    device: str = "cpu",
+    show: bool = True,
+) -> tuple[int, int]:
+    """Write a mask of the same name, as PNG, for each picture of a folder; how many, and how many pictures there are.
+
+    Parameters
+    ----------
+    folder
+        Of a run.
+    images
+        A picture, a folder of pictures, or one with ``images/`` in it.
+    spacing, spacing_table
+        Size of the pixels; by default as in training.
+    keep_going
+        Leave bad pictures out with a warning instead of stopping at the first.
+    """
+    model, config = load_run(folder)
+    model.to(device)
+    if spacing or spacing_table:
+        config = replace(config, spacing=spacing, spacing_table=spacing_table)
+    size, pictures = config.pixel_size, find_pictures(images / "images" if (images / "images").is_dir() else images)
+    if out.resolve() in {parent for path in pictures.values() for parent in path.resolve().parents}:
+        raise ValueError(f"{out} holds the images, which masks could overwrite; name another folder")
+    cases, written = [Case(name, (path,), None) for name, path in pictures.items()], 0
+
+    def read(case: Case, *, num_classes: int | None) -> Volume:
+        return read_pair(case, size=size)
+
+    with counting_progress("predicting", len(cases), show=show) as advance:
+        for volume in read_good_cases(cases, read=read, keep_going=keep_going, advance=advance):
+            write_mask(out / f"{volume.name}.png", predict_mask(model, volume, config))
+            written += 1
+    return written, len(cases)
+
+
+def run_experiment(config: MasksConfig, folder: Path, *, show: bool = True) -> dict[str, Any]:
+    """Train, test and save; see :func:`torchsonic.lab.runs.run.run`."""
+    return run(MaskExperiment(config), folder, show=show)
+
+
+def apply_preset(config: MasksConfig, preset: str) -> MasksConfig:
+    """A configuration with a preset's settings."""
+    return choose_preset(config, PRESETS, preset)
+
+
+def load_run(folder: Path) -> tuple[PretrainedModel, MasksConfig]:
+    """The trained network of a run and its completed configuration."""
+    if kind_of(folder) != "masks":
+        raise RunError(f"{folder} is a run on {kind_of(folder)}, not on masks")
+    return load_model(folder), read_config(folder, MasksConfig)
