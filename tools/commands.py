@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tools.bench.others import BenchData, BenchExplorer, BenchInit, BenchMemory, BenchPrecision
 from tools.bench.results import BenchReport
 from tools.bench.timing import BenchCompile, BenchModels, BenchOperator, BenchScaling, BenchVolumes
-from torchsonic.cli.command import UserError, make_folder, require
+from torchsonic.cli.command import Command, UserError, make_folder
+from torchsonic.cli.table import Group
 
 __all__ = ["COMMANDS"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figures:
+class Figures(Command):
     """Make all figures of the documentation; trains what it shows, a few minutes."""
 
     out: Path = Path("docs/images")
@@ -25,9 +25,9 @@ class Figures:
     only: tuple[str, ...] = ()
     """Names of the figures to make, without their endings; all by default."""
 
+    needs = ("lightning_fabric", "rich", "matplotlib")
+
     def run(self) -> None:
-        for package, extra in (("lightning_fabric", "train"), ("rich", "train"), ("matplotlib", "viz")):
-            require(package, extra)
         if self.steps < 2:
             raise UserError(f"--steps must be at least 2, got {self.steps}")
         from tools.figures import FIGURES, make_figures
@@ -47,7 +47,7 @@ def _checkout(root: Path) -> Path:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DependenciesCheck:
+class DependenciesCheck(Command):
     """Check that every direct dependency is pinned and that what is installed is what is pinned."""
 
     root: Path = Path()
@@ -57,10 +57,7 @@ class DependenciesCheck:
         from tools.dependencies import check_pins, direct_dependencies
 
         root = _checkout(self.root)
-        try:
-            problems, absent = check_pins(root)
-        except ValueError as error:
-            raise UserError(str(error)) from error
+        problems, absent = check_pins(root)
         if problems:
             raise UserError("; ".join(problems))
         count = len(direct_dependencies(root))
@@ -71,7 +68,7 @@ class DependenciesCheck:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DependenciesLicences:
+class DependenciesLicences(Command):
     """Write the licences of direct dependencies as their installed metadata state them."""
 
     root: Path = Path()
@@ -83,18 +80,13 @@ class DependenciesLicences:
         from tools.dependencies import licence_page
 
         root = _checkout(self.root)
-        try:
-            before = self.out.read_text(encoding="utf-8") if self.out.is_file() else ""
-            self.out.write_text(licence_page(root, before), encoding="utf-8")
-        except OSError as error:
-            raise UserError(f"--out {self.out}: {error.strerror}") from error
-        except ValueError as error:
-            raise UserError(str(error)) from error
+        before = self.out.read_text(encoding="utf-8") if self.out.is_file() else ""
+        self.out.write_text(licence_page(root, before), encoding="utf-8")
         print("written:", self.out)
 
 
-COMMANDS: dict[str, Any] = {
-    "bench": (
+COMMANDS: dict[str, type[Command] | Group] = {
+    "bench": Group(
         "Measure speed and memory (in a checkout).",
         {
             "operator": BenchOperator,
@@ -111,7 +103,7 @@ COMMANDS: dict[str, Any] = {
         },
     ),
     "figures": Figures,
-    "dependencies": (
+    "dependencies": Group(
         "Look at the packages that a checkout asks for.",
         {"check": DependenciesCheck, "licences": DependenciesLicences},
     ),

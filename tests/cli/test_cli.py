@@ -1,6 +1,7 @@
 """The command line as a user meets it."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,8 @@ import torch
 
 import torchsonic
 from tests.lab.made_runs import make_run
-from torchsonic.cli import main
+from torchsonic.cli import main, parse
+from torchsonic.cli.table import COMMANDS, KINDS, Group, checkout_commands, find_command
 
 
 def test_version_is_printed(capsys):
@@ -20,11 +22,84 @@ def test_version_is_printed(capsys):
     assert torchsonic.__version__ in capsys.readouterr().out
 
 
-def test_help_lists_the_commands():
+def test_help_is_one_screen_with_an_example_of_each_kind():
     """In a process of its own, as a shell starts it; a new one for every command would take longer than they do."""
     shown = subprocess.run([sys.executable, "-m", "torchsonic.cli", "--help"], capture_output=True, text=True)
     assert shown.returncode == 0
-    assert all(word in shown.stdout for word in ("bench", "demo", "models"))
+    lines = shown.stdout.splitlines()
+    assert len(lines) <= 30
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines[4 : 4 + len(COMMANDS)]] == list(COMMANDS)
+    for kind in KINDS.values():
+        assert f"  torchsonic {kind.example}" in lines
+        parse(kind.example.split())
+    assert "bench" in lines[-1]
+
+
+def leaves():
+    for name, entry in {**COMMANDS, **checkout_commands()}.items():
+        if isinstance(entry, Group):
+            yield from ([name, member] for member in entry.members)
+        else:
+            yield [name]
+
+
+@pytest.mark.parametrize("words", list(leaves()), ids=" ".join)
+def test_every_command_explains_itself(words, capsys):
+    """Every option has a sentence, which says what it is rather than of what it is."""
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert f"usage: torchsonic {' '.join(words)}" in shown
+    assert "None" not in shown
+    command = find_command([*words, "--help"])[0]
+    options = re.findall(r"^[ │]*(--[a-z-]+|\[?[A-Z]+\b)(?: .*?)?\n? {2,}(\S.*)$", shown, flags=re.MULTILINE)
+    assert len(options) >= len(command.positional)
+    wrong = [(option, text) for option, text in options if re.match(r"(Of|Likewise|Whether)\b|\(", text)]
+    assert not wrong, wrong
+
+
+def test_groups_show_their_commands(capsys):
+    for words in (["train"], ["predict", "--help"], ["evaluate"], ["nnunet"]):
+        assert main(words) == 0
+        shown = capsys.readouterr().out
+        assert all(f"  {member} " in shown for member in COMMANDS[words[0]].members)
+        assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["trian"], "there is no command 'trian'; did you mean 'train'?"),
+        (["xyz"], "there is no command 'xyz'; choose from train, predict"),
+        (["train", "volume"], "train: there is no 'volume'; did you mean 'volumes'?"),
+    ],
+)
+def test_a_mistyped_command_is_answered_with_the_nearest(words, complaint, capsys):
+    assert main(words) == 1
+    assert f"torchsonic: {complaint}" in capsys.readouterr().err
+
+
+def test_former_names_work_with_a_warning(capsys):
+    assert main(["version"]) == 0
+    shown = capsys.readouterr()
+    assert torch.__version__ in shown.out
+    assert shown.err == "warning: 'torchsonic version' is now 'torchsonic --version'\n"
+    old = parse(["train", "table1", "--models", "vit", "--tasks=halligalli", "--seeds", "1", "2"])
+    assert old == parse(["train", "table1", "--model", "vit", "--task", "halligalli", "--seed", "1", "2"])
+    assert capsys.readouterr().err.count("warning: ") == 3
+    assert [c.training.seed for c in parse(["train", "synthshape", "--seed", "3", "4"]).configs()] == [3, 4]
+    assert len(parse(["train", "synthshape", "--preset", "paper"]).configs()) == 25
+
+
+def test_an_unforeseen_error_keeps_its_traceback(monkeypatch):
+    def fail(*arguments, **options):
+        raise KeyError("a mistake of ours")
+
+    monkeypatch.setattr("torchsonic.models.list_models", fail)
+    with pytest.raises(KeyError, match="a mistake of ours"):
+        main(["models"])
 
 
 def test_a_wrong_option_is_refused_without_a_traceback(capsys):
@@ -49,7 +124,7 @@ def test_a_wrong_option_is_refused_without_a_traceback(capsys):
         (["bench", "data", "--processes", "0"], "--processes must be at least 1, got (0,)"),
         (["report", "no/such/folder"], "there is no folder no/such/folder"),
         (["report", str(Path(__file__).parent)], "no finished run"),
-        (["table1", "--folds", "5"], "fold must be 0 to 4, got 5"),
+        (["train", "table1", "--folds", "5"], "fold must be 0 to 4, got 5"),
         (["data", "preview", "--seed", "-1"], "--seed must not be negative, got -1"),
         (["models", "no_such_*"], "no model matches 'no_such_*'"),
         (["models", "synthshape_*", "--out", __file__], "no place for the table"),
@@ -118,12 +193,14 @@ def test_explorer_benchmark_writes_its_results(tmp_path):
 def test_a_refused_value_is_reported_in_our_words(capsys):
     pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installed")
     for option, value, words in (
-        ("--steps", "0", "steps must be at least 1, got 0"),
-        ("--seed", "-1", "seed must not"),
+        ("--steps", "0", "--steps must be at least 1, got 0"),
+        ("--weight-decay", "-1", "--weight-decay must not"),
     ):
         with pytest.raises(SystemExit):
             main(["train", "synthshape", option, value])
         assert capsys.readouterr().err.startswith(f"torchsonic: {words}")
+    assert main(["train", "synthshape", "--seed", "-1"]) == 1
+    assert "--seed must not be negative, got -1" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["train", "synthshape", "--stepz", "3"])
     assert "--steps" in capsys.readouterr().err
@@ -267,7 +344,7 @@ def test_report_writes_its_files_beside_the_runs(tmp_path, capsys):
 
 def test_table1_trains_and_reports_and_then_only_reports(tmp_path, capsys):
     options = ["--steps", "2", "--batch", "2", "--test-samples", "2", "--out", str(tmp_path)]
-    arguments = ["table1", "--preset", "smoke", "--models", "vit", "--tasks", "halligalli", *options]
+    arguments = ["train", "table1", "--preset", "smoke", "--model", "vit", "--task", "halligalli", *options]
     assert main(arguments) == 0
     assert "run 1 of 1: halligalli/vit/fold0-seed0" in capsys.readouterr().out
     page = (tmp_path / "report" / "report.html").read_text()

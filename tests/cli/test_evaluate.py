@@ -9,10 +9,10 @@ from tests.lab.data.nifti import make_affine, make_arrays, write
 from tests.lab.made_runs import make_run
 from torchsonic.cli import main
 from torchsonic.cli.command import UserError
-from torchsonic.cli.run_kind import name_kind
-from torchsonic.lab.runs.folder import RunError, kind_of
-
-KINDS = {"evaluate": ["synthetic", "volumes"], "predict": ["volumes", "images"]}
+from torchsonic.cli.images import EvaluateImages
+from torchsonic.cli.table import KINDS, Group, find_command
+from torchsonic.cli.volumes import EvaluateVolumes, PredictVolumes
+from torchsonic.lab.runs import folder
 
 
 def write_predictions(root):
@@ -23,36 +23,64 @@ def write_predictions(root):
     return ["--predictions", str(root / "predictions"), "--labels", str(root / "labels")]
 
 
-def test_the_kind_of_a_run_is_found(tmp_path):
-    synthetic = make_run(tmp_path)
-    volumes = tmp_path / "volumes"
-    volumes.mkdir()
-    (volumes / "config.json").write_text(json.dumps({"data": "data", "patch": [4, 8, 8]}))
-    assert kind_of(synthetic) == "synthetic"
-    assert kind_of(volumes) == "volumes"
-    with pytest.raises(RunError, match="there is no folder"):
-        kind_of(tmp_path / "nowhere")
-    assert name_kind(["evaluate", str(volumes), "--out", "x"], KINDS) == [
-        "evaluate",
-        "volumes",
-        str(volumes),
-        "--out",
-        "x",
-    ]
-    assert name_kind(["predict", str(volumes)], KINDS) == ["predict", "volumes", str(volumes)]
-    with pytest.raises(UserError, match="is a run on synthetic data; this command knows volumes, images"):
-        name_kind(["predict", str(synthetic)], KINDS)
-    for words in (["evaluate"], ["evaluate", "--help"], ["evaluate", "volumes", "--external", "x"], ["report", "x"]):
-        assert name_kind(words, KINDS) == words
+@pytest.fixture
+def volumes(tmp_path):
+    """As much of a run on volumes of the version before, which did not say its kind, as tells its kind."""
+    (tmp_path / "volumes" / "model").mkdir(parents=True)
+    (tmp_path / "volumes" / "model" / "config.json").write_text("{}")
+    (tmp_path / "volumes" / "config.json").write_text(json.dumps({"data": "data", "patch": [4, 8, 8]}))
+    return str(tmp_path / "volumes")
+
+
+def test_every_kind_of_run_has_its_commands():
+    assert set(KINDS) == set(folder.KINDS)
+
+
+def test_a_run_says_its_kind(volumes):
+    for words in ([volumes], ["volumes", volumes], [f"{volumes}/model"], ["--out", "x", volumes]):
+        command, _, rest = find_command(["predict", *words])
+        assert command is PredictVolumes
+        assert volumes in rest
+    assert find_command(["evaluate", volumes, volumes])[0] is EvaluateVolumes
+    assert find_command(["evaluate", "--predictions", "p", "--no-pictures"])[0] is EvaluateVolumes
+    assert find_command(["evaluate", "--resolutions=96", "--help"])[0] is EvaluateImages
+    assert isinstance(find_command(["evaluate", "--help"])[0], Group)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (
+            ["predict", "SYNTHETIC"],
+            "SYNTHETIC is a run on synthetic data, which predict cannot use; give one on",
+        ),
+        (
+            ["evaluate", "SYNTHETIC", "VOLUMES"],
+            "VOLUMES is a run on volumes data; SYNTHETIC is not; give runs of one",
+        ),
+        (["evaluate", "images", "VOLUMES"], "VOLUMES is a run on volumes data; leave out 'images'"),
+        (["predict", "nowhere"], "there is no folder nowhere; give the folder of a run"),
+        (["predict", "volume"], "there is no folder volume; did you mean 'volumes'?"),
+        (["evaluate", "--out", "x"], "name the folder of a run, or say which kind: images, volumes"),
+    ],
+)
+def test_a_run_that_a_command_cannot_use_is_refused(words, complaint, volumes, tmp_path):
+    places = {"SYNTHETIC": str(make_run(tmp_path, with_model=True)), "VOLUMES": volumes}
+    with pytest.raises(UserError) as refused:
+        find_command([places.get(word, word) for word in words])
+    text = str(refused.value)
+    for name, place in places.items():
+        text = text.replace(place, name)
+    assert complaint in text
 
 
 @pytest.mark.parametrize("words", [["evaluate"], ["evaluate", "synthetic"]])
 def test_a_synthetic_run_is_tested_again(words, tmp_path, capsys):
     pytest.importorskip("rich", reason="rich is not installed")
-    folder = make_run(tmp_path, task="halligalli", model="convnet", test_samples=4, with_model=True)
-    before = json.loads((folder / "results.json").read_text())
-    assert main([*words, str(folder)]) == 0
-    after = json.loads((folder / "results.json").read_text())
+    run = make_run(tmp_path, task="halligalli", model="convnet", test_samples=4, with_model=True)
+    before = json.loads((run / "results.json").read_text())
+    assert main([*words, str(run)]) == 0
+    after = json.loads((run / "results.json").read_text())
     assert after["run"] == before["run"]
     assert after["rows"] != before["rows"], "the numbers made up are gone"
     assert "convnet on halligalli" in capsys.readouterr().out
@@ -61,7 +89,7 @@ def test_a_synthetic_run_is_tested_again(words, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["no/such/run"], "no/such/run holds no finished run"),
+        (["no/such/run"], "there is no folder no/such/run"),
         (["volumes"], "give runs, or --predictions and --labels, but not both"),
         (["volumes", "run", "--predictions", "p"], "give runs, or --predictions and --labels, but not both"),
         (["volumes", "--predictions", "p"], "--predictions needs --labels"),

@@ -53,16 +53,29 @@ def test_evaluation_writes_a_report_beside_the_papers(trained, tmp_path, capsys)
     assert main(["evaluate", str(folders["sonic_tiny"]), "--resolutions", "24", "--out", str(tmp_path)]) == 0
 
 
-def test_predictions_are_words_or_json(trained, capsys):
+def test_predictions_are_words_or_json(trained, tmp_path, capsys):
     root, folders = trained
-    arguments = ["predict", "images", str(folders["sonic_tiny"]), str(root / "pictures" / "val" / "red")]
+    arguments = ["predict", str(folders["sonic_tiny"]), "--data", str(root / "pictures" / "val" / "red")]
     capsys.readouterr()
     assert main([*arguments, "--top", "2", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert len(rows) == 3
     assert all(len(row["top"]) == 2 for row in rows)
+    assert main([*arguments, "--top", "2", "--out", str(tmp_path / "answers.json")]) == 0
+    assert json.loads((tmp_path / "answers.json").read_text()) == rows
     assert main([*arguments, "--size", "48"]) == 0
     assert "000.png: " in capsys.readouterr().out
+
+
+def test_the_model_of_a_run_predicts_wherever_it_is_copied(trained, tmp_path, capsys):
+    root, folders = trained
+    copy = shutil.copytree(folders["sonic_tiny"] / "model", tmp_path / "copy")
+    answers = []
+    for folder in (folders["sonic_tiny"], folders["sonic_tiny"] / "model", copy):
+        capsys.readouterr()
+        assert main(["predict", str(folder), str(root / "pictures" / "val" / "red")]) == 0
+        answers.append(capsys.readouterr().out)
+    assert answers[0] == answers[1] == answers[2] != ""
 
 
 def test_prediction_fails_where_no_image_can_be_read(trained, tmp_path, capsys):
@@ -89,11 +102,11 @@ def test_fine_tuning_says_what_was_loaded(trained, tmp_path, capsys):
         (["train", "images", "--data", "no/such/folder"], "no/such/folder/train"),
         (["evaluate", "images", "no/run"], "no/run holds no finished run on images"),
         (["evaluate", "images", "no/run", "--resolutions", "96;128"], "--resolutions must be sizes"),
-        (["predict", "images", "no/run", "a.png"], "no/run holds no finished run on images"),
+        (["predict", "images", "no/run", "a.png"], "there is no folder no/run"),
         (["predict", "images", "no/run", "a.png", "--top", "0"], "--top must be at least 1, got 0"),
         (["predict", "images", "no/run", "a.png", "--device", "no"], "--device no: Expected one of cpu"),
         (["evaluate", "images", "no/run", "--device", "cuda:77"], "--device cuda:77: "),
-        (["train", "images", "--seeds", "1", "-1"], "--seeds must not be negative, got 1, -1"),
+        (["train", "images", "--seed", "1", "-1"], "--seed must not be negative, got 1, -1"),
     ],
 )
 def test_mistakes_end_in_one_line(arguments, words, capsys):
@@ -106,10 +119,10 @@ def test_mistakes_end_in_one_line(arguments, words, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--image-size", "3"], "image_size must be at least 8, got 3"),
-        (["--learning-rate", "inf"], "learning_rate must be positive and finite, got inf"),
-        (["--weight-decay", "nan"], "weight_decay must not be negative, nor infinite, got nan"),
-        (["--init", "run", "--model-options", "width=8"], "model_options belong to a new network"),
+        (["--image-size", "3"], "--image-size must be at least 8, got 3"),
+        (["--learning-rate", "inf"], "--learning-rate must be positive and finite, got inf"),
+        (["--weight-decay", "nan"], "--weight-decay must not be negative, nor infinite, got nan"),
+        (["--init", "run", "--model-options", "width=8"], "--model-options belong to a new network"),
     ],
 )
 def test_refused_settings_end_in_one_line(arguments, words, capsys):

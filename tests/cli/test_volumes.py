@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.lab.data.nifti import make_affine, make_arrays, spoil, write, write_folder
-from torchsonic.cli import main
+from torchsonic.cli import main, parse
 
 nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
 
@@ -57,7 +57,7 @@ def test_predictions_keep_grid_and_affine(trained, tmp_path, capsys):
     for name, shape in (("x", (5, 18, 14)), ("y", (9, 10, 22))):
         write(tmp_path / "new" / f"{name}.nii.gz", make_arrays(shape)[0], affine)
     out = tmp_path / "found"
-    assert main(["predict", "volumes", str(folder), "--data", str(tmp_path / "new"), "--out", str(out)]) == 0
+    assert main(["predict", str(folder), "--data", str(tmp_path / "new"), "--out", str(out)]) == 0
     assert "2 of 2 cases written" in capsys.readouterr().out
     assert sorted(path.name for path in out.iterdir()) == ["x.nii.gz", "y.nii.gz"]
     for name in "xy":
@@ -130,7 +130,7 @@ def test_all_folds_are_trained_and_averaged(tmp_path, capsys):
     [
         (["train", "volumes", "--data", "no/such/folder"], "no/such/folder/images; a data folder holds"),
         (["train", "volumes", "--split", "no.json", "--all-folds"], "--all-folds and --split exclude each other"),
-        (["predict", "volumes", "no/run", "--data", "a", "--out", "b"], "no/run holds no finished run on volumes"),
+        (["predict", "volumes", "no/run", "--data", "a", "--out", "b"], "there is no folder no/run"),
     ],
 )
 def test_mistakes_end_in_one_line(arguments, words, capsys):
@@ -145,3 +145,13 @@ def test_a_setting_that_cannot_be_is_refused_without_a_traceback(capsys):
         main(["train", "volumes", "--overlap", "2"])
     shown = capsys.readouterr()
     assert "overlap must be in [0, 1), got 2.0" in shown.out + shown.err
+
+
+def test_the_spacing_of_all_cases_has_the_name_of_every_spacing(capsys):
+    command = parse(["train", "volumes", "--spacing", "5", "1.5", "1.5"])
+    assert command.configs()[0].common_spacing == (5.0, 1.5, 1.5)
+    assert parse(["train", "volumes", "--common-spacing", "median"]).common_spacing == "median"
+    assert "warning: --common-spacing is now --spacing" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        parse(["train", "volumes", "--spacing", "0", "1", "1"])
+    assert "torchsonic: --spacing must be positive" in capsys.readouterr().err

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tools.bench.results import result_folder, write_report
-from torchsonic.cli.command import UserError, require_console_and_figures
+from tools.bench.results import BenchCommand, result_folder, write_report
+from torchsonic.cli.command import UserError
 
 __all__ = ["BenchData", "BenchExplorer", "BenchInit", "BenchMemory", "BenchPrecision"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchPrecision:
+class BenchPrecision(BenchCommand):
     """Errors of output and gradients by number type, against float64, beside those of a convolution: seconds."""
 
     out: Path | None = None
@@ -26,7 +26,6 @@ class BenchPrecision:
     def run(self) -> None:
         import torch
 
-        require_console_and_figures()
         if self.device != "cpu" and not getattr(torch, self.device).is_available():
             raise UserError(f"--device {self.device}: PyTorch finds no such device")
         from benchmarks import precision_bench
@@ -36,7 +35,7 @@ class BenchPrecision:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchMemory:
+class BenchMemory(BenchCommand):
     """Peak memory of a training step over the modes, and of one layer on 128 x 128 x 128 voxels: minutes."""
 
     quick: bool = False
@@ -47,7 +46,6 @@ class BenchMemory:
     """Seed of parameters and inputs."""
 
     def run(self) -> None:
-        require_console_and_figures()
         from benchmarks import memory_bench
 
         folder = result_folder(self.out, partial=self.quick or self.seed != 0)
@@ -56,7 +54,7 @@ class BenchMemory:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchData:
+class BenchData(BenchCommand):
     """Images of SynthShape and HalliGalli made per second, by one process and by several."""
 
     processes: tuple[int, ...] = (1, 2)
@@ -74,7 +72,6 @@ class BenchData:
                 raise UserError(f"--{name} must be at least 1, got {getattr(self, name)}")
         if not self.processes or min(self.processes) < 1:
             raise UserError(f"--processes must be at least 1, got {self.processes}")
-        require_console_and_figures()
         from benchmarks import data_bench
 
         usual = (BenchData.processes, BenchData.images, BenchData.repeats)
@@ -84,7 +81,7 @@ class BenchData:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchExplorer:
+class BenchExplorer(BenchCommand):
     """Milliseconds in which the explorer answers a move: of a mode, a bank, a layer's channels, or the grid."""
 
     sizes: tuple[int, ...] = (128, 256, 512)
@@ -99,7 +96,6 @@ class BenchExplorer:
             raise UserError(f"--moves must be at least 1, got {self.moves}")
         if not self.sizes or min(self.sizes) < 48 or max(self.sizes) > 512:
             raise UserError(f"--sizes must be from 48 to 512, got {self.sizes}")
-        require_console_and_figures()
         from benchmarks import explorer_bench
 
         partial = (self.sizes, self.moves) != (BenchExplorer.sizes, BenchExplorer.moves)
@@ -108,7 +104,7 @@ class BenchExplorer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchInit:
+class BenchInit(BenchCommand):
     """Rank initial banks of modes without training: what a frozen layer lets a small network read, far and near."""
 
     modes: tuple[int, ...] = (16, 64)
@@ -121,7 +117,6 @@ class BenchInit:
     def run(self) -> None:
         if self.seeds < 1 or not self.modes or min(self.modes) < 1:
             raise UserError(f"--modes and --seeds must be at least 1, got {self.modes} and {self.seeds}")
-        require_console_and_figures()
         from benchmarks import init_bench
 
         partial = (self.modes, self.seeds) != (BenchInit.modes, BenchInit.seeds)

@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchsonic.cli.command import UserError, make_folder, require_console_and_figures
+from torchsonic.cli.command import Command, UserError, make_folder
 
-__all__ = ["BenchReport", "result_folder", "write_report"]
+__all__ = ["BenchCommand", "BenchReport", "result_folder", "write_report"]
 
 REFERENCE_RESULTS = Path("results/bench")
 TRIAL_RESULTS = Path("runs/bench")
+
+
+class BenchCommand(Command):
+    """Measures something, and writes tables and figures."""
+
+    needs = ("rich", "matplotlib")
 
 
 def result_folder(out: Path | None, *, partial: bool) -> Path:
@@ -30,22 +36,17 @@ def write_report(result: dict, folder: Path) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchReport:
+class BenchReport(BenchCommand):
     """Write Markdown and figures again from the JSON of earlier runs."""
 
     out: Path = REFERENCE_RESULTS
     """Folder of the results."""
 
     def run(self) -> None:
-        require_console_and_figures()
         from benchmarks import report
 
         found = [path for kind in report.KINDS if (path := self.out / f"{kind}.json").is_file()]
         if not found:
             raise UserError(f"--out: no benchmark results in {self.out}")
         for path in found:
-            try:
-                result = report.read_result(path)
-            except ValueError as error:
-                raise UserError(str(error)) from error
-            write_report(result, self.out)
+            write_report(report.read_result(path), self.out)

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tools.bench.results import REFERENCE_RESULTS, result_folder, write_report
-from torchsonic.cli.command import UserError, require, require_console_and_figures
+from tools.bench.results import REFERENCE_RESULTS, BenchCommand, result_folder, write_report
+from torchsonic.cli.command import UserError
 
 __all__ = ["BenchCompile", "BenchModels", "BenchOperator", "BenchScaling", "BenchVolumes"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Bench:
+class _Bench(BenchCommand):
     quick: bool = False
     """Few small sizes, three rounds: a trial of a minute."""
     repeats: int | None = None
@@ -31,7 +31,6 @@ class _Bench:
         """Refuse what would fail after minutes of work; set the threads; return the number of rounds."""
         import torch
 
-        require_console_and_figures()
         repeats = self.repeats if self.repeats is not None else 3 if self.quick else 7
         if repeats < 1:
             raise UserError(f"--repeats must be at least 1, got {repeats}")
@@ -148,18 +147,15 @@ class BenchVolumes(_Bench):
     without: tuple[str, ...] = ()
     """Networks to be left out, by their names in the table; the paper's takes minutes for a step."""
 
+    needs = (*BenchCommand.needs, "monai", "nnunetv2")
+
     def run(self) -> None:
         repeats = self._prepare()
         folder = result_folder(self.out, partial=self.quick or bool(self.patches) or bool(self.without))
-        require("monai", "medical")
-        require("nnunetv2", "medical")
         from benchmarks import volumes_bench
 
         known = volumes_bench.QUICK if self.quick else volumes_bench.FULL
-        try:
-            patches = volumes_bench.select_patches(known, self.patches, self.without)
-        except ValueError as error:
-            raise UserError(str(error)) from error
+        patches = volumes_bench.select_patches(known, self.patches, self.without)
         write_report(
             volumes_bench.run_volumes_bench(patches, repeats=repeats, seed=self.seed, device=self.device), folder
         )

@@ -1,162 +1,180 @@
-"""The command line: one dataclass for each command, wired together here and nowhere else.
+"""The command line: one dataclass for each command, wired together in ``table`` and nowhere else.
 
-A command is a frozen dataclass whose fields are its options and whose ``run`` does the work. ``COMMANDS`` is the tree
-of names: to add a command, add a leaf. Everything optional is imported when a command runs.
+A command is a frozen dataclass whose fields are its options and whose ``run`` does the work. To add a command, add it
+to ``COMMANDS``; to add a kind of run, add it to ``KINDS``. Everything optional is imported when a command runs.
 """
 
 from __future__ import annotations
 
+import inspect
 import io
+import platform
 import re
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass, fields, make_dataclass
-from typing import Annotated, Any, Union, get_type_hints
+from dataclasses import fields, is_dataclass
+from typing import Annotated, Any, get_type_hints
+
+import torch
 
 import torchsonic
-from torchsonic.cli.checkout import commands_of_checkout
-from torchsonic.cli.command import Command, UserError, make_folder, require, require_console_and_figures
-from torchsonic.cli.convert import Convert
-from torchsonic.cli.evaluate import EvaluateVolumes
-from torchsonic.cli.explain import Explain
-from torchsonic.cli.explore import Explore
-from torchsonic.cli.export import Export
-from torchsonic.cli.images import EvaluateImages, PredictImages, TrainImages
-from torchsonic.cli.models import Models
-from torchsonic.cli.nnunet import NnunetConvert, NnunetInstall
-from torchsonic.cli.report import DataPreview, Report, Table1
-from torchsonic.cli.run_kind import name_kind
-from torchsonic.cli.synthetic import EvaluateSynthetic, TrainHalliGalli, TrainSynthShape
-from torchsonic.cli.volumes import PredictVolumes, TrainVolumes
-from torchsonic.demo import DemoConfig, run_demo
+from torchsonic.cli.command import Command, error_text, require, warnings_in_one_line
+from torchsonic.cli.table import COMMANDS, FORMER, HELP, KINDS, Group, checkout_commands, find_command
 
-__all__ = ["main"]
+__all__ = ["main", "parse"]
 
-
-@dataclass(frozen=True)
-class Demo(DemoConfig):
-    """Train a small Sonic network at one resolution and draw what it finds at others: about a minute."""
-
-    def run(self) -> None:
-        require_console_and_figures()
-        if self.steps < 1 or self.batch < 1:
-            raise UserError(f"--steps and --batch must be at least 1, got {self.steps} and {self.batch}")
-        make_folder(self.out)
-        run_demo(self)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Version:
-    """Print the versions of torchsonic, PyTorch and Python."""
-
-    def run(self) -> None:
-        import platform
-
-        import torch
-
-        print(f"torchsonic {torchsonic.__version__}, torch {torch.__version__}, Python {platform.python_version()}")
-
-
-# Leaves are commands; a group is its one-line help and its members.
-COMMANDS: dict[str, Any] = {
-    "demo": Demo,
-    "models": Models,
-    "convert": Convert,
-    "export": Export,
-    "train": (
-        "Train a model; a run that was stopped goes on.",
-        {"synthshape": TrainSynthShape, "halligalli": TrainHalliGalli, "volumes": TrainVolumes, "images": TrainImages},
-    ),
-    "predict": (
-        "Let a trained model predict; 'predict RUN' finds the kind of the run itself.",
-        {"volumes": PredictVolumes, "images": PredictImages},
-    ),
-    "evaluate": (
-        "Test finished runs, or segmentations of any tool; 'evaluate RUN' finds the kind of the run itself.",
-        {"synthetic": EvaluateSynthetic, "volumes": EvaluateVolumes, "images": EvaluateImages},
-    ),
-    "explain": Explain,
-    "explore": Explore,
-    "report": Report,
-    "table1": Table1,
-    "data": ("Look at the data.", {"preview": DataPreview}),
-    "nnunet": ("Use Sonic networks in nnU-Net.", {"install": NnunetInstall, "convert": NnunetConvert}),
-    "version": Version,
-    **commands_of_checkout(),
-}
-
-
-def _command_type(commands: Mapping[str, Any], arguments: Sequence[str]) -> Any:
-    """The tree of commands as the union of dataclasses that tyro turns into nested subcommands."""
-    import tyro
-
-    members = []
-    for name, entry in commands.items():
-        if isinstance(entry, tuple):
-            text, inner = entry
-            group = make_dataclass(f"{name.capitalize()}Group", [("command", _command_type(inner, arguments))])
-            members.append(Annotated[group, tyro.conf.subcommand(name, description=text)])
-        else:
-            for field in getattr(entry, "positional", ()):  # tyro's own mark would need tyro where it is written
-                entry.__annotations__[field] = tyro.conf.Positional[get_type_hints(entry)[field]]
-            for field in getattr(entry, "hidden", ()):
-                entry.__annotations__[field] = tyro.conf.Suppress[get_type_hints(entry)[field]]
-            for field in fields(entry):  # --no-browser says what it does, beside which "default: True" would be wrong
-                if field.default is True:
-                    kind = get_type_hints(entry)[field.name]
-                    entry.__annotations__[field.name] = Annotated[kind, tyro.conf.arg(help_behavior_hint="")]
-            preset = {"default": entry.with_preset(arguments)} if hasattr(entry, "with_preset") else {}
-            members.append(Annotated[entry, tyro.conf.subcommand(name, **preset)])
-    if len(members) == 1:  # tyro takes a union of one for the type itself, without a subcommand
-        members.append(Annotated[None, tyro.conf.Suppress])
-    return Union[tuple(members)]
-
-
-def _parse(arguments: Sequence[str]) -> Command:
-    import tyro
-
-    flags = (tyro.conf.OmitSubcommandPrefixes, tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
-    complaint = io.StringIO()
-    try:
-        with redirect_stderr(complaint):
-            chosen = tyro.cli(
-                _command_type(COMMANDS, arguments),
-                prog="torchsonic",
-                description=f"SONIC convolutions for PyTorch, version {torchsonic.__version__}.",
-                args=list(arguments),
-                config=flags,
-            )
-    finally:
-        print(_in_our_words(complaint.getvalue()), end="", file=sys.stderr)
-    while hasattr(chosen, "command"):
-        chosen = chosen.command
-    return chosen
-
-
-def _in_our_words(complaint: str) -> str:
-    """Tyro's complaint; of a value that a configuration refuses only the reason, without tyro's name for the place."""
-    line = " ".join(word for word in complaint.split() if not set(word) <= set("│╭╮╰╯─"))
-    refused = re.search(r"(?:__tyro-dummy-inner__\S*|Error parsing command): (.*?) For full helptext", line)
-    return complaint if refused is None else f"torchsonic: {refused[1]}\n"
+WIDTH = 80
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the command ``torchsonic``; returns the exit status."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    words = _present_words(sys.argv[1:] if arguments is None else arguments)
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files may hold what no terminal can show
-    if list(arguments) in (["--version"], ["-V"]):
-        print(f"torchsonic {torchsonic.__version__}")
+    if words[:1] in (["--version"], ["-V"]):
+        print(f"torchsonic {torchsonic.__version__}, torch {torch.__version__}, Python {platform.python_version()}")
         return 0
+    if not words or words[0] in HELP:
+        print(_main_screen())
+        return 0
+    command = None
     try:
-        require("tyro", "cli")
-        _parse(name_kind(arguments, {name: COMMANDS[name][1] for name in ("evaluate", "predict")})).run()
-    except UserError as error:
-        print(f"torchsonic: {error}", file=sys.stderr)
-        return 1
+        command = parse(words)
+        if command is not None:
+            require(*command.needs)
+            with warnings_in_one_line():
+                command.run()
     except KeyboardInterrupt:
-        remedy = "; the same command goes on from here" if arguments[0] in ("train", "table1") else ""
+        remedy = "; the same command continues from here" if words[0] == "train" else ""
         print(f"torchsonic: interrupted{remedy}", file=sys.stderr)
         return 130
+    except Exception as error:
+        text = error_text(error, command)
+        if text is None or sys.flags.dev_mode:  # python -X dev shows where an error came from
+            raise
+        print(f"torchsonic: {text}", file=sys.stderr)
+        return 1
     return 0
+
+
+def _present_words(arguments: Sequence[str]) -> list[str]:
+    """Arguments with a command of the version before under its present name."""
+    words = list(arguments)
+    if not words or words[0] not in FORMER:
+        return words
+    present = FORMER[words[0]]
+    print(f"warning: 'torchsonic {words[0]}' is now 'torchsonic {' '.join(present)}'", file=sys.stderr)
+    return [*present, *words[1:]]
+
+
+def parse(words: Sequence[str]) -> Command | None:
+    """The command that words name, with its options; ``None`` if the help of a group was shown instead."""
+    entry, name, rest = find_command(words)
+    if isinstance(entry, Group):
+        print(_group_screen(name[0], entry))
+        return None
+    require("tyro")
+    import tyro
+
+    rest, complaint = _present_options(entry, rest), io.StringIO()
+    flags = (
+        tyro.conf.OmitArgPrefixes,
+        tyro.conf.FlagCreatePairsOff,
+        tyro.conf.DisallowNone,
+        tyro.conf.PositionalMetavarFromFieldName,
+    )
+    try:
+        with redirect_stderr(complaint):
+            defaults = {} if (preset := entry.with_preset(rest)) is None else {"default": preset}
+            return tyro.cli(
+                _marked(entry, entry), prog=" ".join(["torchsonic", *name]), args=rest, config=flags, **defaults
+            )
+    finally:
+        print(_in_our_words(complaint.getvalue(), entry), end="", file=sys.stderr)
+
+
+def _present_options(command: type[Command], words: Sequence[str]) -> list[str]:
+    """Options under their present names; whoever writes a former one is told."""
+    present = []
+    for word in words:
+        option, equals, value = word.partition("=")
+        if option in command.renamed:
+            print(f"warning: {option} is now {command.renamed[option]}", file=sys.stderr)
+            option = command.renamed[option]
+        present.append(f"{option}{equals}{value}")
+    return present
+
+
+def _marked(cls: Any, command: type[Command], group: str = "") -> Any:
+    """A dataclass whose annotations say what tyro must know; tyro's own marks would need it where they are written."""
+    import tyro
+
+    hints = get_type_hints(cls)
+    for field in fields(cls):
+        kind, name, notes = hints[field.name], f"{group}{field.name}", {}
+        if is_dataclass(kind):
+            _marked(kind, command, f"{name}.")
+        if name in command.positional:
+            kind = tyro.conf.Positional[kind]
+        if name in command.hidden:
+            kind = tyro.conf.Suppress[kind]
+        if isinstance(field.default, bool) or field.default in (None, ()):
+            notes["help_behavior_hint"] = ""  # else --no-browser would say "default: True"
+        if (option := f"--{field.name.replace('_', '-')}") in command.renamed:
+            notes["name"] = command.renamed[option].removeprefix("--")
+        cls.__annotations__[field.name] = Annotated[kind, tyro.conf.arg(**notes)] if notes else kind
+    return cls
+
+
+def _in_our_words(complaint: str, command: type[Command]) -> str:
+    """Tyro's complaint; of a value that a configuration refuses only the reason, which names the option."""
+    line = " ".join(word for word in complaint.split() if not set(word) <= set("│╭╮╰╯─-"))
+    refused = re.search(r"Error parsing \w+: (.*?) For full helptext", line)
+    if refused is None:
+        return complaint
+    name, *rest = refused[1].split(" ", 1)
+    option = f"--{name.replace('_', '-')}"
+    is_option = rest and re.match("(must|belongs?|needs) ", rest[0])
+    return f"torchsonic: {command.renamed.get(option, option) if is_option else name} {' '.join(rest)}\n"
+
+
+def _main_screen() -> str:
+    """All commands, and one example for each kind of run."""
+    examples = [*(kind.example for kind in KINDS.values()), "predict RUN --data NEW --out FOUND", "explain RUN"]
+    checkout = list(checkout_commands())
+    return "\n".join(
+        [
+            f"torchsonic {torchsonic.__version__}: SONIC, a global convolution for any resolution, in PyTorch",
+            "",
+            "usage: torchsonic COMMAND [OPTIONS]       torchsonic COMMAND --help explains one",
+            "",
+            *_rows(COMMANDS),
+            "",
+            *(f"  torchsonic {example}" for example in examples),
+            *(["", f"In this checkout also: {', '.join(checkout)}."] if checkout else []),
+        ]
+    )
+
+
+def _group_screen(name: str, group: Group) -> str:
+    """The commands of a group."""
+    usage, after = f"torchsonic {name} COMMAND [OPTIONS]", f"'torchsonic {name} COMMAND --help' explains one."
+    if group.by_run:
+        usage = f"torchsonic {name} RUN [OPTIONS]"
+        after = (
+            f"RUN is the folder of a run, or of a saved model that says what it was trained on. Its kind decides which "
+            f"options there are: see 'torchsonic {name} RUN --help', or 'torchsonic {name} KIND --help' without a run."
+        )
+    return "\n".join([f"usage: {usage}", "", group.help, "", *_rows(group.members), "", textwrap.fill(after, WIDTH)])
+
+
+def _rows(entries: Mapping[str, Any]) -> list[str]:
+    width = max(map(len, entries)) + 4
+    rows = []
+    for name, entry in entries.items():
+        text = entry.help if isinstance(entry, Group) else inspect.getdoc(entry) or ""
+        first = text.partition("\n\n")[0]
+        rows += textwrap.wrap(first, WIDTH, initial_indent=f"  {name}".ljust(width), subsequent_indent=" " * width)
+    return rows

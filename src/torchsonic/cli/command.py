@@ -1,74 +1,101 @@
-"""What commands share: errors that one line explains, optional packages, folders."""
+"""What commands share: their base, errors that one line explains, optional packages, folders and pages."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
-__all__ = [
-    "Command",
-    "UserError",
-    "check_device",
-    "make_folder",
-    "option_value",
-    "require",
-    "require_console_and_figures",
-    "training_errors_in_words",
-    "warnings_in_one_line",
-]
+if TYPE_CHECKING:
+    from torchsonic.lab.report import Document
+
+EXTRAS = {
+    "tyro": "cli",
+    "rich": "cli",
+    "matplotlib": "viz",
+    "PIL": "images",
+    "lightning_fabric": "train",
+    **dict.fromkeys(("monai", "nibabel", "nnunetv2", "picai_eval", "scipy"), "medical"),
+}
+"""The extra of torchsonic that brings an optional package."""
 
 
 class UserError(Exception):
     """A mistake or a missing package that one line explains."""
 
 
-class Command(Protocol):
-    """What the command line runs."""
+class Command:
+    """What the command line runs: a frozen dataclass whose fields are options and whose first line is its help."""
 
-    def run(self) -> None: ...
+    needs: ClassVar[Sequence[str]] = ()
+    """Optional packages."""
+    positional: ClassVar[Sequence[str]] = ()
+    """Fields that are given without a name."""
+    hidden: ClassVar[Collection[str]] = ()
+    """Fields that are no options, those of groups as ``training.seed``."""
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Former names of options, with the present ones; a field may keep the former name."""
+    thrift: ClassVar[str] = "smaller --batch or --size"
+    """Options that save memory."""
+
+    @classmethod
+    def with_preset(cls, arguments: Sequence[str]) -> Any:
+        """The defaults that the arguments choose; ``None`` for those of the fields."""
+        return None
+
+    def values_for(self, cls: Any) -> dict[str, Any]:
+        """Values of the options that a dataclass has, too."""
+        return {field.name: getattr(self, field.name) for field in fields(cls) if hasattr(self, field.name)}
+
+    def run(self) -> None:
+        raise NotImplementedError
 
 
-def require(package: str, extra: str) -> None:
-    """Refuse to go on without an optional package, and name the extra that brings it."""
-    if importlib.util.find_spec(package) is None:
-        raise UserError(f'{package} is not installed; run: pip install "torchsonic[{extra}]"')
+@dataclass(frozen=True, kw_only=True)
+class OnDevice(Command):
+    """A command that runs a trained network."""
+
+    device: str = "cpu"
+    """Device that runs the network: cpu, cuda or mps."""
+
+    def check_device(self) -> None:
+        """Refuse a device that this machine or this PyTorch does not have."""
+        import torch
+
+        try:
+            torch.empty(0, device=self.device)
+        except (RuntimeError, AssertionError, NotImplementedError) as error:  # "not compiled with" is an assertion
+            reason = str(error).partition("\n")[0]
+            raise UserError(f"--device {self.device}: {reason}; cpu always works") from error
 
 
-def check_device(name: str) -> None:
-    """Refuse a device that this machine or this PyTorch does not have."""
-    import torch
-
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:  # "not compiled with" is an assertion
-        raise UserError(f"--device {name}: {str(error).partition(chr(10))[0]}; cpu is always there") from error
+def require(*packages: str) -> None:
+    """Refuse to go on without optional packages, and name the extra that brings them."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise UserError(f'{package} is not installed; run: pip install "torchsonic[{EXTRAS[package]}]"')
 
 
-def require_console_and_figures() -> None:
-    """Refuse to go on without what tables and figures need."""
-    require("rich", "cli")
-    require("matplotlib", "viz")
-
-
-@contextmanager
-def training_errors_in_words(thrift: str) -> Iterator[None]:
-    """Explain what a run can end with, in place of a traceback; ``thrift`` are the options that save memory."""
-    from torchsonic.engine.exhaustion import is_exhaustion
+def error_text(error: Exception, command: Command | None) -> str | None:
+    """What users are told of an error in place of a traceback; ``None`` for errors that are ours."""
+    from torchsonic.engine.memory import is_exhaustion
+    from torchsonic.export import ExportError
     from torchsonic.lab.training.checkpoint import CheckpointError
 
-    try:
-        yield
-    except (CheckpointError, FloatingPointError, ImportError, OSError, ValueError) as error:
-        raise UserError(str(error)) from error
-    except RuntimeError as error:
-        if not is_exhaustion(error):
-            raise
-        raise UserError(f"{error}\nmemory ran out: {thrift}") from error
+    if is_exhaustion(error) and command is not None:
+        return f"{error}\nmemory ran out: {command.thrift}"
+    if isinstance(error, OSError) and error.filename is not None:
+        out = getattr(command, "out", None)
+        own = out is not None and Path(error.filename).is_relative_to(out)
+        return f"{'--out: cannot write' if own else 'cannot read or write'} {error.filename}: {error.strerror}"
+    expected = (UserError, ValueError, OSError, ImportError, FloatingPointError, CheckpointError, ExportError)
+    return " ".join(map(str.strip, str(error).splitlines())) if isinstance(error, expected) else None
 
 
 def make_folder(path: Path) -> Path:
@@ -78,6 +105,20 @@ def make_folder(path: Path) -> Path:
     except OSError as error:
         raise UserError(f"--out: cannot create {path}: {error.strerror}") from error
     return path
+
+
+def publish(document: Document, out: Path, *, sections: Collection[str] | None = None) -> None:
+    """Write a report to a folder, and print its tables, or those of some sections."""
+    from torchsonic.lab.report import print_document, write_document
+
+    written = write_document(document, make_folder(out))
+    print_document(document, sections=sections)
+    print("written:", written[0])
+
+
+def is_first_process() -> bool:
+    """Of those that torchrun started, the one that speaks."""
+    return int(os.environ.get("RANK", "0")) == 0
 
 
 def option_value(arguments: Sequence[str], option: str) -> str | None:

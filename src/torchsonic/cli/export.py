@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from torchsonic.cli.command import UserError, make_folder
+from torchsonic.cli.command import Command, UserError, make_folder
 from torchsonic.io import read_json
 
 if TYPE_CHECKING:
@@ -16,87 +16,62 @@ if TYPE_CHECKING:
 
     from torchsonic.export import CheckRow
 
-__all__ = ["Export"]
-
 ENDINGS = {"onnx": ".onnx", "pt2": ".pt2", "aoti": ".aoti.pt2"}
 GOAL = 1.5
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A model and what its folder or the registry says of its inputs and answers."""
-
-    name: str
-    model: nn.Module
-    size: tuple[int, ...] | None
-    classes: tuple[str, ...] = ()
-    spacing: tuple[float, ...] = ()
-    preparation: Mapping[str, Any] = field(default_factory=dict)
-
-
 @dataclass(frozen=True, kw_only=True)
-class Export:
-    """Write a model as ONNX, torch.export or AOTInductor file, and compare that with PyTorch."""
+class Export(Command):
+    """Write a network as an ONNX, torch.export or AOTInductor file.
 
-    positional: ClassVar[tuple[str, ...]] = ("model",)
+    The file is then compared with PyTorch.
+    """
 
     model: str
-    """Folder of a saved model, or of a run, or a name of 'torchsonic models' for untrained weights."""
+    """Folder of a run or of a saved model, or a name from 'torchsonic models' for untrained weights."""
     to: Literal["onnx", "pt2", "aoti"] = "onnx"
-    """onnx; pt2, a program of torch.export; aoti, compiled by AOTInductor for this kind of machine."""
+    """onnx; pt2, a program of torch.export; or aoti, compiled by AOTInductor for machines like this one."""
     out: Path | None = None
-    """New file; by default the name of the model, or of a run's network and seed, in the current folder."""
+    """New file; by default in the current folder, named after the model, or after a run's network and seed."""
     size: tuple[int, ...] = ()
-    """Pixels of each axis, or one number for all; by default those of the run or the registry."""
+    """Pixels along each axis, or one number for all; by default those of the run or the registry."""
     batch: int = 1
-    """Images at once."""
+    """Number of images in a call."""
     dynamic: tuple[Literal["batch", "size"], ...] = ()
     """What may differ from call to call."""
     spacing: tuple[float, ...] = ()
-    """Fixed spacing, one number or one per axis in array order; by default the model's own, or what its run told it."""
+    """Fixed spacing, one number or one per axis in array order; by default the one that it was trained with."""
     spacing_input: Literal["no", "batch", "sample"] = "no"
-    """Make the spacing an input: D numbers for the batch, or (batch, D)."""
+    """Make the spacing an input: one number per axis for the batch, or for each sample."""
     transforms: Literal["auto", "matmul", "fft"] = "auto"
-    """Fourier transforms as products with matrices, or PyTorch's own (pt2 and aoti)."""
+    """Compute Fourier transforms as matrix products, or as PyTorch does (pt2 and aoti only)."""
     opset: int | None = None
-    """Of ONNX; by default PyTorch's choice."""
+    """Opset of the ONNX file; PyTorch's choice by default."""
     check: bool = True
-    """Leave out the comparison with PyTorch."""
+    """Do not compare the file with PyTorch."""
+
+    positional = ("model",)
 
     def run(self) -> None:
-        from torchsonic.engine.exhaustion import is_exhaustion
-        from torchsonic.export import ExportConfig, ExportError, export_model
-        from torchsonic.export.run import first_line
+        from torchsonic.export import ExportConfig, export_model
 
         source = _find(self.model)
-        axes = _num_axes(source)
         size = self.size or source.size
-        if size is None:
+        if not size:
             raise UserError(f"--size is needed: nothing in {self.model} says how large its images are")
         out = self.out or Path(source.name + ENDINGS[self.to])
         make_folder(out.parent)
+        changed = {
+            "size": size * source.num_axes if len(size) == 1 else size,
+            "spacing": self.spacing or (source.spacing if self.spacing_input == "no" else ()),
+            "transforms": None if self.transforms == "auto" else self.transforms,
+        }
+        config = ExportConfig(**{**self.values_for(ExportConfig), **changed})
+        facts = {"classes": source.classes, "preparation": source.preparation}
         try:
-            config = ExportConfig(
-                to=self.to,
-                size=tuple(size) * axes if len(size) == 1 else tuple(size),
-                batch=self.batch,
-                dynamic=self.dynamic,
-                spacing=self.spacing or (source.spacing if self.spacing_input == "no" else ()),
-                spacing_input=self.spacing_input,
-                transforms=None if self.transforms == "auto" else self.transforms,
-                opset=self.opset,
-            )
-            written = export_model(
-                source.model, out, config, classes=source.classes, preparation=source.preparation, check=self.check
-            )
-        except (ExportError, ImportError, ValueError, TypeError) as error:
+            written = export_model(source.model, out, config, check=self.check, **facts)
+        except TypeError as error:
             raise UserError(str(error)) from error
-        except RuntimeError as error:
-            if not is_exhaustion(error):
-                raise
-            raise UserError(f"memory ran out; lower --batch or --size ({first_line(error)})") from error
-        except OSError as error:
-            raise UserError(f"--out: cannot write {error.filename}: {error.strerror}") from error
         if config.spacing and not self.spacing:
             print(f"spacing {', '.join(f'{step:g}' for step in config.spacing)}, as in training")
         for row in written.rows:
@@ -115,49 +90,76 @@ def _line(row: CheckRow) -> str:
     return text
 
 
+@dataclass(frozen=True)
+class _Source:
+    """A model, what it is called, and what its run, its folder or the registry says of its inputs and answers."""
+
+    name: str
+    model: nn.Module
+    settings: Mapping[str, Any]
+    classes: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """Pixels of the images it was trained with; empty if nobody knows."""
+        if size := self.settings.get("patch") or self.settings.get("input_size"):
+            return tuple(size)
+        synthetic = self.settings.get("task") in ("synthshape", "halligalli")
+        one = self.settings.get("image_size") or (64 if synthetic else None)
+        return () if one is None else (int(one),)
+
+    @property
+    def spacing(self) -> tuple[float, ...]:
+        """What it was told in training of pixels that are not those it was made for; empty if it was told nothing."""
+        from torchsonic.lab.runs.images.network import told_spacing
+        from torchsonic.models import Classifier
+
+        if not isinstance(self.model, Classifier):
+            return ()
+        told = told_spacing(self.model, float(self.settings.get("pixel_width") or 1.0))
+        return () if told is None else told if isinstance(told, tuple) else (told,)
+
+    @property
+    def preparation(self) -> dict[str, Any]:
+        """How a run on images made its input from the bytes of a photograph."""
+        from torchsonic.lab.metrics.classification import MEAN, STD
+
+        middle = self.settings.get("test_crop")
+        return (
+            {} if middle is None else {"mean": MEAN, "std": STD, "scale": 1 / 255, "middle": middle, "channels": "RGB"}
+        )
+
+    @property
+    def num_axes(self) -> int:
+        from torchsonic.nn.network_spacing import spaced_layers
+
+        return next((layer.num_axes for _, layer in spaced_layers(self.model)), getattr(self.model, "num_axes", 2))
+
+
 def _find(given: str) -> _Source:
     """A folder if there is one, else a name of the registry."""
     from torchsonic.lab.runs.folder import is_run
-    from torchsonic.models import PretrainedError, create_model, from_pretrained, list_models, model_entry
+    from torchsonic.models import create_model, from_pretrained, list_models, model_entry
 
     folder = Path(given)
     if not folder.is_dir():
         if given not in list_models():
             raise UserError(f"{given} is no folder and no model; 'torchsonic models' lists the names")
-        print(f"{given} comes with untrained weights; give the folder of a saved model or a run for trained ones")
-        return _Source(given, create_model(given), model_entry(given)[0].input_size[1:])
+        print(f"{given} comes with untrained weights; give the folder of a run or a saved model for trained ones")
+        return _Source(given, create_model(given), {"input_size": model_entry(given)[0].input_size[1:]})
     own = is_run(folder)
-    try:
-        model = from_pretrained(folder / "model" if own else folder)
-    except PretrainedError as error:
-        raise UserError(str(error)) from error
     # Beside the model of a run on images stands what it knows of them.
     settings = _read(folder / ("config.json" if own else "images.json"))
     named = _read(folder / "classes.json") if own else settings
-    return _Source(
-        _name(folder.resolve()),
-        model,
-        _usual_size(settings),
-        tuple(named.get("classes", ())),
-        _usual_spacing(model, settings),
-        _preparation(settings),
-    )
+    model = from_pretrained(folder / "model" if own else folder)
+    return _Source(_name(folder.resolve()), model, settings, tuple(named.get("classes", ())))
 
 
 def _name(folder: Path) -> str:
     """Of a folder; those of runs are called by their seed, and the ones of their models ``model``."""
     if folder.name == "model" and (folder.parent / "config.json").is_file():
         folder = folder.parent
-    return f"{folder.parent.name}-{folder.name}" if re.fullmatch(r"seed\d+", folder.name) else folder.name
-
-
-def _preparation(settings: dict[str, Any]) -> dict[str, Any]:
-    """How a run on images made its input from the bytes of a photograph."""
-    from torchsonic.lab.metrics.classification import MEAN, STD
-
-    if "test_crop" not in settings:
-        return {}
-    return {"mean": MEAN, "std": STD, "scale": 1 / 255, "middle": settings["test_crop"], "channels": "RGB"}
+    return f"{folder.parent.name}-{folder.name}" if re.fullmatch(r"(.*-)?seed\d+", folder.name) else folder.name
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -165,31 +167,3 @@ def _read(path: Path) -> dict[str, Any]:
         return read_json(path)
     except (OSError, ValueError):
         return {}
-
-
-def _usual_size(settings: dict[str, Any]) -> tuple[int, ...] | None:
-    """Pixels of the images a model was trained with, as its run's settings say."""
-    if settings.get("patch"):
-        return tuple(settings["patch"])
-    if settings.get("image_size"):
-        return (int(settings["image_size"]),)
-    return (64,) if settings.get("task") in ("synthshape", "halligalli") else None
-
-
-def _usual_spacing(model: nn.Module, settings: dict[str, Any]) -> tuple[float, ...]:
-    """What a model was told in training of pixels that are not those it was made for; empty if it was told nothing."""
-    from torchsonic.lab.runs.images.network import told_spacing
-    from torchsonic.models import Classifier
-
-    if not isinstance(model, Classifier):
-        return ()
-    told = told_spacing(model, float(settings.get("pixel_width") or 1.0))
-    return () if told is None else told if isinstance(told, tuple) else (told,)
-
-
-def _num_axes(source: _Source) -> int:
-    from torchsonic.nn.network_spacing import spaced_layers
-
-    for _, layer in spaced_layers(source.model):
-        return layer.num_axes
-    return getattr(source.model, "num_axes", 2)

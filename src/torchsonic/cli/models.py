@@ -1,42 +1,138 @@
-"""``torchsonic models``: the registered models and what they cost."""
+"""Commands on models: the registered ones; what a saved one has learnt; weights of the authors' released code."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Literal
 
-from torchsonic.cli.command import UserError, make_folder, require
+from torchsonic.cli.command import Command, UserError, make_folder
 from torchsonic.lab.report.catalogue import CatalogueRow, catalogue_table, marked_table, put_table
 from torchsonic.lab.report.console import print_table
 
-__all__ = ["Models"]
+
+@dataclass(frozen=True, kw_only=True)
+class Explain(Command):
+    """Show on one page what a trained network has learnt."""
+
+    model: Path
+    """Folder of a run or of a saved model."""
+    out: Path = Path("explain.html")
+    """HTML file to write; it needs no other file."""
+    against: Path | None = None
+    """Another run or saved model, whose receptive field is shown beside this one; the same network with untrained
+    convolutions by default."""
+    unit: str | None = None
+    """Unit of length in which spacings are given; px or mm where that is known."""
+    layers: int = 6
+    """Number of layers with pictures of their own, spread evenly over the network."""
+
+    needs = ("matplotlib",)
+    positional = ("model",)
+
+    def run(self) -> None:
+        if self.layers < 1:
+            raise UserError(f"--layers must be at least 1, got {self.layers}")
+        if self.out.is_dir():  # said before minutes of drawing
+            raise UserError(f"--out {self.out} is a folder; give an HTML file, such as {self.out / 'explain.html'}")
+        from torchsonic.lab.report.explain import load_subject, write_explanation
+
+        make_folder(self.out.parent)
+        subject = load_subject(self.model, against=self.against, unit=self.unit)
+        written = write_explanation(
+            subject, self.out, most_layers=self.layers, say=lambda text: print("drawn:", text, flush=True)
+        )
+        print("written:", written)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Models:
-    """List the registered models with their parameters and FLOPs, beside the paper's."""
+class Explore(Command):
+    """Open a web page to adjust a mode, filter images and browse a model.
 
-    positional: ClassVar[tuple[str, ...]] = ("pattern",)
+    The page runs on this machine alone.
+    """
 
-    pattern: str = "*"
-    """Shell pattern of names, for example 'resnet50_*'."""
-    out: Path | None = None
-    """Markdown file whose table to renew; the text round the table stays."""
-    flops: bool = True
-    """Leave the FLOPs out, which take a few seconds to count."""
+    model: Path | None = None
+    """Folder of a run or of a saved model, whose modes to browse."""
+    host: str = "127.0.0.1"
+    """Address to listen at. At any but this machine's own, others can reach the page, which has no password."""
+    port: int = 0
+    """Port to listen at; 0 takes a free one."""
+    browser: bool = True
+    """Do not open a browser."""
+
+    needs = ("PIL",)
+    positional = ("model",)
 
     def run(self) -> None:
-        require("rich", "cli")
+        from torchsonic.explorer import Session, make_server, open_checkpoint, serve
+
+        session = Session(None if self.model is None else open_checkpoint(self.model))
+        server = make_server(session, host=self.host, port=self.port)
+        serve(server, browser=self.browser, say=lambda text: print(text, flush=True))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convert(Command):
+    """Convert weights of the authors' released code."""
+
+    file: Path
+    """Weights: a .safetensors file, or one that torch.save wrote. Nothing in it is executed."""
+    out: Path
+    """New folder, which torchsonic.from_pretrained reads."""
+    generation: Literal["rms", "dc", "free"] | None = None
+    """Generation of the released code; needed for 2-D layers with vx and vy, names that two generations share."""
+    spacing: tuple[float, ...] = (1.0,)
+    """Spacing the layers were built with: one number, or one per axis in array order (dz dy dx)."""
+    standardise: Literal["channel", "sample", "none"] | None = None
+    """What the input was standardised over; required, since the weights do not tell. 'none' if the network passed
+    normalize_input=False, as the released classifiers do; else 'channel' for rms, 'sample' for dc and free."""
+    band_order: int | None = None
+    """Butterworth order of layers with log_bandwidth; 4 by default."""
+    missing_bandwidth: Literal["none", "half"] | None = None
+    """Needed for layers with theta_v but no log_bandwidth: no band limit, or half the Nyquist frequency."""
+
+    positional = ("file",)
+
+    def run(self) -> None:
+        from torchsonic.integrations.released import Choices, convert_file
+
+        conversion = convert_file(self.file, Choices(**self.values_for(Choices)))
+        conversion.save(self.out)
+        print(conversion.text())
+        print("written:", self.out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Models(Command):
+    """List the models with their parameters and FLOPs, and the paper's."""
+
+    pattern: str = "*"
+    """Shell pattern for names, for example 'resnet50_*'."""
+    out: Path | None = None
+    """Markdown file whose table to update; the text around the table stays."""
+    flops: bool = True
+    """Leave out the FLOPs, which take a few seconds to count."""
+
+    needs = ("rich",)
+    positional = ("pattern",)
+
+    def run(self) -> None:
+        from rich.console import Console
+        from rich.progress import track
+
         from torchsonic.models import list_models
 
         names = list_models(self.pattern)
         if not names:
-            raise UserError(f"no model matches {self.pattern!r}; run: torchsonic models, without a pattern, for all")
+            raise UserError(f"no model matches {self.pattern!r}; run 'torchsonic models' to list all")
         text = None if self.out is None else _read(self.out)
-        rows = _count(names, flops=self.flops)
+        console = Console(stderr=True)
+        rows = [
+            _row(name, flops=self.flops)
+            for name in track(names, description="counting", console=console, transient=True)
+        ]
         print_table(catalogue_table(rows))
         if self.out is not None and text is not None:
             self.out.write_text(put_table(text, marked_table(rows, self._command())), encoding="utf-8")
@@ -56,17 +152,9 @@ def _read(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8")
         put_table(text, "")
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise UserError(f"--out {path}: {error}") from error
     return text
-
-
-def _count(names: Sequence[str], *, flops: bool) -> list[CatalogueRow]:
-    from rich.console import Console
-    from rich.progress import track
-
-    console = Console(stderr=True)
-    return [_row(name, flops=flops) for name in track(names, description="counting", console=console, transient=True)]
 
 
 def _row(name: str, *, flops: bool) -> CatalogueRow:

@@ -6,26 +6,23 @@ import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
-from torchsonic.cli.command import UserError, require
-
-__all__ = ["NnunetConvert", "NnunetInstall"]
+from torchsonic.cli.command import Command, UserError
 
 VARIABLE = "nnUNet_extTrainer"
 
 
 @dataclass(frozen=True, kw_only=True)
-class NnunetInstall:
-    """Write the file through which nnU-Net finds torchsonic's trainers, and print the variable to set."""
-
-    positional: ClassVar[tuple[str, ...]] = ("folder",)
+class NnunetInstall(Command):
+    """Let nnU-Net find torchsonic's trainers: write a file and print the variable to set."""
 
     folder: Path
-    """Folder for the file; best one of its own, because nnU-Net imports every Python file in it."""
+    """Folder for the file. Use one of its own, because nnU-Net imports every Python file in it."""
+
+    needs = ("nnunetv2",)
+    positional = ("folder",)
 
     def run(self) -> None:
-        require("nnunetv2", "medical")
         from torchsonic.integrations.nnunet_dataset import TRAINERS, install_trainers
 
         try:
@@ -42,43 +39,31 @@ class NnunetInstall:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NnunetConvert:
-    """Copy a folder of NIfTI files, images/ and labels/, into a raw dataset of nnU-Net."""
+class NnunetConvert(Command):
+    """Copy NIfTI files in images/ and labels/ to a raw dataset of nnU-Net."""
 
     data: Path
     """Folder with images/ and labels/; several channels as name_0000.nii.gz, name_0001.nii.gz."""
     out: Path
     """Folder of raw datasets, the one that nnUNet_raw names."""
     name: str
-    """Of the dataset."""
+    """Name of the dataset."""
     id: int
-    """Number of the dataset, 1 to 999, by which nnU-Net's commands know it."""
+    """Number of the dataset, 1 to 999, which nnU-Net's commands ask for."""
     channels: tuple[str, ...] = ()
-    """Names of the channels; nnU-Net normalises CT differently. MRI by default."""
+    """Names of the channels; MRI by default. nnU-Net normalises CT differently."""
     labels: tuple[str, ...] = ()
     """Names of the classes 1, 2 and so on; class_1, class_2 by default."""
 
+    needs = ("nibabel", "rich")
+
     def run(self) -> None:
-        require("nibabel", "medical")
-        require("rich", "cli")
         from torchsonic.integrations.nnunet_dataset import convert_dataset
         from torchsonic.lab.data.volumes import find_cases
         from torchsonic.lab.training.progress import counting_progress
 
-        try:
-            with counting_progress("copying cases", len(find_cases(self.data)), show=True) as advance:
-                folder = convert_dataset(
-                    self.data,
-                    self.out,
-                    name=self.name,
-                    number=self.id,
-                    channels=self.channels,
-                    labels=self.labels,
-                    advance=advance,
-                )
-        except ValueError as error:
-            raise UserError(str(error)) from error
-        except OSError as error:
-            raise UserError(f"cannot copy {error.filename}: {error.strerror}") from error
+        names = {"name": self.name, "number": self.id, "channels": self.channels, "labels": self.labels}
+        with counting_progress("copying cases", len(find_cases(self.data)), show=True) as advance:
+            folder = convert_dataset(self.data, self.out, advance=advance, **names)
         print(f"written: {folder}")
         print(f"next: nnUNetv2_plan_and_preprocess -d {self.id} --verify_dataset_integrity")

@@ -1,33 +1,34 @@
-"""``torchsonic train`` and ``evaluate`` for SynthShape and HalliGalli."""
+"""Runs on SynthShape and HalliGalli: their training, their test, and Table 1; pictures of their data; the demo."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
-from torchsonic.cli.command import UserError, require, training_errors_in_words
-from torchsonic.cli.train import TrainCommand
-from torchsonic.lab.runs.synthetic import PRESETS, SyntheticConfig, TaskName, apply_preset, protocol
-
-__all__ = ["EvaluateSynthetic", "TrainHalliGalli", "TrainSynthShape"]
+from torchsonic.cli.command import Command, UserError, is_first_process, make_folder, publish
+from torchsonic.cli.train import TrainCommand, training_line
+from torchsonic.demo import DemoConfig, run_demo
+from torchsonic.lab.runs.synthetic import PRESETS, ModelName, SyntheticConfig, TaskName, apply_preset, protocol
 
 Preset = Literal["smoke", "demo", "quick", "paper"]
+RUNS = Path("runs")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _TrainSynthetic(TrainCommand, SyntheticConfig):
     preset: Preset = "quick"
-    """Steps, batch and samples: smoke takes a minute, demo a few, quick about eight; paper is the full protocol."""
+    """Steps, batch size and samples. smoke takes a minute, demo a few, quick about eight; paper is the full protocol
+    of five seeds and, for SynthShape, five folds."""
     folds: tuple[int, ...] = ()
-    """Several folds, one run after another, instead of --fold."""
+    """Several folds, trained one after another, instead of --fold."""
 
     config_class: ClassVar[type] = SyntheticConfig
     presets: ClassVar[Collection[str]] = PRESETS
     thrift: ClassVar[str] = "smaller --batch, or --accumulate"
     task_name: ClassVar[TaskName]
-    hidden: ClassVar[tuple[str, ...]] = ("task",)  # the command's own name says it
+    hidden: ClassVar[Collection[str]] = ("task", *TrainCommand.hidden)  # the command's own name says the task
 
     @classmethod
     def blank(cls) -> Any:
@@ -35,8 +36,8 @@ class _TrainSynthetic(TrainCommand, SyntheticConfig):
 
     @staticmethod
     def apply_preset(command: Any, preset: str) -> Any:
-        seeds, folds = protocol(preset, command.task) if preset == "paper" else ((), ())
-        return replace(apply_preset(command, preset), seeds=seeds, folds=folds)
+        seeds, folds = protocol(preset, command.task)
+        return replace(apply_preset(command, preset), seed=seeds, folds=folds if preset == "paper" else ())
 
     def folds_to_train(self) -> Sequence[int]:
         return self.folds or (self.fold,)
@@ -56,35 +57,106 @@ class TrainSynthShape(_TrainSynthetic):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainHalliGalli(_TrainSynthetic):
-    """Train one block on HalliGalli and test it clean and under noise."""
+    """Train one block on HalliGalli and test it with and without noise."""
 
     task_name: ClassVar[TaskName] = "halligalli"
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateSynthetic:
-    """Test the model of a finished run again."""
+class Table1(Command):
+    """Train all networks of the paper's Table 1 and write the report.
 
-    positional: ClassVar[tuple[str, ...]] = ("folder",)
+    Runs that are finished are skipped, so the same command continues where it was stopped.
+    """
+
+    preset: Preset = "quick"
+    """Steps, batch size and samples of each run; paper is the full protocol of five seeds and five folds."""
+    model: tuple[ModelName, ...] = get_args(ModelName)
+    """Networks to train."""
+    task: tuple[TaskName, ...] = get_args(TaskName)
+    """Tasks to train them on."""
+    seed: tuple[int, ...] = ()
+    """Seeds of each network; 0 by default, 0 to 4 with the preset paper."""
+    folds: tuple[int, ...] = ()
+    """Folds of SynthShape; 0 by default, 0 to 4 with the preset paper."""
+    steps: int | None = None
+    """Training steps of each run, instead of the preset's."""
+    batch: int | None = None
+    """Samples per training step, instead of the preset's."""
+    test_samples: int | None = None
+    """Samples to test on, instead of the preset's."""
+    out: Path = RUNS
+    """Folder of runs; the report is written to the folder 'report' in it."""
+
+    needs = ("lightning_fabric", "rich", "matplotlib")
+    renamed: ClassVar = {"--models": "--model", "--tasks": "--task", "--seeds": "--seed"}
+
+    def run(self) -> None:
+        from torchsonic.lab.runs.table1 import plan_runs, train_all
+
+        sizes: dict[str, Any] = {"steps": self.steps, "batch": self.batch, "test_samples": self.test_samples}
+        draws: dict[str, Any] = {"seeds": self.seed, "folds": self.folds}
+        configs = plan_runs(self.preset, models=self.model, tasks=self.task, **draws, **sizes)
+        failed = train_all(configs, make_folder(self.out), say=_say)
+        if is_first_process():
+            Report(runs=self.out).run()
+        if failed:
+            more = f"; and {len(failed) - 1} more, named above" if len(failed) > 1 else ""
+            raise UserError(f"{len(failed)} of {len(configs)} runs failed: {failed[0]}{more}")
+
+
+def _say(text: str) -> None:
+    if is_first_process():
+        print(text, flush=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(Command):
+    """Write Table 1 from all runs in a folder, or the report of a run on masks."""
+
+    runs: Path = RUNS
+    """Folder with the runs, which may lie deeper in it; or one run of 'torchsonic train masks'."""
+    out: Path | None = None
+    """Folder for the report; the folder 'report' beside the runs by default."""
+
+    needs = ("matplotlib", "rich")
+    positional = ("runs",)
+
+    def run(self) -> None:
+        from torchsonic.lab.report.masks import make_page as make_masks_page
+        from torchsonic.lab.report.table1 import make_page, make_report
+        from torchsonic.lab.runs.folder import is_run, kind_of
+
+        out = self.out or self.runs / "report"
+        if is_run(self.runs) and kind_of(self.runs) == "masks":
+            publish(make_masks_page(self.runs), out, sections=())
+            return
+        report = make_report(self.runs)
+        publish(make_page(report), out, sections=())
+        print(f"{len(report.runs)} runs, {report.num_left_out} left out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateSynthetic(Command):
+    """Test the network of a run on SynthShape or HalliGalli again."""
 
     folder: Path
     """Folder of the run."""
 
+    needs = ("rich",)
+    positional = ("folder",)
+
     def run(self) -> None:
-        require("rich", "train")
         from torchsonic.io import read_json, write_json
         from torchsonic.lab.runs.lock import locked
         from torchsonic.lab.runs.provenance import describe_run
         from torchsonic.lab.runs.synthetic import evaluate_run, load_run
 
         path = self.folder / "results.json"
-        try:
-            model, config = load_run(self.folder)
-            results = read_json(path)
-        except (OSError, ValueError) as error:
-            raise UserError(f"{self.folder} holds no finished run: {error}") from error
+        model, config = load_run(self.folder)
+        results = read_json(path)
         tested = describe_run(seed=config.training.seed, device=next(model.parameters()).device)
-        with training_errors_in_words(""), locked(self.folder):
+        with locked(self.folder):
             results.update(evaluate_run(model, config), tested=tested)
             write_json(path, results)
         _print_results(results)
@@ -102,7 +174,42 @@ def _print_results(results: dict[str, Any]) -> None:
         table.add_row(row["test"], f"{row['level']:g}", f"{row['dice']:.3f}", "" if told is None else f"{told:.3f}")
     console = Console()
     console.print(table)
-    console.print(
-        f"{results['parameters']:,} parameters, {results['seconds']:.0f} s of training, "
-        f"{results['samples_per_second']:.1f} samples/s"
-    )
+    console.print(training_line(results))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataPreview(Command):
+    """Draw sheets of samples, perturbations and resolutions."""
+
+    task: Literal["synthshape", "halligalli", "all"] = "all"
+    """Whose samples to draw."""
+    out: Path = Path("preview")
+    """Folder for the sheets."""
+    seed: int = 0
+    """Seed of the samples; training uses 0."""
+
+    needs = ("matplotlib",)
+
+    def run(self) -> None:
+        from torchsonic.lab.report.preview import SHEETS, draw_sheet
+
+        if self.seed < 0:
+            raise UserError(f"--seed must not be negative, got {self.seed}")
+        folder = make_folder(self.out)
+        for task in SHEETS if self.task == "all" else (self.task,):
+            path = folder / f"{task}.png"
+            draw_sheet(task, seed=self.seed).savefig(path, dpi=110)
+            print("written:", path)
+
+
+@dataclass(frozen=True)
+class Demo(DemoConfig, Command):
+    """Train a small network at one resolution and test it at others."""
+
+    needs = ("rich", "matplotlib")
+
+    def run(self) -> None:
+        if self.steps < 1 or self.batch < 1:
+            raise UserError(f"--steps and --batch must be at least 1, got {self.steps} and {self.batch}")
+        make_folder(self.out)
+        run_demo(self)

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from torchsonic.cli.command import (
-    UserError,
-    make_folder,
-    option_value,
-    require,
-    training_errors_in_words,
-    warnings_in_one_line,
-)
-
-__all__ = ["TrainCommand"]
+from torchsonic.cli.command import Command, UserError, make_folder, option_value
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainCommand:
+class TrainCommand(Command):
     """Mixed into the configuration of a task, whose fields then are options."""
 
-    seeds: tuple[int, ...] = ()
-    """Several seeds, one run after another, instead of --seed."""
+    seed: tuple[int, ...] = (0,)
+    """Seed for weights, data and dropout; several seeds are trained one after another."""
     out: Path = Path("runs")
-    """Folder of runs; each run has its own in it, and goes on if it was stopped."""
+    """Folder of runs. Each run has a folder of its own in it; a run that was stopped continues."""
 
+    needs = ("lightning_fabric", "rich")
+    hidden: ClassVar[Collection[str]] = ("training.seed",)
+    renamed: ClassVar = {"--seeds": "--seed"}
     config_class: ClassVar[type]
     presets: ClassVar[Collection[str]]
     apply_preset: ClassVar[Callable[[Any, str], Any]]
-    thrift: ClassVar[str]
-    """Options that save memory."""
 
     @classmethod
     def with_preset(cls, arguments: Sequence[str]) -> Any:
@@ -53,34 +45,34 @@ class TrainCommand:
 
     def configs(self) -> list[Any]:
         """The configurations of all runs, fold by fold and seed by seed."""
-        own: Any = self
-        shared = {field.name: getattr(own, field.name) for field in fields(self.config_class)}
-        seeds = self.seeds or (own.training.seed,)
-        if min(seeds) < 0:
-            raise UserError(f"--seeds must not be negative, got {', '.join(map(str, seeds))}")
+        shared = self.values_for(self.config_class)
+        if not self.seed or min(self.seed) < 0:
+            raise UserError(f"--seed must not be negative, got {', '.join(map(str, self.seed)) or 'none'}")
         folds = [{} if fold is None else {"fold": fold} for fold in self.folds_to_train()]
-        try:
-            return [
-                self.config_class(**{**shared, **fold, "training": replace(own.training, seed=seed)})
-                for fold in folds
-                for seed in seeds
-            ]
-        except ValueError as error:
-            raise UserError(str(error)) from error
+        return [
+            self.config_class(**{**shared, **fold, "training": replace(shared["training"], seed=seed)})
+            for fold in folds
+            for seed in self.seed
+        ]
 
     def train(
         self, run_experiment: Callable[..., dict[str, Any]], title: Callable[[Any], str], show: Callable[[Any], None]
     ) -> list[dict[str, Any]]:
         """Train all configurations; the results of each, which are empty on all processes but the first."""
-        require("lightning_fabric", "train")
-        require("rich", "train")
         configs, found = self.configs(), []
         make_folder(self.out)
         for config in configs:
             folder = self.out / config.name
             print(f"{title(config)}, seed {config.training.seed}: {folder}")
-            with training_errors_in_words(self.thrift), warnings_in_one_line():
-                found.append(run_experiment(config, folder))
+            found.append(run_experiment(config, folder))
             if found[-1]:
                 show(found[-1])
         return found
+
+
+def training_line(results: dict[str, Any], unit: str = "samples") -> str:
+    """What a training took."""
+    return (
+        f"{results['parameters']:,} parameters, {results['seconds']:.0f} s of training, "
+        f"{results['samples_per_second']:.1f} {unit}/s"
+    )

@@ -1,4 +1,4 @@
-"""``torchsonic train volumes`` and ``torchsonic predict volumes``: segmentation of NIfTI files."""
+"""Runs on NIfTI volumes: training, prediction, and scores of runs or of any tool's segmentations."""
 
 from __future__ import annotations
 
@@ -7,46 +7,36 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from torchsonic.cli.command import (
-    UserError,
-    check_device,
-    make_folder,
-    require,
-    warnings_in_one_line,
-)
-from torchsonic.cli.train import TrainCommand
+from torchsonic.cli.command import OnDevice, UserError, make_folder, publish, require
+from torchsonic.cli.train import TrainCommand, training_line
 from torchsonic.lab.runs.volumes import PRESETS, VolumesConfig, apply_preset
 
-__all__ = ["PredictVolumes", "TrainVolumes"]
-
-
-def _require_packages() -> None:
-    require("nibabel", "medical")
-    require("scipy", "medical")
-    require("rich", "train")
+PRINTED = ("Scores", "Differences", "Lesions")
+"""Tables of the report that a console shows, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainVolumes(TrainCommand, VolumesConfig):
-    """Train a network on a folder of NIfTI volumes and test it on whole cases."""
+    """Train a segmentation network on NIfTI files in images/ and labels/."""
 
     preset: Literal["smoke", "quick"] = "quick"
-    """Steps and sizes: smoke takes less than a minute; quick has 1,000 steps."""
+    """Steps and sizes. smoke takes less than a minute; quick trains for 1,000 steps."""
     all_folds: bool = False
-    """The whole cross-validation, one fold after another, instead of --fold."""
+    """Train the whole cross-validation, one fold after another, instead of --fold."""
 
+    needs = ("nibabel", "scipy", *TrainCommand.needs)
     config_class: ClassVar[type] = VolumesConfig
     presets: ClassVar[Collection[str]] = PRESETS
     apply_preset = staticmethod(apply_preset)
+    renamed: ClassVar = {**TrainCommand.renamed, "--common-spacing": "--spacing"}
     thrift: ClassVar[str] = "smaller --batch or --patch, or --accumulate"
 
     def folds_to_train(self) -> Sequence[int]:
         return range(self.folds) if self.all_folds else (self.fold,)
 
     def run(self) -> None:
-        _require_packages()
         if self.model == "unet":
-            require("monai", "medical")
+            require("monai")
         if self.all_folds and self.split is not None:
             raise UserError("--all-folds and --split exclude each other")
         from torchsonic.lab.runs.volumes import run_experiment
@@ -55,61 +45,6 @@ class TrainVolumes(TrainCommand, VolumesConfig):
         found = [result["dice"] for result in results if result and result["dice"] is not None]
         if len(found) > 1:
             print(f"mean Dice over {len(found)} runs: {sum(found) / len(found):.3f}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PredictVolumes:
-    """Segment NIfTI volumes with the model of a run; the labels keep the grid and the affine of the image."""
-
-    positional: ClassVar[tuple[str, ...]] = ("folder",)
-
-    folder: Path
-    """Folder of the run."""
-    data: Path
-    """Folder with images/, or with the images themselves."""
-    out: Path
-    """Folder for the labels, one NIfTI file for each case."""
-    tell_spacing: bool = True
-    """Keep the spacing from a network that was trained to be told it."""
-    keep_going: bool = False
-    """Leave bad cases out with a warning instead of stopping at the first."""
-    device: str = "cpu"
-    """Where the network runs: cpu, cuda, mps."""
-
-    def run(self) -> None:
-        _require_packages()
-        from torchsonic.lab.data.volumes import find_cases, write_labels
-        from torchsonic.lab.runs.volumes import load_run, predict_case, read_good_cases
-        from torchsonic.lab.training.progress import counting_progress
-        from torchsonic.models import PretrainedError
-
-        check_device(self.device)
-        try:
-            model, config = load_run(self.folder)
-            model.to(self.device)
-        except (OSError, PretrainedError, ValueError, TypeError, KeyError) as error:
-            raise UserError(f"{self.folder} holds no finished run on volumes: {error}") from error
-        except RuntimeError as error:
-            raise UserError(f"--device {self.device}: {error}") from error
-        if not self.tell_spacing and not config.is_told:
-            raise UserError(
-                f"--no-tell-spacing: the network in {self.folder} was not told the spacing in training either"
-            )
-        try:
-            cases = find_cases(self.data, labels=False)
-            inputs = {image.resolve().parent for case in cases for image in case.images}
-            if self.out.resolve() in {*inputs, (self.data / "labels").resolve()}:
-                raise UserError(f"--out {self.out} holds the data, which would be overwritten; name another folder")
-            out, written = make_folder(self.out), 0
-            with warnings_in_one_line(), counting_progress("predicting", len(cases), show=True) as advance:
-                options = {"channels": model.arguments["in_channels"], "keep_going": self.keep_going}
-                for volume in read_good_cases(cases, advance=advance, **options):
-                    labels = predict_case(model, volume, config, tell_spacing=self.tell_spacing)
-                    write_labels(out / f"{volume.name}.nii.gz", labels, volume.affine)
-                    written += 1
-        except (OSError, ValueError) as error:
-            raise UserError(str(error)) from error
-        print(f"{written} of {len(cases)} cases written to {out}")
 
 
 def _print_results(results: dict[str, Any]) -> None:
@@ -126,7 +61,127 @@ def _print_results(results: dict[str, Any]) -> None:
         console.print(table)
     if results["left_out"]:
         console.print(f"{len(results['left_out'])} cases were left out: {', '.join(results['left_out'])}")
-    console.print(
-        f"{results['parameters']:,} parameters, {results['seconds']:.0f} s of training, "
-        f"{results['samples_per_second']:.1f} samples/s"
-    )
+    console.print(training_line(results))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictVolumes(OnDevice):
+    """Segment NIfTI volumes.
+
+    Labels keep the grid and the affine of the image.
+    """
+
+    folder: Path
+    """Folder of a run on volumes."""
+    data: Path
+    """Folder with images/, or with the images themselves."""
+    out: Path
+    """Folder for the labels, one NIfTI file for each case."""
+    tell_spacing: bool = True
+    """Do not tell the spacing to a network that was told it in training."""
+    keep_going: bool = False
+    """Skip bad cases with a warning instead of stopping at the first."""
+
+    needs = ("nibabel", "scipy", "rich")
+    positional = ("folder",)
+    thrift: ClassVar[str] = "use a device with more memory, or --device cpu"
+
+    def run(self) -> None:
+        from torchsonic.lab.data.volumes import find_cases, write_labels
+        from torchsonic.lab.runs.volumes import load_run, predict_case, read_good_cases
+        from torchsonic.lab.training.progress import counting_progress
+
+        self.check_device()
+        model, config = load_run(self.folder)
+        model.to(self.device)
+        if not self.tell_spacing and not config.is_told:
+            raise UserError(f"--no-tell-spacing: the network in {self.folder} was not told it in training either")
+        cases = find_cases(self.data, labels=False)
+        inputs = {image.resolve().parent for case in cases for image in case.images}
+        if self.out.resolve() in {*inputs, (self.data / "labels").resolve()}:
+            raise UserError(f"--out {self.out} holds the data, which would be overwritten; name another folder")
+        out, written = make_folder(self.out), 0
+        with counting_progress("predicting", len(cases), show=True) as advance:
+            options = {"channels": model.arguments["in_channels"], "keep_going": self.keep_going}
+            for volume in read_good_cases(cases, advance=advance, **options):
+                labels = predict_case(model, volume, config, tell_spacing=self.tell_spacing)
+                write_labels(out / f"{volume.name}.nii.gz", labels, volume.affine)
+                written += 1
+        print(f"{written} of {len(cases)} cases written to {out}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateVolumes(OnDevice):
+    """Score segmented volumes, of runs or of any tool.
+
+    RUN [RUN ...]: each network predicts its own test cases, or all cases of --external. Without a run: --predictions
+    and --labels name two folders of NIfTI files with the same names.
+    """
+
+    runs: tuple[Path, ...] = ()
+    """Folders of finished runs; the folds of one network share a row."""
+    external: Path | None = None
+    """Folder with images/ and labels/ from elsewhere; all its cases are predicted instead of the runs' own."""
+    data: Path | None = None
+    """Folder of the runs' own cases, if they were moved since training."""
+    predictions: tuple[Path, ...] = ()
+    """Folders of labels that nnU-Net or any other tool predicted, instead of runs; several are compared."""
+    labels: Path | None = None
+    """Folder of true labels, with --predictions."""
+    images: Path | None = None
+    """Folder of images to draw behind the labels, with --predictions."""
+    classes: tuple[str, ...] = ()
+    """Names of the classes from 1 on; by default those in nnU-Net's dataset.json, or their numbers."""
+    lesions: int | None = None
+    """Class whose lesions are counted: AUROC, AP, F1, sensitivity, precision."""
+    probabilities: Path | None = None
+    """Folder of probabilities of the lesion class, with --predictions; by default beside these (nnU-Net's .npz)."""
+    threshold: float = 0.5
+    """Lowest confidence at which a lesion is reported."""
+    tolerance: float = 2.0
+    """Distance in mm within which surfaces agree."""
+    pictures: bool = True
+    """Leave out the pictures."""
+    keep_going: bool = False
+    """Skip bad cases with a warning instead of stopping at the first."""
+    out: Path = Path("evaluation")
+    """Folder for the report and for the predictions of runs."""
+
+    needs = ("monai", "nibabel", "scipy", "matplotlib", "rich")
+    positional = ("runs",)
+
+    def run(self) -> None:
+        self._check()
+        if self.lesions is not None:
+            require("picai_eval")
+        from torchsonic.lab.report.volumes import Scoring, make_page, score_folders
+        from torchsonic.lab.report.volumes.runs import score_runs
+
+        scoring = Scoring(lesion_class=self.lesions, **self.values_for(Scoring))
+        if self.labels is not None:
+            more = {"images": self.images, "probabilities": self.probabilities}
+            evaluation = score_folders(self.predictions, self.labels, scoring=scoring, **more)
+        else:
+            more = {"external": self.external, "data": self.data, "device": self.device}
+            evaluation = score_runs(self.runs, make_folder(self.out), scoring=scoring, **more)
+        publish(make_page(evaluation), self.out, sections=PRINTED)
+
+    def _check(self) -> None:
+        if bool(self.runs) == bool(self.predictions):
+            raise UserError("give runs, or --predictions and --labels, but not both")
+        for name in ("labels", "images", "probabilities") if self.runs else ("external", "data", "device"):
+            if getattr(self, name) not in (None, OnDevice.device):
+                owner, other = ("--predictions", "runs") if self.runs else ("runs", "--predictions")
+                raise UserError(f"--{name} belongs to {owner}, not to {other}")
+        if not self.runs and self.labels is None:
+            raise UserError("--predictions needs --labels, the folder of true labels")
+        if self.external is not None and self.data is not None:
+            raise UserError("--external and --data exclude each other: name one folder of cases")
+        if not 0.0 < self.threshold <= 1.0:
+            raise UserError(f"--threshold must be in (0, 1], got {self.threshold}")
+        if not self.tolerance > 0:
+            raise UserError(f"--tolerance must be positive, got {self.tolerance}")
+        for name, usual in (("probabilities", None), ("threshold", EvaluateVolumes.threshold)):
+            if self.lesions is None and getattr(self, name) != usual:
+                raise UserError(f"--{name} needs --lesions, the class of the lesions")
+        self.check_device()

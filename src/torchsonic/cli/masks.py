@@ -1,0 +1,77 @@
+"""``torchsonic train masks`` and ``torchsonic predict masks``: segmentation of pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from torchsonic.cli.command import OnDevice, make_folder, require
+from torchsonic.cli.train import TrainCommand
+from torchsonic.lab.runs.masks import PRESETS, MasksConfig, apply_preset, predict_masks, run_experiment
+
+PACKAGES = ("PIL", "scipy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainMasks(TrainCommand, MasksConfig):
+    """Train a network on a folder of images/ and masks/, of classes or of objects, and test it on whole images."""
+
+    preset: Literal["smoke", "quick"] = "quick"
+    """Steps and sizes: smoke takes less than a minute; quick has 1,500 steps."""
+    all_folds: bool = False
+    """The whole cross-validation, one fold after another, instead of --fold."""
+
+    config_class: ClassVar[type] = MasksConfig
+    presets: ClassVar[Collection[str]] = PRESETS
+    apply_preset = staticmethod(apply_preset)
+    needs = (*PACKAGES, *TrainCommand.needs)
+    thrift = "smaller --batch or --patch, or --accumulate"
+
+    def folds_to_train(self) -> Sequence[int]:
+        return range(self.folds) if self.all_folds else (self.fold,)
+
+    def run(self) -> None:
+        if self.model == "unet":
+            require("monai")
+        self.train(run_experiment, lambda c: f"{c.data}, {c.model}", _print_results)
+
+
+def _print_results(results: dict[str, Any]) -> None:
+    for name in ("dice", "boundary", "precision"):
+        each = next((results[key] for key in results if key.startswith(f"{name}_per_")), [])
+        words = ", ".join("none" if value is None else f"{value:.3f}" for value in each)
+        if results.get(name) is not None:
+            print(f"{name} {results[name]:.3f} ({words}), {len(results['cases'])} images")
+    if results["left_out"]:
+        print(f"{len(results['left_out'])} images were left out: {', '.join(list(results['left_out'])[:5])}")
+    print(f"{results['parameters']:,} parameters, {results['seconds']:.0f} s of training")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictMasks(OnDevice):
+    """Write the masks that a run's network finds in images: PNG files of their names and sizes."""
+
+    folder: Path
+    """Run of 'torchsonic train masks'."""
+    data: Path
+    """An image, a folder of images, or one with images/ in it."""
+    out: Path
+    """Folder for the masks."""
+    spacing: tuple[float, ...] = ()
+    """Size of pixels, or height and width; by default as in training."""
+    spacing_table: Path | None = None
+    """CSV file of the pixel sizes instead: name,size or name,height,width."""
+    keep_going: bool = False
+    """Skip bad images with a warning instead of stopping at the first."""
+
+    needs = ("rich", *PACKAGES)
+    positional = ("folder",)
+
+    def run(self) -> None:
+        self.check_device()
+        options: dict[str, Any] = {"spacing_table": self.spacing_table, "keep_going": self.keep_going}
+        out = make_folder(self.out)
+        found = predict_masks(self.folder, self.data, out, self.spacing, device=self.device, **options)
+        print(f"{found[0]} of {found[1]} masks written to {self.out}")
