@@ -12,7 +12,7 @@ help:
 	@echo "make fuzz     2,500 random layers with extreme parameters, and deep networks from 20 seeds (about ten minutes)"
 	@echo "make check    lint, format, types, import directions, load paths, pinned dependencies, documentation"
 	@echo "make docs     build the documentation; open site/index.html"
-	@echo "make figures  make all figures of the documentation (a few minutes)"
+	@echo "make figures  make all figures of the documentation, and measure the operators (a few minutes)"
 	@echo "make bench    measure speed and memory; writes results/bench"
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -36,10 +36,11 @@ $(VENV)/.docs: $(VENV)/.installed
 	@touch $@
 
 demo: $(VENV)/.installed
-	$(BIN)/torchsonic table1 --preset demo --models sonicnet convnet --out demo
+	$(BIN)/torchsonic train table1 --preset demo --model sonicnet convnet --out demo
 
 figures: $(VENV)/.installed
 	$(BIN)/torchsonic figures --out docs/images
+	$(BIN)/torchsonic compare operators --out results/operators
 	$(MAKE) --no-print-directory explorer-picture
 
 test: $(VENV)/.installed

@@ -16,7 +16,7 @@ import torch
 from benchmarks.memory import peak_bytes, storage_bytes
 from benchmarks.progress import progress_bar
 from torchsonic import SonicConv3d
-from torchsonic.engine.pages import keep_pages
+from torchsonic.engine.memory import keep_pages
 from torchsonic.functional import estimated_bytes
 from torchsonic.lab.runs.provenance import describe_run
 

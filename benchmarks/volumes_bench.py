@@ -19,7 +19,7 @@ from torchsonic.functional import keep_all_pages
 from torchsonic.lab.metrics import count_flops, count_parameters
 from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.lab.runs.volumes.plan import fine_axes, unet_strides
-from torchsonic.models.border import MARGIN
+from torchsonic.models.sonicnet import MARGIN
 
 __all__ = [
     "CONTENDERS",

@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 import torch
 
-from torchsonic.nn import warn_once
+from torchsonic.functional import options
 
 # For this process and, through PYTHONPATH, for those that tests start.
 ENVIRONMENT = Path(__file__).parent / "environment"
@@ -32,7 +32,7 @@ def seeded():
 @pytest.fixture(autouse=True)
 def unwarned(monkeypatch):
     """What is warned of once in a process is warned of once in each test."""
-    monkeypatch.setattr(warn_once, "_seen", set())
+    monkeypatch.setattr(options, "_seen", set())
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -14,6 +14,7 @@ import torch
 
 import torchsonic
 from torchsonic import cli
+from torchsonic.cli.table import COMMANDS, KINDS, Group, checkout_commands
 
 MODULES = [
     name
@@ -61,10 +62,12 @@ def command_lines(text):
 
 
 def parse(arguments):
-    kinds = list(cli.COMMANDS["evaluate"][1])
-    if arguments[0] == "evaluate" and arguments[1] not in kinds:  # the kind is read from the run, which is not here
-        arguments = ["evaluate", next((kind for kind in kinds if kind in arguments[1]), "synthetic"), *arguments[1:]]
-    return cli._parse(arguments)
+    group = COMMANDS.get(arguments[0])
+    if isinstance(group, Group) and group.by_run and not arguments[1].startswith("-") and arguments[1] not in KINDS:
+        # The kind is read from the run, which is not here.
+        kind = next((kind for kind in group.members if kind in arguments[1]), next(iter(group.members)))
+        arguments = [arguments[0], kind, *arguments[1:]]
+    return cli.parse(arguments)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -102,11 +105,10 @@ def test_commands_of_recipes_are_understood_and_their_files_exist(recipe, capsys
 
 
 def mentioned_command(words):
-    """The entry of ``COMMANDS`` that words in running text name; what is left of them."""
-    entry = cli.COMMANDS
-    while words and isinstance(entry, dict) and re.fullmatch(r"[a-z0-9]+", words[0]):
-        entry = entry[words[0]]
-        entry, words = entry[1] if isinstance(entry, tuple) else entry, words[1:]
+    """The command that words in running text name, or a group of which they name none; what is left of them."""
+    entry = Group("", {**COMMANDS, **checkout_commands()})
+    while words and isinstance(entry, Group) and re.fullmatch(r"[a-z0-9]+", words[0]):
+        entry, words = entry.members[words[0]], words[1:]
     return entry, words
 
 
@@ -114,7 +116,7 @@ def mentioned_command(words):
 def test_commands_in_running_text_exist(page):
     for mention in re.findall(r"`torchsonic ([^`]+)`", FENCE.sub("", page.read_text())):
         command, words = mentioned_command(mention.split())
-        if isinstance(command, dict):
+        if isinstance(command, Group):
             assert words, f"torchsonic {mention} names no command"
             continue
         options = {field.name for field in dataclasses.fields(command)} | {"help"}

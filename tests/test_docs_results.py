@@ -5,6 +5,12 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
+
+import torchsonic
+from torchsonic.lab.runs.synthetic import PRESETS
+from torchsonic.models import model_entry
+from torchsonic.nn.init import initial_directions
 
 ROOT = Path(__file__).parents[1]
 ROWS = {
@@ -161,3 +167,35 @@ def test_both_reports_on_photographs_tell_of_the_same_runs(photographs):
     for name, results in runs.items():
         saved = json.loads((PHOTOGRAPHS / "runs" / name / "results.json").read_text())
         assert saved == results, name
+
+
+def test_what_the_page_on_the_paper_says_of_operators_was_measured():
+    operators = json.loads((ROOT / "results" / "operators" / "report.json").read_text())["operators"]
+    errors = {one["name"]: one["errors"] for one in operators}
+    selectivity = {one["name"]: one["selectivity"] for one in operators}
+    told = ("shift", "axes", "finer, told", "larger", "turned")
+    for name in ("SONIC", "continuous FNO"):
+        assert max(errors[name][law] for law in told) < 1e-3, name
+    assert selectivity["SONIC"] > 0.1 > selectivity["continuous FNO"]
+    for name in ("non-local block", "A2 double attention"):
+        assert max(error for error in errors[name].values() if error is not None) < 1e-3, name
+        assert selectivity[name] < 0.01, name
+    assert errors["FNO"]["finer, not told"] < 1e-3 < 0.5 < errors["FNO"]["larger"]
+    assert min(errors["SONIC, paper's notes"][law] for law in ("shift", "axes", "finer, told", "turned")) > 0.1
+
+
+def test_what_the_page_on_the_paper_says_of_our_side_is_so():
+    for name in ("sonicnet3d.paper", "resnet50_sonic.paper"):
+        with torch.device("meta"):
+            layers = dict(torchsonic.nn.sonic_layers(torchsonic.create_model(name)))
+        assert {layer.variant for layer in layers.values()} == {"exact"}, name
+    directions = initial_directions(64, 2, half_circle=True)
+    assert (directions[:, 1] > 0).all()
+    assert (directions[:, 0] < 0).any()
+    assert torchsonic.SonicConv2d(2, 2, num_modes=2, variant="paper").input_noise == 0
+    assert PRESETS["paper"]["synthshape"]["training"] == {"steps": 50_000, "batch": 32}
+    assert PRESETS["quick"]["synthshape"]["training"] == {"steps": 600, "batch": 8}
+    vit, convnet = (torchsonic.create_model(f"synthshape_{name}") for name in ("vit", "convnet"))
+    assert vit.backbone.tokens.positions.shape == (1, 64, 4, 4)
+    assert [part.kernel_size for part in convnet.backbone if hasattr(part, "kernel_size")] == [(3, 3)] * 4
+    assert model_entry("synthshape_sonicnet")[0].build(**model_entry("synthshape_sonicnet")[1]).arguments["width"] == 64

@@ -11,6 +11,6 @@ torchsonic train images --data "$data" --out "$out/runs" --model resnet50_sonic 
     --model-options width=12 depths=2,2,2,2 operator_options.num_modes=12,24,32,48
 torchsonic train images --data "$data" --out "$out/runs" --model sonic_tiny
 
-torchsonic evaluate images "$out"/runs/images/*/*/seed0 --data "$data" --resolutions 64,96,160,192,224 --out "$out/sizes"
-torchsonic evaluate images "$out"/runs/images/*/*/seed0 --data "$data" --resolutions 64,96,160,192,224 --control \
+torchsonic evaluate "$out"/runs/images/*/*/seed0 --data "$data" --resolutions 64,96,160,192,224 --out "$out/sizes"
+torchsonic evaluate "$out"/runs/images/*/*/seed0 --data "$data" --resolutions 64,96,160,192,224 --control \
     --out "$out/sizes-control"

@@ -18,7 +18,7 @@ for group in same thin fine; do
         mkdir -p "$out/$group/$kind"
         while read -r case; do ln -sfr "$data/$kind/$case.nii.gz" "$out/$group/$kind/"; done < "$here/acdc_$group.txt"
     done
-    torchsonic evaluate volumes "$out"/runs/volumes/*/*/acdc-seed0 --external "$out/$group" \
+    torchsonic evaluate "$out"/runs/volumes/*/*/acdc-seed0 --external "$out/$group" \
         --classes "right ventricle" myocardium "left ventricle" --out "$out/evaluation/$group"
 done
 

@@ -4,8 +4,10 @@ import sys
 
 from torchsonic import baselines, functional, models, nn
 from torchsonic.functional import (
+    Group,
     Modes,
     fft_backend,
+    make_group,
     plan_search,
     set_coupling,
     set_fft_backend,
@@ -18,6 +20,8 @@ from torchsonic.nn import (
     SonicConv1d,
     SonicConv2d,
     SonicConv3d,
+    SonicOrbitConv2d,
+    SonicOrbitConv3d,
     infer_strides,
     parameter_groups,
     replace_convs,
@@ -28,11 +32,14 @@ __version__ = "0.1.0"
 sys.meta_path.insert(0, MovedModules())  # before Python's own finder, which would load moved modules a second time
 
 __all__ = [
+    "Group",
     "Modes",
     "PretrainedError",
     "SonicConv1d",
     "SonicConv2d",
     "SonicConv3d",
+    "SonicOrbitConv2d",
+    "SonicOrbitConv3d",
     "__version__",
     "baselines",
     "create_model",
@@ -41,6 +48,7 @@ __all__ = [
     "functional",
     "infer_strides",
     "list_models",
+    "make_group",
     "models",
     "nn",
     "parameter_groups",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, TypeVar
 
 import torch
@@ -11,7 +13,7 @@ from torch import Tensor
 
 T = TypeVar("T")
 
-__all__ = ["check_samples", "choice", "per_axis", "positive"]
+__all__ = ["check_samples", "choice", "fraction", "is_number", "per_axis", "positive"]
 
 
 def _as_integer(value: Any) -> Any:
@@ -42,6 +44,18 @@ def positive(value: int, name: str) -> int:
     if count < 1:
         raise ValueError(f"{name} must be at least 1, got {count}")
     return count
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a finite real number."""
+    return isinstance(value, Real) and math.isfinite(value)
+
+
+def fraction(value: float, name: str) -> float:
+    """A probability below one."""
+    if not is_number(value) or not 0 <= value < 1:
+        raise ValueError(f"{name} must be in [0, 1), got {value!r}")
+    return value
 
 
 def choice(value: T, allowed: Sequence[T], name: str) -> T:

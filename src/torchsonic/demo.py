@@ -109,7 +109,7 @@ def dice(prediction: Tensor, label: Tensor) -> float:
 
 
 def _train(model: nn.Module, config: DemoConfig, generator: torch.Generator) -> list[float]:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress, TextColumn
 
     rate = 1e-2
     optimiser = torch.optim.AdamW(parameter_groups(model, rate, weight_decay=1e-4))
@@ -117,15 +117,8 @@ def _train(model: nn.Module, config: DemoConfig, generator: torch.Generator) -> 
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, peaks, total_steps=config.steps)
     weights = torch.tensor([0.3, 1.0, 1.0, 1.0])
     losses = []
-    columns = [
-        TextColumn("training"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("loss {task.fields[loss]:.3f}"),
-    ]
-    with Progress(*columns) as progress:
-        task = progress.add_task("train", total=config.steps, loss=float("nan"))
+    with Progress(*Progress.get_default_columns(), TextColumn("loss {task.fields[loss]:.3f}")) as progress:
+        task = progress.add_task("training", total=config.steps, loss=float("nan"))
         for _ in range(config.steps):
             image, label = render(random_scenes(config.batch, generator), TRAIN_SIZE, generator)
             loss = nn.functional.cross_entropy(model(image), label, weights)
@@ -148,13 +141,8 @@ def _evaluate(model: nn.Module, generator: torch.Generator) -> dict[str, dict]:
         image, label = render(scenes, size, generator)
         told = set_spacing(model, tuple(1 / n for n in size))(image).argmax(1)
         untold = set_spacing(model, 1 / TRAIN_SIZE[0])(image).argmax(1)
-        results[name] = {
-            "image": image[0],
-            "told": told[0],
-            "untold": untold[0],
-            "dice_told": dice(told, label),
-            "dice_untold": dice(untold, label),
-        }
+        shown = {"image": image[0], "told": told[0], "untold": untold[0]}
+        results[name] = {**shown, "dice_told": dice(told, label), "dice_untold": dice(untold, label)}
     return results
 
 

@@ -6,9 +6,8 @@ import torch
 import torchsonic
 from tests.explorer.serving import SETTING
 from torchsonic.explorer import Session, open_checkpoint
-from torchsonic.explorer.errors import RefusedError
-from torchsonic.explorer.filters import kernel_of, mode_of
-from torchsonic.explorer.sampling import relative_difference
+from torchsonic.explorer.filters import kernel_of, mode_of, relative_difference
+from torchsonic.explorer.knobs import RefusedError
 
 
 @pytest.fixture(scope="module")

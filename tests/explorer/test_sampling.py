@@ -7,10 +7,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from torchsonic.explorer.filters import bank_of, kernel_of, mode_magnitude, mode_of
+from torchsonic.explorer.filters import (
+    Subject,
+    bank_of,
+    compare_operators,
+    kernel_of,
+    mode_magnitude,
+    mode_of,
+    relative_difference,
+)
 from torchsonic.explorer.images import DETAIL, REFERENCE, SAMPLES, as_field, sample_field
 from torchsonic.explorer.knobs import ModeValues
-from torchsonic.explorer.sampling import Subject, compare_operators, relative_difference
 from torchsonic.functional import resample, sonic_conv
 
 VALUES = ModeValues()

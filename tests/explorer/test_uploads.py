@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from tests.explorer.images import encoded, huge_png, photograph
-from torchsonic.explorer.errors import RefusedError
+from torchsonic.explorer.knobs import RefusedError
 from torchsonic.explorer.uploads import MAX_BYTES, MAX_KEPT, Uploads, read_image
 
 

@@ -29,13 +29,27 @@ def released_state(generation, axes=2, channels=3, out=4, modes=5, *, bandwidth=
     return {name: value.to(dtype) for name, value in state.items()}
 
 
+# Over what a generation standardises its input if it does so at all.
+USUAL = {"rms": "channel", "dc": "sample", "free": "sample"}
+
+
+def standardised(x, way):
+    """Each channel of a sample, or each sample over channels and space, brought to mean 0 and variance 1."""
+    if way == "none":
+        return x
+    rows = x.flatten(2) if way == "channel" else x.flatten(1)[:, None]
+    rows = (rows - rows.mean(-1, keepdim=True)) / (rows.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+    return rows.reshape(x.shape)
+
+
 def released_operator(state, x, generation, steps, *, order=4, standardise=None):
-    """The released forward pass, from the formulas of Appendix A; ``steps`` are ``(dx, dy[, dz])``."""
+    """The released forward pass, from the formulas of Appendix A; ``steps`` are ``(dx, dy[, dz])``.
+
+    ``standardise=None`` is what the generation does by default, ``"none"`` its ``normalize_input=False``.
+    """
     axes = x.dim() - 2
     dims = tuple(range(2, x.dim()))
-    way = standardise or ("sample" if generation == "free" else "channel")
-    over = dims if way == "channel" else tuple(range(1, x.dim()))
-    x = (x - x.mean(over, keepdim=True)) / (x.var(over, unbiased=False, keepdim=True) + 1e-5).sqrt()
+    x = standardised(x, standardise or USUAL[generation])
     size = x.shape[2:]
     # x runs along the last array axis, then y, then z.
     lines = [

@@ -9,12 +9,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import torchsonic
-from tests.integrations.released_layers import released_operator, released_state
+from tests.integrations.released_layers import USUAL, released_operator, released_state
 from torchsonic.cli import main
 from torchsonic.integrations.released import Choices, ConversionError, convert_file
 from torchsonic.testing import relative_error
 
 KINDS = [("rms", 2), ("dc", 2), ("dc", 3), ("free", 2), ("free", 3)]
+DC = ["--generation", "dc", "--standardise", "sample"]
 
 
 def saved(tmp_path, state, name="weights.pth"):
@@ -23,22 +24,44 @@ def saved(tmp_path, state, name="weights.pth"):
     return path
 
 
-def choices_for(generation, axes, **options):
+def choices_for(generation, axes=2, **options):
+    options.setdefault("standardise", USUAL[generation])
     return Choices(generation=generation if axes == 2 else None, **options)
+
+
+def uneven_input(*size):
+    """Channels of different mean and size, so that every way to standardise gives something else."""
+    x = torch.randn(2, 3, *size, dtype=torch.float64)
+    shape = (1, 3, *[1] * len(size))
+    return x * torch.tensor([0.3, 1.0, 4.0]).reshape(shape) + torch.tensor([2.0, 0.0, -1.0]).reshape(shape)
 
 
 @pytest.mark.parametrize(("generation", "axes"), KINDS)
 @pytest.mark.parametrize("odd", [False, True])
-def test_converted_layers_compute_what_the_formulas_say(tmp_path, generation, axes, odd):
+@pytest.mark.parametrize("way", ["usual", "none"])
+def test_converted_layers_compute_what_the_formulas_say(tmp_path, generation, axes, odd, way):
     state = released_state(generation, axes, modes=24)
     steps = (0.8, 1.3, 2.0)[:axes]
-    size = (6, 5, 7)[:axes] if odd else (5, 4, 6)[-axes:]
-    x = torch.randn(2, 3, *size, dtype=torch.float64)
-    layers = convert_file(saved(tmp_path, state), choices_for(generation, axes, spacing=steps[::-1])).layers
-    expected, response = released_operator(state, x, generation, steps)
+    x = uneven_input(*((6, 5, 7)[:axes] if odd else (5, 4, 6)[-axes:]))
+    way = USUAL[generation] if way == "usual" else way
+    choices = choices_for(generation, axes, spacing=steps[::-1], standardise=way)
+    layers = convert_file(saved(tmp_path, state), choices).layers
+    expected, response = released_operator(state, x, generation, steps, standardise=way)
     assert relative_error(layers(x), expected) < 1e-10
     if generation != "rms":  # the limit was met, else it is not tested
         assert response.abs().max() > (4.9 if generation == "dc" else 10)
+
+
+@pytest.mark.parametrize(("generation", "axes"), KINDS)
+def test_the_way_of_standardising_is_asked_for_because_another_one_is_another_layer(tmp_path, generation, axes):
+    state = released_state(generation, axes, modes=24)
+    path, x = saved(tmp_path, state), uneven_input(*(6, 6, 6)[:axes])
+    with pytest.raises(ConversionError, match=rf"normalize_input=False.*else '{USUAL[generation]}'"):
+        convert_file(path, choices_for(generation, axes, standardise=None))
+    expected, _ = released_operator(state, x, generation, (1.0,) * axes)
+    for way in {"channel", "sample", "none"} - {USUAL[generation]}:
+        wrong = convert_file(path, choices_for(generation, axes, standardise=way)).layers(x)
+        assert relative_error(wrong, expected) > 0.1
 
 
 def test_other_spacings_masks_and_standardisation_agree_too(tmp_path):
@@ -58,7 +81,7 @@ def test_log_alpha_stands_for_damping_and_gain(tmp_path):
     old["log_dc_gain"] = state["log_dc_gain"] = old["log_alpha"]
     del old["log_dc_gain"]
     x = torch.randn(1, 3, 6, 6, dtype=torch.float64)
-    layers = convert_file(saved(tmp_path, old)).layers
+    layers = convert_file(saved(tmp_path, old), choices_for("free")).layers
     assert relative_error(layers(x), released_operator(state, x, "free", (1.0, 1.0))[0]) < 1e-10
 
 
@@ -67,8 +90,8 @@ def test_a_missing_bandwidth_is_asked_for(tmp_path, kind):
     state = released_state("free", 2, bandwidth=False)
     path = saved(tmp_path, state)
     with pytest.raises(ConversionError, match=r"log_bandwidth is missing, which is ambiguous"):
-        convert_file(path)
-    layers = convert_file(path, Choices(missing_bandwidth=kind)).layers
+        convert_file(path, choices_for("free"))
+    layers = convert_file(path, choices_for("free", missing_bandwidth=kind)).layers
     if kind == "half":
         state["log_bandwidth"] = torch.zeros(5, dtype=torch.float64)
     x = torch.randn(1, 3, 6, 5, dtype=torch.float64)
@@ -81,7 +104,7 @@ def test_the_command_writes_a_folder_that_loads_and_says_what_it_did(tmp_path, c
     weights["head.weight"] = torch.randn(2, 4)
     wrapped = {"epoch": 3, "state_dict": {f"module.{name}": value for name, value in weights.items()}}
     out = tmp_path / "ours"
-    assert main(["convert", str(saved(tmp_path, wrapped)), "--out", str(out), "--generation", "dc"]) == 0
+    assert main(["convert", str(saved(tmp_path, wrapped)), "--out", str(out), *DC]) == 0
     text = capsys.readouterr().out
     assert "encoder.0.sonic: generation dc, 2-D, 3 -> 4 channels, 5 modes" in text
     assert "head.weight (2, 4)" in text
@@ -95,15 +118,15 @@ def test_the_command_writes_a_folder_that_loads_and_says_what_it_did(tmp_path, c
     assert load_file(out / "other.safetensors")["head.weight"].equal(weights["head.weight"])
     report = json.loads((out / "conversion.json").read_text())
     assert report["not_mapped"] == {"head.weight": [2, 4]}
-    assert main(["convert", str(tmp_path / "weights.pth"), "--out", str(out), "--generation", "dc"]) == 1
+    assert main(["convert", str(tmp_path / "weights.pth"), "--out", str(out), *DC]) == 1
     assert "not empty" in capsys.readouterr().err
 
 
 def test_safetensors_give_the_same_layers(tmp_path):
     state = released_state("free", 3)
     save_file(state, tmp_path / "weights.safetensors")
-    first = convert_file(tmp_path / "weights.safetensors").layers.state_dict()
-    second = convert_file(saved(tmp_path, state)).layers.state_dict()
+    first = convert_file(tmp_path / "weights.safetensors", choices_for("free", 3)).layers.state_dict()
+    second = convert_file(saved(tmp_path, state), choices_for("free", 3)).layers.state_dict()
     assert all(value.equal(second[name]) for name, value in first.items())
 
 
@@ -139,7 +162,7 @@ def test_what_is_wrong_is_named(tmp_path, generation, spoil, text):
     state = released_state(generation)
     spoil(state)
     with pytest.raises(ConversionError, match=text):
-        convert_file(saved(tmp_path, state), choices_for(generation, 2))
+        convert_file(saved(tmp_path, state), choices_for(generation))
 
 
 def test_a_direction_of_no_length_and_every_other_problem_of_a_file_are_named_at_once(tmp_path):
@@ -148,7 +171,7 @@ def test_a_direction_of_no_length_and_every_other_problem_of_a_file_are_named_at
     del second["C_im"]
     state = {f"a.{k}": v for k, v in first.items()} | {f"b.{k}": v for k, v in second.items()}
     with pytest.raises(ConversionError) as caught:
-        convert_file(saved(tmp_path, state), Choices(generation="dc"))
+        convert_file(saved(tmp_path, state), choices_for("dc"))
     assert "a.vx gives no direction for mode 2" in str(caught.value)
     assert "b.C_im is missing" in str(caught.value)
 
@@ -157,7 +180,7 @@ def test_ambiguous_and_contradicted_generations_are_refused(tmp_path):
     with pytest.raises(ConversionError, match="vx is ambiguous"):
         convert_file(saved(tmp_path, released_state("rms")))
     with pytest.raises(ConversionError, match="theta_v belongs to generation 'free'"):
-        convert_file(saved(tmp_path, released_state("free")), Choices(generation="dc"))
+        convert_file(saved(tmp_path, released_state("free")), choices_for("dc"))
     with pytest.raises(ConversionError, match="vz: generation 'rms' has no forward pass in 3-D"):
         convert_file(saved(tmp_path, released_state("dc", 3)), Choices(generation="rms"))
 
@@ -182,7 +205,7 @@ def test_nothing_in_a_file_is_executed(tmp_path, plain):
         torch.save(content, path)
     reason = "$" if plain else r": it asks for (posix|nt)\.mkdir$"  # a newer pickle is not even looked into
     with pytest.raises(ConversionError, match=f"is not loaded{reason}"):
-        convert_file(path, Choices(generation="dc"))
+        convert_file(path, choices_for("dc"))
     assert not trace.exists()
 
 
@@ -211,7 +234,7 @@ def test_files_without_sonic_layers_say_what_they_hold(tmp_path):
 def test_names_that_no_layer_can_have_are_refused(tmp_path, name):
     state = {f"{name}.{leaf}": value for leaf, value in released_state("dc").items()}
     with pytest.raises(ConversionError, match=f"weights.pth: layers must have names .*'{name}'"):
-        convert_file(saved(tmp_path, state), Choices(generation="dc"))
+        convert_file(saved(tmp_path, state), choices_for("dc"))
 
 
 @pytest.mark.parametrize(
@@ -223,7 +246,7 @@ def test_names_that_no_layer_can_have_are_refused(tmp_path, name):
 )
 def test_choices_that_no_layer_asks_for_are_refused(tmp_path, choices, words):
     with pytest.raises(ConversionError, match=words):
-        convert_file(saved(tmp_path, released_state("dc")), Choices(generation="dc", **choices))
+        convert_file(saved(tmp_path, released_state("dc")), choices_for("dc", **choices))
 
 
 @pytest.mark.parametrize(
@@ -246,7 +269,7 @@ def test_a_mask_may_be_of_bools(tmp_path):
     state = released_state("free", 2, mask=True)
     state["Bmask"] = state["Bmask"] > 0.5
     x = torch.randn(1, 3, 6, 7, dtype=torch.float64)
-    layers = convert_file(saved(tmp_path, state)).layers
+    layers = convert_file(saved(tmp_path, state), choices_for("free")).layers
     state["Bmask"] = state["Bmask"].double()
     assert relative_error(layers(x), released_operator(state, x, "free", (1.0, 1.0))[0]) < 1e-10
 
@@ -256,7 +279,7 @@ def test_a_small_file_cannot_fill_the_memory(tmp_path):
     path = saved(tmp_path, state)
     assert path.stat().st_size < 1 << 16
     with pytest.raises(ConversionError, match=r"head\.weight repeat numbers until they exceed the whole file"):
-        convert_file(path, Choices(generation="dc"))
+        convert_file(path, choices_for("dc"))
 
 
 def test_one_tensor_under_many_names_is_refused(tmp_path):
@@ -264,21 +287,21 @@ def test_one_tensor_under_many_names_is_refused(tmp_path):
     path = saved(tmp_path, {**released_state("dc"), **{f"head.{n}": shared for n in range(50)}})
     assert path.stat().st_size < 10 * shared.nbytes
     with pytest.raises(ConversionError, match="its tensors share numbers and would fill 13 MB"):
-        convert_file(path, Choices(generation="dc"))
+        convert_file(path, choices_for("dc"))
 
 
 def test_wide_numbers_beside_narrow_ones_stay_what_they_are_or_are_refused(tmp_path):
     state = released_state("dc", dtype=torch.float32)
-    expected = convert_file(saved(tmp_path, state), choices_for("dc", 2)).layers
+    expected = convert_file(saved(tmp_path, state), choices_for("dc")).layers
     long = {**state, **{name: state[name].double() * 1e300 for name in ("vx", "vy")}}
-    found = convert_file(saved(tmp_path, long), choices_for("dc", 2)).layers
+    found = convert_file(saved(tmp_path, long), choices_for("dc")).layers
     torch.testing.assert_close(found.state_dict(), expected.state_dict())
     with pytest.raises(ConversionError, match=r"mix_out would hold numbers beyond torch\.float32"):
-        convert_file(saved(tmp_path, {**state, "C_re": state["C_re"].double() * 1e300}), choices_for("dc", 2))
+        convert_file(saved(tmp_path, {**state, "C_re": state["C_re"].double() * 1e300}), choices_for("dc"))
 
 
 def test_tensors_that_cannot_be_copied_are_named_before_anything_is_written(tmp_path, capsys):
     path = saved(tmp_path, {**released_state("dc"), "head.phase": torch.zeros(3, dtype=torch.complex128)})
-    assert main(["convert", str(path), "--out", str(tmp_path / "ours"), "--generation", "dc"]) == 1
+    assert main(["convert", str(path), "--out", str(tmp_path / "ours"), *DC]) == 1
     assert "head.phase holds torch.complex128, which safetensors cannot" in capsys.readouterr().err
     assert not (tmp_path / "ours").exists()

@@ -5,8 +5,8 @@ from torch import nn
 import torchsonic
 from torchsonic.functional import resample
 from torchsonic.nn import Bottleneck, ChannelMLP, ChannelNorm, HybridConv, ResidualBlock, SonicBlock, SpacedSequential
-from torchsonic.nn.drop_path import DropPath
 from torchsonic.nn.norm import make_activation, make_norm
+from torchsonic.nn.residual import DropPath
 from torchsonic.testing import band_limited_field, relative_error
 
 SIZES = {1: (18,), 2: (12, 18), 3: (6, 8, 10)}

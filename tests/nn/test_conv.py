@@ -169,7 +169,7 @@ def test_what_a_layer_tells_of_itself_is_the_same_under_autocast(variant):
 
     def told():
         modes = layer.modes()
-        convolved = sonic_conv(x, modes, layer.bias, symmetry=layer.reference_operator().symmetry)
+        convolved = sonic_conv(x, layer.reference_operator(), layer.bias)
         return [*modes, layer.kernel(8), layer.mode_kernels(8), layer.response(omega), convolved]
 
     expected = told()
@@ -288,6 +288,10 @@ def test_parameters_have_no_units():
         ((3, 4), {"mode_dropout": 1.0}, ValueError, r"mode_dropout must be in \[0, 1\), got 1.0"),
         ((3, 4), {"input_noise": 0.1}, ValueError, "input_noise"),
         ((3, 4), {"field": -1.0}, ValueError, "field must be a positive number"),
+        ((3, 4), {"field": "a"}, ValueError, "field must be a positive number of pixels, got 'a'"),
+        ((3, 4), {"bank": 3}, TypeError, "bank must be a mapping with any of highest_frequency.* got 3"),
+        ((3, 4), {"mode_dropout": "a"}, ValueError, r"mode_dropout must be in \[0, 1\), got 'a'"),
+        ((3, 4), {"input_noise": "a"}, ValueError, "input_noise must be >= 0 .* got 'a'"),
         ((3, 4), {"bank": {"longest": 1.0}}, ValueError, "bank must have only .*shortest_decay.* got 'longest'"),
         ((3, 4), {"bank": {"shortest_decay": -1}}, ValueError, r"bank\['shortest_decay'\] must be a positive .* -1"),
         ((3, 4), {"bank": {"width_to_length": 0.0}}, ValueError, "must be a positive finite number, got 0.0"),

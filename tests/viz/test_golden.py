@@ -52,5 +52,5 @@ def modes_upside_down():
 
     from torchsonic.viz.lattice import mode_beams
 
-    with patch("torchsonic.viz.sheet.mode_beams", lambda *arguments: -mode_beams(*arguments)):
+    with patch("torchsonic.viz.modes.mode_beams", lambda *arguments: -mode_beams(*arguments)):
         return modes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -55,6 +56,11 @@ class Layer:
                 "This layer limits its responses. Its modes are drawn so and it filters so; the sliders set no limits."
             )
         return ""
+
+    def summary(self) -> dict[str, Any]:
+        """What the page knows of the layer before it asks."""
+        sizes = {"modes": self.num_modes, "inputs": self.inputs, "outputs": self.outputs}
+        return {"name": self.name, **sizes, "exact": self.exact, "note": self.note}
 
     @property
     def num_modes(self) -> int:

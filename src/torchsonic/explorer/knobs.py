@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
-from torchsonic.explorer.errors import RefusedError
+__all__ = ["KNOBS", "Knob", "ModeValues", "RefusedError", "read_count", "read_number"]
 
-__all__ = ["KNOBS", "Knob", "ModeValues", "read_count", "read_number"]
+
+class RefusedError(ValueError):
+    """A request that cannot be answered; the message says why and what to do, the status is that of HTTP."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,3 @@ class ModeValues:
             "wavelength": None if slow else 2 * math.pi * self.scale / abs(self.oscillation),
             "width": math.sqrt(2 * self.transverse / self.damping),
         }
-
-    def as_dict(self) -> dict[str, float]:
-        return asdict(self)

@@ -20,22 +20,21 @@ from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
-from torchsonic.explorer.errors import RefusedError
+from torchsonic.explorer.knobs import RefusedError
 from torchsonic.explorer.session import Session
 from torchsonic.explorer.uploads import MAX_BYTES
 
 __all__ = ["ExplorerServer", "make_server", "serve"]
 
-FILES = {
-    "/": ("page.html", "text/html; charset=utf-8"),
-    "/page.css": ("page.css", "text/css; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
-    "/pictures.js": ("pictures.js", "text/javascript; charset=utf-8"),
-    "/requests.js": ("requests.js", "text/javascript; charset=utf-8"),
-    "/words.js": ("words.js", "text/javascript; charset=utf-8"),
-    "/icon.svg": ("icon.svg", "image/svg+xml"),
+FILES = ("page.html", "page.css", "page.js", "pictures.js", "requests.js", "words.js", "icon.svg")
+KINDS = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
 }
 HEADERS = {
     "Content-Security-Policy": (
@@ -178,13 +177,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _get(self) -> tuple[bytes, str]:
-        path = self.path.partition("?")[0]
-        if path == "/api/start":
+        name = self.path.partition("?")[0].removeprefix("/") or "page.html"
+        if name == "api/start":
             return _as_json(self.server.session.start())
-        if path not in FILES:
+        if name not in FILES:
             raise RefusedError("there is no such page", 404)
-        name, kind = FILES[path]
-        return resources.files("torchsonic.explorer").joinpath("page", name).read_bytes(), kind
+        return resources.files("torchsonic.explorer").joinpath("page", name).read_bytes(), KINDS[Path(name).suffix]
 
     def _post(self) -> tuple[bytes, str]:
         self._check_sender()
@@ -194,11 +192,10 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if self.path == "/api/upload":
                 return _as_json(session.upload(self._body(MAX_BYTES)))
-            if self.path == "/api/view":
-                return _as_json(session.view(self._json()))
-            if self.path == "/api/sheet":
-                return _as_json(session.sheet(self._json()))
-            raise RefusedError("there is no such page", 404)
+            answers = {"/api/view": session.view, "/api/sheet": session.sheet}
+            if self.path not in answers:
+                raise RefusedError("there is no such page", 404)
+            return _as_json(answers[self.path](self._json()))
         finally:
             posts.release()
 

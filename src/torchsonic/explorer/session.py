@@ -11,12 +11,19 @@ from typing import Any
 import torch
 
 from torchsonic.explorer.checkpoint import Checkpoint, Layer
-from torchsonic.explorer.errors import RefusedError
-from torchsonic.explorer.filters import BANK_SIZE, bank_of, mode_magnitude, mode_of, symbol_magnitude
+from torchsonic.explorer.filters import (
+    BANK_SIZE,
+    Subject,
+    bank_of,
+    compare_operators,
+    mode_magnitude,
+    mode_of,
+    reference_kernel,
+    symbol_magnitude,
+)
 from torchsonic.explorer.images import DETAIL, FIELD_MM, REFERENCE, SAMPLES, sample_field
-from torchsonic.explorer.knobs import KNOBS, ModeValues, read_count, read_number
+from torchsonic.explorer.knobs import KNOBS, ModeValues, RefusedError, read_count, read_number
 from torchsonic.explorer.pictures import brightness_picture, magnitude_picture, robust_bound, signed_picture
-from torchsonic.explorer.sampling import Subject, compare_operators, reference_kernel
 from torchsonic.explorer.uploads import MAX_BYTES, MAX_MEGAPIXELS, Uploads
 from torchsonic.functional import ModeOperator, resample
 
@@ -51,18 +58,7 @@ class Session:
             "knobs": [asdict(knob) for knob in KNOBS],
             "samples": [{"name": name, "label": label} for name, (label, _) in SAMPLES.items()],
             "checkpoint": None if self.checkpoint is None else self.checkpoint.title,
-            "layers": [
-                {
-                    "name": layer.name,
-                    "modes": layer.num_modes,
-                    "pages": math.ceil(layer.num_modes / SHEET_PAGE),
-                    "inputs": layer.inputs,
-                    "outputs": layer.outputs,
-                    "exact": layer.exact,
-                    "note": layer.note,
-                }
-                for layer in layers
-            ],
+            "layers": [{**layer.summary(), "pages": math.ceil(layer.num_modes / SHEET_PAGE)} for layer in layers],
             "bank": BANK_SIZE,
             "field": FIELD_MM,
             "reference": REFERENCE,
@@ -134,30 +130,24 @@ class Session:
         modes = []
         for index, kernel in zip(indices, kernels, strict=True):
             values = layer.values(index)
+            notes = {"values": asdict(values), "meaning": values.describe()}
             share = float(layer.strength[index].square()) / total
-            picture = signed_picture(kernel, root=True)
-            modes.append(
-                {"mode": index, "values": values.as_dict(), "meaning": values.describe(), "share": share, **picture}
-            )
+            modes.append({"mode": index, **notes, "share": share, **signed_picture(kernel, root=True)})
         return {"layer": layer.name, "page": page, "pages": pages, "modes": modes}
 
     def _filter(self, request: Mapping[str, Any], values: ModeValues) -> tuple[Any, Callable[[], ModeOperator]]:
         """What identifies the chosen filter, and how to make it."""
         kind = request.get("filter", "mode")
-        if kind == "mode":
-            return (kind, values), lambda: mode_of(values)
-        if kind == "bank":
-            return (kind, values), lambda: bank_of(values)
-        if kind == "layer":
-            layer = self._layer(request.get("layer"))
-            if not layer.exact:
-                raise RefusedError(f"{layer.name} is no filter here: {layer.note}")
-            channel_in = read_count(request.get("input"), "Input channel", 0, layer.inputs - 1)
-            channel_out = read_count(request.get("output"), "Output channel", 0, layer.outputs - 1)
-            return (kind, layer.name, channel_in, channel_out), lambda: layer.operator.between(
-                [channel_in], [channel_out]
-            )
-        raise RefusedError(f"filter must be mode, bank or layer, got {kind!r}")
+        if kind in ("mode", "bank"):
+            return (kind, values), lambda: (mode_of if kind == "mode" else bank_of)(values)
+        if kind != "layer":
+            raise RefusedError(f"filter must be mode, bank or layer, got {kind!r}")
+        layer = self._layer(request.get("layer"))
+        if not layer.exact:
+            raise RefusedError(f"{layer.name} is no filter here: {layer.note}")
+        start = read_count(request.get("input"), "Input channel", 0, layer.inputs - 1)
+        end = read_count(request.get("output"), "Output channel", 0, layer.outputs - 1)
+        return (kind, layer.name, start, end), lambda: layer.operator.between([start], [end])
 
     def _layer(self, index: Any) -> Layer:
         if self.checkpoint is None:

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchsonic.explorer.errors import RefusedError
 from torchsonic.explorer.images import REFERENCE, as_field
+from torchsonic.explorer.knobs import RefusedError
 
 __all__ = ["MAX_BYTES", "MAX_KEPT", "MAX_MEGAPIXELS", "Uploads", "read_image"]
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torchsonic.export.config import ExportConfig, ExportError
 from torchsonic.export.program import call_model, example_inputs
 from torchsonic.export.run import first_line, load_exported
-from torchsonic.nn.evaluating import evaluating
+from torchsonic.nn.network_spacing import evaluating
 
 __all__ = ["TOLERANCE", "CheckRow", "check_file"]
 

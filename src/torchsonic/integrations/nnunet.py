@@ -31,7 +31,7 @@ except ImportError as error:
     message = f'torchsonic.integrations.nnunet needs nnunetv2 ({error}); run: pip install "torchsonic[medical]"'
     raise ImportError(message) from error
 
-from torchsonic.engine.pages import keep_all_pages
+from torchsonic.engine.memory import keep_all_pages
 from torchsonic.integrations.nnunet_checkpoint import read_checkpoint
 from torchsonic.integrations.nnunet_settings import (
     BUDGET,

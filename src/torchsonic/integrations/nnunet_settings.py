@@ -18,9 +18,8 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from torchsonic.models.border import CIRCULAR
 from torchsonic.models.registry import model_entry
-from torchsonic.models.sonicnet import SonicNet
+from torchsonic.models.sonicnet import CIRCULAR, SonicNet
 from torchsonic.nn.block import Form
 from torchsonic.nn.norm import Norm
 from torchsonic.spectral.boundary import PaddingMode

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from torchsonic.arguments import choice, positive
 from torchsonic.engine.parameters import physical_with_gain
 from torchsonic.nn.init import check_bank, initial_parameters
-from torchsonic.nn.physical_layer import SpacedLayer
+from torchsonic.nn.physical_layer import PaddedLayer
 from torchsonic.spectral.band import frequency_grid
 from torchsonic.spectral.constants import fixed, pi
 from torchsonic.spectral.gain import grid_gain, reference_gain
 from torchsonic.spectral.limits import ResponseLimits
 from torchsonic.spectral.parameters import physical, smallest
-from torchsonic.spectral.response import ModeShape, Symmetry, spacing_frame
+from torchsonic.spectral.response import ModeShape, Symmetry, spacing_frame, turn_directions
 from torchsonic.spectral.spacing import widest_float
 
 __all__ = ["DEFAULT_FIELD", "Gain", "ModeBank", "Variant"]
@@ -35,62 +32,43 @@ def largest_log_gain() -> float:
     return 20.0
 
 
-class ModeBank(SpacedLayer):
+class ModeBank(PaddedLayer):
     """Parameters of M modes between C and K channels, all real; see :class:`torchsonic.SonicConv2d`.
 
     Stored numbers are unconstrained; see :mod:`torchsonic.spectral.parameters`. A free gain is ``g = exp(.)``, and a
     cutoff ``w_c = sigmoid(.) pi / d_max`` is a fraction of the Nyquist frequency of the coarsest axis.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        *,
-        num_modes: int | None,
-        spacing: float | Sequence[float],
-        variant: Variant,
-        field: float | None,
-        bank: Mapping[str, float] | None,
-        gain: Gain,
-        limits: ResponseLimits,
-        device,
-        dtype,
-    ) -> None:
-        super().__init__()
-        self.in_channels = positive(in_channels, "in_channels")
-        self.out_channels = positive(out_channels, "out_channels")
-        if num_modes is None:
-            num_modes = max(8, max(in_channels, out_channels) // 4)
-        self.num_modes = positive(num_modes, "num_modes")
-        self.variant: Variant = choice(variant, ("exact", "paper"), "variant")
-        field = DEFAULT_FIELD[self.num_axes] if field is None else field
-        if not (math.isfinite(field) and field > 0):
-            raise ValueError(f"field must be a positive number of pixels, got {field}")
+    orbit_size: int = 1  # modes of the operator that share the parameters of one; see torchsonic.nn.orbit
+    bias: nn.Parameter | None
+    in_channels: int
+    out_channels: int
+    num_modes: int
+    variant: Variant
+    field: float
+    bank: dict[str, float]
+    gain: Gain
+    limits: ResponseLimits
+
+    def _make_parameters(self, device, dtype) -> None:
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"dtype must be a real floating-point type, got {dtype}")
-        self.field = float(field)
-        self.bank = dict(bank or {})
-        check_bank(self.bank)
-        self._assume_spacing(spacing)
-        self.gain: Gain = choice(gain, get_args(Gain), "gain")
-        self.limits = limits
 
         def parameter(*shape: int) -> nn.Parameter:
             return nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
 
-        modes, axes = self.num_modes, self.num_axes
-        self.mix_in = parameter(modes, 2, in_channels)  # Re B, Im B
-        self.mix_out = parameter(out_channels, modes, 2)  # Re C, -Im C
-        self.raw_direction = parameter(modes, axes)
+        modes = self.num_modes
+        self.mix_in = parameter(modes, 2, self.in_channels)  # Re B, Im B
+        self.mix_out = parameter(self.out_channels, modes, 2)  # Re C, -Im C
+        self.raw_direction = parameter(modes, self.num_axes)
         self.raw_scale = parameter(modes)
         self.raw_damping = parameter(modes)
         self.raw_oscillation = parameter(modes)
         self.raw_transverse = parameter(modes)
         self.oscillation_limit = parameter()  # rho
-        self.log_gain = parameter(modes) if gain == "free" else None
-        self.raw_cutoff = parameter(modes) if limits.band_order else None
-        limits.check(self.raw_cutoff)
+        self.log_gain = parameter(modes) if self.gain == "free" else None
+        self.raw_cutoff = parameter(modes) if self.limits.band_order else None
+        self.limits.check(self.raw_cutoff)
 
     def reset_parameters(self, generator: torch.Generator | None = None, **bank: float) -> None:
         """Draw all parameters anew; ``bank`` overrides settings of the layer's ``bank``."""
@@ -135,6 +113,10 @@ class ModeBank(SpacedLayer):
         ]
         return always + [p for p in (self.log_gain, self.raw_cutoff) if p is not None]
 
+    def mixing(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
+        """``mix_in (M, 2, C)``, ``mix_out (K, M, 2)`` and the bias ``(K,)`` of the operator, for all its modes."""
+        return self.mix_in.to(dtype), self.mix_out.to(dtype), None if self.bias is None else self.bias.to(dtype)
+
     def _raw(self, dtype: torch.dtype) -> list[Tensor]:
         """Stored direction, scale, damping, oscillation and transverse, and the limit of oscillation."""
         return [p.to(dtype) for p in self.mode_parameters()[:6]]
@@ -167,14 +149,25 @@ class ModeBank(SpacedLayer):
             return part * (pi() / max(self.reference_spacing))
         return part * (pi() / spacing.amax(-1, keepdim=True).to(dtype))
 
-    def _shape(self, grid: tuple[int, ...], spacing: Tensor, dtype: torch.dtype) -> ModeShape:
-        """Parameters of the responses. Only the paper's variant uses the grid and its spacing ``(G, D)``."""
+    def _shape(
+        self, grid: tuple[int, ...], spacing: Tensor, dtype: torch.dtype, orientation: Tensor | None = None
+    ) -> ModeShape:
+        """Parameters of the responses on an array. Only the paper's variant uses its size and spacing ``(G, D)``."""
         if self.variant == "exact" and self.gain == "power":
             six = physical_with_gain(self._raw(dtype), self.reference_spacing)
-            return ModeShape(*[t[None] for t in six], cutoff=self._cutoff(spacing, dtype))
+            shape = ModeShape(*[t[None] for t in six], cutoff=self._cutoff(spacing, dtype))
+            return shape.turned(orientation)
         direction, scale, damping, oscillation, transverse = self._physical(dtype)
         pole = torch.complex(-damping, oscillation)
-        directions = direction[None] if self.variant == "exact" else spacing_frame(direction, spacing)
+        if self.variant == "exact":
+            directions = turn_directions(direction[None], orientation)
+        elif orientation is None:
+            directions = spacing_frame(direction, spacing)
+        else:
+            raise ValueError(
+                "orientation cannot be told to variant='paper', whose half spectrum is tied to the last array axis; "
+                "use variant='exact', or rearrange the array"
+            )
         if self.gain == "dc":
             gain = pole.abs()[None]
         elif self.log_gain is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar, Literal, Never, Protocol
 
 import torch
@@ -10,16 +11,14 @@ from torch import Tensor, nn
 
 from torchsonic.arguments import choice, per_axis
 from torchsonic.functional.resample import resample
-from torchsonic.nn.conv import make_sonic
-from torchsonic.nn.drop_path import DropPath
-from torchsonic.nn.hybrid import HybridConv
-from torchsonic.nn.mlp import ChannelMLP
+from torchsonic.nn.hybrid import make_operator
 from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
 from torchsonic.nn.options import refuse_third
 from torchsonic.nn.physical_layer import apply, coarsening
+from torchsonic.nn.residual import ChannelMLP, DropPath, Shortcut
 from torchsonic.spectral.spacing import Spacing
 
-__all__ = ["Bottleneck", "Form", "Operator", "ResidualBlock", "Shortcut", "SonicBlock"]
+__all__ = ["Bottleneck", "Form", "Operator", "ResidualBlock", "SonicBlock"]
 
 torch.fx.wrap("resample")  # one node of a graph that torch.fx records
 
@@ -33,52 +32,20 @@ class Operator(Protocol):
     def __call__(self, in_channels: int, out_channels: int, /, *, stride: Any) -> nn.Module: ...
 
 
-class Shortcut(nn.Module):
-    """The skip connection of a block: the identity, or a 1x1 projection onto the operator's channels and grid.
-
-    ``smooth`` resamples without aliasing onto the grid of a spectral stride, which covers the same extent. Otherwise
-    every stride-th sample is kept, as in convolutions. ``(B, C, *size)`` to ``(B, K, *ceil(size / stride))``.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        stride: Stride,
-        *,
-        spatial_dims: int,
-        smooth: bool,
-    ) -> None:
-        super().__init__()
-        self.stride = per_axis(stride, spatial_dims, "stride")
-        self.smooth = smooth and max(self.stride) > 1
-        self.project: nn.Module = nn.Identity()
-        if in_channels != out_channels or (max(self.stride) > 1 and not smooth):
-            step = 1 if smooth else stride
-            self.project = make_conv(in_channels, out_channels, spatial_dims=spatial_dims, stride=step)
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.smooth:
-            x = resample(x, [(x.shape[2 + axis] + s - 1) // s for axis, s in enumerate(self.stride)])
-        return self.project(x)
-
-
 class _Block(nn.Module):
-    """Common part of blocks: a single operator has the stride."""
+    """Common part of blocks: a single operator, of the given name, has the stride."""
 
     takes_spacing: ClassVar[bool] = True
-
-    def _strided(self) -> nn.Module:
-        raise NotImplementedError
+    operator_name: ClassVar[str]
 
     @property
     def stride(self) -> tuple[int, ...]:
         """Nominal stride of the block, per axis."""
-        return self._strided().stride  # type: ignore[return-value]
+        return getattr(self, self.operator_name).stride
 
     def coarsening(self, size: Sequence[int]) -> tuple[float, ...]:
         """Ratio of output to input spacing for an input of the given size."""
-        return coarsening(self._strided(), size)
+        return coarsening(getattr(self, self.operator_name), size)
 
 
 class ResidualBlock(_Block):
@@ -107,6 +74,8 @@ class ResidualBlock(_Block):
     torch.Size([1, 16, 5, 6])
     """
 
+    operator_name = "operator"
+
     def __init__(
         self,
         operator: Operator,
@@ -126,16 +95,8 @@ class ResidualBlock(_Block):
         self.norm = make_norm(norm, out_channels if form == "post" else in_channels, spatial_dims)
         self.activation = make_activation(activation or ("relu" if form == "post" else "gelu"))
         self.drop_path = DropPath(drop_path)
-        self.shortcut = Shortcut(
-            in_channels,
-            out_channels,
-            stride,
-            spatial_dims=spatial_dims,
-            smooth=getattr(self.operator, "keeps_extent", False),
-        )
-
-    def _strided(self) -> nn.Module:
-        return self.operator
+        smooth = getattr(self.operator, "keeps_extent", False)
+        self.shortcut = Shortcut(in_channels, out_channels, stride, spatial_dims=spatial_dims, smooth=smooth)
 
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         """Apply the block to an input of the given spacing."""
@@ -192,28 +153,12 @@ class SonicBlock(ResidualBlock):
         **options: Any,
     ) -> None:
         refuse_third(self, surplus)
-        if local_kernel < 0:
-            raise ValueError(f"local_kernel must be 0 or an odd number of taps, got {local_kernel}")
         if mlp_ratio < 0:
             raise ValueError(f"mlp_ratio must be 0 or a multiple of the channels, got {mlp_ratio}")
-
-        def operator(channels_in: int, channels_out: int, /, *, stride: Stride) -> nn.Module:
-            shared: dict[str, Any] = {"spatial_dims": spatial_dims, "stride": stride, "bias": bias, **options}
-            if local_kernel:
-                return HybridConv(channels_in, channels_out, num_modes=num_modes, kernel_size=local_kernel, **shared)
-            return make_sonic(channels_in, channels_out, num_modes=num_modes, **shared)
-
-        super().__init__(
-            operator,
-            in_channels,
-            out_channels,
-            spatial_dims=spatial_dims,
-            stride=stride,
-            form=form,
-            norm=norm,
-            activation=activation,
-            drop_path=drop_path,
-        )
+        options |= {"num_modes": num_modes, "local_kernel": local_kernel, "bias": bias}
+        operator = partial(make_operator, spatial_dims=spatial_dims, **options)
+        block: dict[str, Any] = {"form": form, "norm": norm, "activation": activation, "drop_path": drop_path}
+        super().__init__(operator, in_channels, out_channels, spatial_dims=spatial_dims, stride=stride, **block)
         self.mlp: nn.Module = nn.Identity()
         if mlp_ratio:
             self.mlp = ChannelMLP(out_channels, mlp_ratio, spatial_dims=spatial_dims, norm=norm)
@@ -240,6 +185,7 @@ class Bottleneck(_Block):
     torch.Size([1, 32, 5, 6])
     """
 
+    operator_name = "conv2"
     expansion: ClassVar[int] = 4
 
     def __init__(
@@ -272,9 +218,6 @@ class Bottleneck(_Block):
                 make_conv(in_channels, out_channels, spatial_dims=spatial_dims, stride=1 if self.smooth else stride),
                 make_norm(norm, out_channels, spatial_dims),
             )
-
-    def _strided(self) -> nn.Module:
-        return self.conv2
 
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         """Apply the block to an input of the given spacing."""

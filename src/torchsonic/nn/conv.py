@@ -9,29 +9,27 @@ import torch
 from torch import Tensor, nn
 from torch.fx import Proxy
 
-from torchsonic.arguments import check_samples, choice, per_axis, positive
-from torchsonic.engine import kernels
+from torchsonic.arguments import check_samples, choice, fraction, is_number, per_axis, positive
 from torchsonic.engine.autograd import convolve
-from torchsonic.engine.cache import CouplingCache, recording_graph
-from torchsonic.engine.call import Operands, Options, without_autocast
-from torchsonic.engine.coupling import TorchCoupling
+from torchsonic.engine.call import Mixing, Operands, Options, without_autocast
 from torchsonic.engine.lowering import lowering
+from torchsonic.functional.options import Execution, group_fields
 from torchsonic.nn.bank import DEFAULT_FIELD, Gain, Variant
-from torchsonic.nn.fx_leaf import leaf_call
-from torchsonic.nn.options import Execution, group_fields, refuse_third, show_option, take_groups
-from torchsonic.nn.physical_layer import batch_spacing
-from torchsonic.nn.readable_modes import ReadableModes
+from torchsonic.nn.evaluation import CachedModes
+from torchsonic.nn.init import check_bank
+from torchsonic.nn.options import refuse_third, show_option, take_groups
+from torchsonic.nn.physical_layer import leaf_call, split_batch
 from torchsonic.nn.standardise import Standardise, standardise
-from torchsonic.spectral.boundary import Boundary, PaddingMode, check_padding, scaled_margin
+from torchsonic.spectral.boundary import PaddingMode, check_padding
 from torchsonic.spectral.limits import ResponseLimits
+from torchsonic.spectral.orientation import Matrix
 from torchsonic.spectral.response import ModeShape
-from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, spacing_values
-from torchsonic.spectral.tracing import inside_function_transform, tracing
+from torchsonic.spectral.spacing import Spacing, as_spacing, orientation_of
 
 __all__ = ["SonicConv1d", "SonicConv2d", "SonicConv3d", "SonicConvNd", "make_sonic"]
 
 
-class SonicConvNd(ReadableModes):
+class SonicConvNd(CachedModes):
     """Common part of the three layers; see :class:`SonicConv2d`."""
 
     keeps_extent: ClassVar[bool] = True
@@ -63,33 +61,33 @@ class SonicConvNd(ReadableModes):
         **old: Any,
     ) -> None:
         refuse_third(self, surplus)
-        limits, execution = take_groups(self, limits, execution, old)
-        super().__init__(
-            in_channels,
-            out_channels,
-            num_modes=num_modes,
-            spacing=spacing,
-            variant=variant,
-            field=field,
-            bank=bank,
-            gain=gain,
-            limits=limits,
-            device=device,
-            dtype=dtype,
-        )
+        super().__init__()
+        self.limits, (self.order, self.mode_chunk, self.recompute) = take_groups(self, limits, execution, old)
+        self.in_channels = positive(in_channels, "in_channels")
+        self.out_channels = positive(out_channels, "out_channels")
+        most = max(in_channels, out_channels)
+        self.num_modes = max(8, most // 4) if num_modes is None else positive(num_modes, "num_modes")
         self.stride = per_axis(stride, self.num_axes, "stride")
-        self.padding_mode: PaddingMode = choice(padding_mode, get_args(PaddingMode), "padding_mode")
+        self._assume_spacing(spacing)
+        self.padding_mode = choice(padding_mode, get_args(PaddingMode), "padding_mode")
         self.padding = check_padding(padding, padding_mode, self.num_axes)
-        if not 0.0 <= mode_dropout < 1.0:
-            raise ValueError(f"mode_dropout must be in [0, 1), got {mode_dropout}")
+        self.variant = choice(variant, get_args(Variant), "variant")
+        field = DEFAULT_FIELD[self.num_axes] if field is None else field
+        if not is_number(field) or field <= 0:
+            raise ValueError(f"field must be a positive number of pixels, got {field!r}")
+        self.field = float(field)
+        check_bank({} if bank is None else bank)
+        self.bank = dict(bank or {})
+        self.gain = choice(gain, get_args(Gain), "gain")
+        self.mode_dropout = fraction(mode_dropout, "mode_dropout")
         standardise = variant == "paper" if standardise is None else standardise
         self.standardise: Standardise = choice(standardise, (False, True, "channel", "sample"), "standardise")
-        if input_noise < 0 or (input_noise > 0 and not self.standardise):
-            raise ValueError(f"input_noise must be >= 0 and belongs to standardised input, got {input_noise}")
-        self.mode_dropout, self.input_noise = mode_dropout, input_noise
-        self.order, self.mode_chunk, self.recompute = execution
-        self._cache = CouplingCache()
-        self.bias = nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
+        if not is_number(input_noise) or input_noise < 0 or (input_noise > 0 and not self.standardise):
+            raise ValueError(f"input_noise must be >= 0 and belongs to standardised input, got {input_noise!r}")
+        self.input_noise = input_noise
+        self._make_parameters(device, dtype)
+        num_biases = out_channels // self.orbit_size
+        self.bias = nn.Parameter(torch.empty(num_biases, device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
 
     @property
@@ -108,7 +106,12 @@ class SonicConvNd(ReadableModes):
             nn.init.zeros_(self.bias)
 
     def forward(
-        self, x: Tensor, spacing: Spacing | None = None, output_size: int | Sequence[int] | None = None
+        self,
+        x: Tensor,
+        spacing: Spacing | None = None,
+        output_size: int | Sequence[int] | None = None,
+        *,
+        orientation: Matrix | None = None,
     ) -> Tensor:
         """Apply the layer.
 
@@ -120,6 +123,9 @@ class SonicConvNd(ReadableModes):
             Physical step of ``x``: a number, one per axis, or ``(B, D)``; by default the layer's.
         output_size
             Samples of the output, on the same extent, instead of ``ceil(size / stride)``.
+        orientation
+            Directions of the array's axes, the columns of an orthogonal matrix ``(D, D)`` or ``(B, D, D)``; by default
+            the identity. See :mod:`torchsonic.spectral.orientation`.
 
         Returns
         -------
@@ -127,65 +133,37 @@ class SonicConvNd(ReadableModes):
             ``(B, K, *output_size)`` or ``(K, *output_size)``, dtype of ``x``.
         """
         if isinstance(x, Proxy):
-            return leaf_call(self, x, spacing, output_size)
+            return leaf_call(self, x, spacing, output_size, orientation=orientation)
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__, unbatched=True)
         if x.dim() == self.num_axes + 1:
-            return self.forward(x[None], spacing, output_size)[0]
+            return self.forward(x[None], spacing, output_size, orientation=orientation)[0]
         size = tuple(x.shape[2:])
         out_size = (
             self.output_size(size) if output_size is None else per_axis(output_size, self.num_axes, "output_size")
         )
-        given = self._spacing if spacing is None else batch_spacing(spacing)
+        given = self.told(spacing, orientation)
         steps = as_spacing(given, self.num_axes, batch=x.shape[0], device=x.device)
         if self._margins_differ(given):
-            parts = zip(x.split(1), steps.split(1), strict=True)  # the plain method: a subclass acts on the whole batch
+            # The plain method: a subclass acts on the whole batch.
+            parts = zip(x.split(1), split_batch(given, self.num_axes), strict=True)
             return torch.cat([SonicConvNd.forward(self, sample, own, out_size) for sample, own in parts])
         dtype = torch.promote_types(torch.promote_types(x.dtype, self.mix_in.dtype), torch.float32)
-        active = lowering()
-        if active is not None:
+        if (active := lowering()) is not None:
             return active.convolve(self, self._standardised(x.to(dtype)), out_size, given, steps).to(x.dtype)
         boundary = self.boundary(given)
         chunk = 0 if self.mode_chunk is None else positive(self.mode_chunk, "mode_chunk")
         options = Options(out_size, *boundary, self.order, chunk, self._symmetry, *self.limits)
         with without_autocast(x.device):
             signal = self._standardised(x.to(dtype))
-            mix_in, mix_out = self.mix_in.to(dtype), self.mix_out.to(dtype)
-            bias = None if self.bias is None else self.bias.to(dtype)
+            mix_in, mix_out, bias = self.mixing(dtype)
             if self._may_cache(given):
-                return self._evaluate((signal, mix_in, mix_out, bias), options, given, steps).to(x.dtype)
+                return self._evaluate(Mixing(signal, mix_in, mix_out, bias), options, given, steps).to(x.dtype)
             # The exact variant does not use the grid, so that compilers need not know its padded size.
             grid = size if self.variant == "exact" else boundary.band(size, out_size).size_in
-            shape, mix_out = self._dropped(self._shape(grid, steps, dtype), mix_out)
+            shape = self._shape(grid, steps, dtype, orientation_of(given))
+            shape, mix_out = self._dropped(shape, mix_out)
             operands = Operands(signal, mix_in, mix_out, *shape, bias, steps)
             return convolve(operands, options, recompute=self.recompute).to(x.dtype)
-
-    def boundary(self, spacing: Spacing) -> Boundary:
-        """How images of a spacing continue across their edge: the margin keeps its physical width on finer grids.
-
-        Of several spacings, the finest counts; ``forward`` takes samples with margins of their own one by one.
-        """
-        if self.padding is None:
-            return Boundary(self.padding_mode)
-        if not isinstance(spacing, Tensor):
-            finest = spacing_values(spacing, self.num_axes)
-        elif len(spacing) == 0:
-            finest = self.reference_spacing
-        else:
-            finest = as_spacing(spacing, self.num_axes, batch=ANY_BATCH).amin(0).tolist()
-        return Boundary(self.padding_mode, scaled_margin(self.padding, self.reference_spacing, finest))
-
-    def _margins_differ(self, given: Spacing) -> bool:
-        """Whether samples need margins of different widths, and so grids of different sizes."""
-        if self.padding is None or not isinstance(given, Tensor):
-            return False
-        if lowering() is not None or torch.compiler.is_exporting():
-            raise ValueError(
-                f"the margin of padding={self.padding} follows the spacing, which therefore cannot be an input of an "
-                "exported model, nor change with dynamic sizes behind a stride; export with a fixed spacing and "
-                "fixed sizes"
-            )
-        rows = as_spacing(given, self.num_axes, batch=ANY_BATCH).tolist()
-        return len({self.boundary(tuple(row)) for row in rows}) > 1
 
     def _standardised(self, x: Tensor) -> Tensor:
         if not self.standardise:
@@ -194,58 +172,15 @@ class SonicConvNd(ReadableModes):
         noisy = self.training and self.input_noise > 0
         return x + self.input_noise * torch.randn_like(x) if noisy else x
 
-    def _evaluate(self, mixing: tuple, options: Options, given: Spacing, steps: Tensor) -> Tensor:
-        """The output without gradient, from the responses of an earlier call if they are still valid."""
-        x, mix_in, mix_out, _ = mixing
-        sizes = (x, mix_out.shape[0], mix_in.shape[0])
-        plan = kernels.plan_for(*sizes, options)
-
-        def make() -> TorchCoupling:
-            shape = self._shape(plan.band.size_in, steps, x.dtype)
-            return TorchCoupling(shape, steps, plan.band, options.symmetry, options.limits)
-
-        settings = (self.reference_spacing, self.variant, self.gain, self.limits)
-        key = (plan.band, spacing_values(given, self.num_axes), *settings, x.dtype, x.device)
-        coupling = self._cache.get(key, self.mode_parameters(), make)
-        with kernels.prepared(*sizes, options):
-            return kernels.order_of(plan).forward(*mixing, lambda samples, modes: coupling, plan)[0]
-
     def _dropped(self, shape: ModeShape, mix_out: Tensor) -> tuple[ModeShape, Tensor]:
         """Drop modes at random in training."""
         if not (self.training and self.mode_dropout > 0):
             return shape, mix_out
         kept = (torch.rand(self.num_modes, device=shape.gain.device) >= self.mode_dropout)[self.own_modes]
+        kept = kept.repeat_interleave(self.orbit_size)
         if self.limits.magnitude > 0:  # the limit would undo a larger gain
             return shape, mix_out * kept[:, None] / (1 - self.mode_dropout)
         return shape._replace(gain=shape.gain * kept / (1 - self.mode_dropout)), mix_out
-
-    def _may_cache(self, given: Spacing) -> bool:
-        return not (
-            self.training
-            or self.mode_chunk is not None  # memory matters more than time
-            or torch.is_grad_enabled()
-            or tracing()
-            or inside_function_transform()
-            or recording_graph(self._device)
-            or isinstance(given, Tensor)
-            or any(p.is_inference() for p in self.mode_parameters())
-        )
-
-    def clear_cache(self) -> None:
-        """Drop responses kept in evaluation; needed only after writing to ``parameter.data`` on an accelerator."""
-        self._cache.clear()
-
-    def train(self, mode: bool = True):
-        self._cache.clear()
-        return super().train(mode)
-
-    def _load_from_state_dict(self, *args, **kwargs) -> None:
-        self._cache.clear()
-        super()._load_from_state_dict(*args, **kwargs)
-
-    def _apply(self, fn, recurse=True):
-        self._cache.clear()
-        return super()._apply(fn, recurse)
 
     def extra_repr(self) -> str:
         usual = {
@@ -264,12 +199,8 @@ class SonicConvNd(ReadableModes):
             "spacing": (1.0,) * self.num_axes,
             "bias": True,
         }
-        own = {
-            **vars(self),
-            "execution": self.execution,
-            "spacing": self.reference_spacing,
-            "bias": self.bias is not None,
-        }
+        derived = {"execution": self.execution, "spacing": self.reference_spacing, "bias": self.bias is not None}
+        own = {**vars(self), **derived}
         shown = [f"{name}={show_option(own[name])}" for name, value in usual.items() if own[name] != value]
         return ", ".join([f"{self.in_channels}, {self.out_channels}, num_modes={self.num_modes}", *shown])
 

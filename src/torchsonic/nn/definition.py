@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchsonic.nn.warn_once import warn_once
+from torchsonic.functional.options import warn_once
 
 __all__ = ["DefinedLayer", "definition_problem", "is_definition"]
 

@@ -19,13 +19,12 @@ from torch.fx import Proxy
 from torchsonic.arguments import check_samples, choice, per_axis, positive
 from torchsonic.engine.lowering import lowering, number
 from torchsonic.nn.conv import SonicConvNd, make_sonic
-from torchsonic.nn.fx_leaf import leaf_call
 from torchsonic.nn.options import refuse_third
-from torchsonic.nn.physical_layer import SpacedLayer, batch_spacing
+from torchsonic.nn.physical_layer import NO_INPUT_OF_AN_EXPORT, SpacedLayer, leaf_call
 from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.spacing import Spacing, as_spacing, spacing_values
 
-__all__ = ["HybridConv", "LocalConv"]
+__all__ = ["HybridConv", "LocalConv", "make_operator"]
 
 SHORT = 16  # samples that a kernel may always reach, however small the image
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -68,10 +67,8 @@ class LocalConv(SpacedLayer):
     ) -> None:
         super().__init__()
         self.num_axes = choice(spatial_dims, tuple(_CONV), "spatial_dims")
-        self.in_channels, self.out_channels = (
-            positive(in_channels, "in_channels"),
-            positive(out_channels, "out_channels"),
-        )
+        self.in_channels = positive(in_channels, "in_channels")
+        self.out_channels = positive(out_channels, "out_channels")
         if positive(kernel_size, "kernel_size") % 2 == 0:
             raise ValueError(f"kernel_size must be odd, got {kernel_size}")
         self.kernel_size = kernel_size
@@ -138,15 +135,11 @@ class LocalConv(SpacedLayer):
         if isinstance(x, Proxy):
             return leaf_call(self, x, spacing)
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
-        given = self._spacing if spacing is None else batch_spacing(spacing)
+        given = self.told(spacing)
         if not isinstance(given, Tensor):
             return self._convolve(x, spacing_values(given, self.num_axes))
         if lowering() is not None:
-            raise ValueError(
-                "the number of taps of a local branch follows the spacing, which therefore cannot be an input of an "
-                "exported model, nor change with dynamic sizes behind a stride; export with a fixed spacing and "
-                "fixed sizes"
-            )
+            raise ValueError(f"the number of taps of a local branch {NO_INPUT_OF_AN_EXPORT}")
         rows = [tuple(row) for row in as_spacing(given, self.num_axes, batch=x.shape[0]).tolist()]
         if len(set(rows)) == 1:
             return self._convolve(x, rows[0])
@@ -171,10 +164,10 @@ class HybridConv(nn.Module):
 
     Parameters
     ----------
-    num_modes, stride, spacing, padding_mode, options
-        Of the Sonic layer.
     kernel_size
         Taps of the local branch.
+    stride, spacing, padding_mode, options
+        Of the Sonic layer, for example ``num_modes``.
 
     Examples
     --------
@@ -191,7 +184,6 @@ class HybridConv(nn.Module):
         in_channels: int,
         out_channels: int,
         *surplus: Never,
-        num_modes: int | None = None,
         spatial_dims: int = 2,
         kernel_size: int = 3,
         stride: int | Sequence[int] = 1,
@@ -201,13 +193,9 @@ class HybridConv(nn.Module):
     ) -> None:
         super().__init__()
         refuse_third(self, surplus)
-        shared: dict[str, Any] = {
-            "spatial_dims": spatial_dims,
-            "stride": stride,
-            "spacing": spacing,
-            "padding_mode": padding_mode,
-        }
-        self.sonic: SonicConvNd = make_sonic(in_channels, out_channels, num_modes=num_modes, **shared, **options)
+        shared: dict[str, Any] = {"stride": stride, "spacing": spacing, "padding_mode": padding_mode}
+        shared["spatial_dims"] = spatial_dims
+        self.sonic: SonicConvNd = make_sonic(in_channels, out_channels, **shared, **options)
         self.local = LocalConv(in_channels, out_channels, kernel_size, **shared)
         self.stride = self.sonic.stride
 
@@ -223,3 +211,15 @@ class HybridConv(nn.Module):
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         """Apply both branches and add them."""
         return self.sonic(x, spacing) + self.local(x, spacing)
+
+
+def make_operator(
+    in_channels: int, out_channels: int, *, local_kernel: int = 0, spatial_dims: int = 2, **options: Any
+) -> nn.Module:
+    """Build a Sonic layer, with a local branch of so many taps per axis beside it unless that is 0."""
+    if local_kernel < 0:
+        raise ValueError(f"local_kernel must be 0 or an odd number of taps, got {local_kernel}")
+    if local_kernel:
+        options["kernel_size"] = local_kernel
+        return HybridConv(in_channels, out_channels, spatial_dims=spatial_dims, **options)
+    return make_sonic(in_channels, out_channels, spatial_dims=spatial_dims, **options)

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from numbers import Real
 
 import torch
 from torch import Tensor
 
+from torchsonic.arguments import is_number
 from torchsonic.spectral.parameters import inverse_softplus, reference_length, smallest
 
 __all__ = [
@@ -40,11 +40,13 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 
 def check_bank(bank: Mapping[str, float]) -> None:
     """Refuse unknown settings of :func:`initial_responses`, and values out of range."""
+    if not isinstance(bank, Mapping):
+        raise TypeError(f"bank must be a mapping with any of {', '.join(BANK_OPTIONS)}, got {bank!r}")
     for name, value in bank.items():
         if name not in BANK_OPTIONS:
             raise ValueError(f"bank must have only {', '.join(BANK_OPTIONS)}, got {name!r}")
         still = name == "highest_frequency" and value == 0  # modes that do not oscillate
-        if not isinstance(value, Real) or not math.isfinite(value) or (value <= 0 and not still):
+        if not is_number(value) or (value <= 0 and not still):
             kind = "finite number >= 0" if name == "highest_frequency" else "positive finite number"
             raise ValueError(f"bank[{name!r}] must be a {kind}, got {value!r}")
 

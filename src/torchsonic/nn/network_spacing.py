@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from torchsonic.nn.conv import SonicConvNd
-from torchsonic.nn.evaluating import evaluating
 from torchsonic.nn.physical_layer import SpacedLayer
 from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing
 
-__all__ = ["infer_strides", "place_behind", "set_spacing", "sonic_layers", "spaced_layers"]
+__all__ = ["evaluating", "infer_strides", "place_behind", "set_spacing", "sonic_layers", "spaced_layers"]
 
 
 def sonic_layers(model: nn.Module) -> Iterator[tuple[str, SonicConvNd]]:
@@ -79,6 +79,17 @@ def set_spacing(model: nn.Module, spacing: Spacing) -> nn.Module:
 def _has_strides(model: nn.Module) -> bool:
     strides = [getattr(module, "stride", 1) for module in model.modules()]
     return any((max(s) if isinstance(s, tuple) else s) != 1 for s in strides if isinstance(s, (int, tuple)))
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[nn.Module]:
+    """Put a model in evaluation mode for a block of code; afterwards every module has its own mode again."""
+    training = {module: module.training for module in model.modules()}
+    try:
+        yield model.eval()
+    finally:
+        for module, mode in training.items():
+            module.training = mode
 
 
 def infer_strides(model: nn.Module, example: Tensor) -> nn.Module:

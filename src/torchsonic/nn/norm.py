@@ -1,4 +1,4 @@
-"""Normalisation and activation by name, for any number of axes."""
+"""Normalisation, activation and convolution by name, for any number of axes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Literal, get_args
 
+import torch
 from torch import Tensor, nn
 
 from torchsonic.arguments import choice
-from torchsonic.nn.relu import ReLU
 
-__all__ = ["CONVOLUTIONS", "Activation", "ChannelNorm", "Norm", "make_activation", "make_conv", "make_norm"]
+__all__ = ["CONVOLUTIONS", "Activation", "ChannelNorm", "Norm", "ReLU", "make_activation", "make_conv", "make_norm"]
 
 Norm = Literal["group", "channel", "batch", "instance", "none"]
 Activation = Literal["relu", "gelu", "silu", "none"]
@@ -31,6 +31,35 @@ class ChannelNorm(nn.LayerNorm):
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         return super().forward(x.movedim(1, -1)).movedim(-1, 1)
+
+
+class _SignedReLU(torch.autograd.Function):
+    """``max(x, 0)`` whose gradient is ``sign(y) * grad``: the same number without a tensor of truth values."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        y = x.relu()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad: Tensor) -> Tensor:  # type: ignore[override]
+        (y,) = ctx.saved_tensors
+        return grad * y.sign()
+
+
+class ReLU(nn.ReLU):
+    """``max(x, 0)``, of any shape; compiled training on a CPU writes its gradient without a mask.
+
+    PyTorch's compiler keeps where ``x > 0`` as truth values. Its code stores and loads these one by one on a CPU, which
+    takes ten times as long as everything else in the pass. Elsewhere such a mask is what saves memory, and is kept.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        compiled = torch.compiler.is_dynamo_compiling() and not torch.compiler.is_exporting()
+        if compiled and x.device.type == "cpu" and torch.is_grad_enabled():
+            return _SignedReLU.apply(x)  # type: ignore[return-value]
+        return super().forward(x)
 
 
 def make_norm(kind: Norm, channels: int, spatial_dims: int) -> nn.Module:

@@ -8,21 +8,41 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 
 from torchsonic.engine.lowering import lowering, number
 from torchsonic.nn.definition import DefinedLayer
-from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, spacing_values
+from torchsonic.spectral.boundary import Boundary, PaddingMode, scaled_margin
+from torchsonic.spectral.orientation import Matrix, as_orientation
+from torchsonic.spectral.spacing import (
+    ANY_BATCH,
+    Sampling,
+    Spacing,
+    as_spacing,
+    differs_in_batch,
+    orientation_of,
+    plain_spacing,
+    spacing_values,
+)
 
 __all__ = [
+    "PaddedLayer",
     "SpacedLayer",
     "apply",
     "batch_spacing",
     "coarsening",
     "knows_spacing",
+    "leaf_call",
     "nominal_stride",
     "refuse_unheard",
     "scale_spacing",
+    "split_batch",
 ]
+
+NO_INPUT_OF_AN_EXPORT = (
+    "follows the spacing, which therefore cannot be an input of an exported model, nor change with dynamic sizes "
+    "behind a stride; export with a fixed spacing and fixed sizes"
+)
 
 
 class SpacedLayer(DefinedLayer):
@@ -40,6 +60,7 @@ class SpacedLayer(DefinedLayer):
     reference_spacing: tuple[float, ...]
     input_stride: tuple[float, ...]
     _spacing: tuple[float, ...] | Tensor
+    _orientation: Tensor | None = None
 
     def _assume_spacing(self, spacing: float | Sequence[float]) -> None:
         """Set the reference spacing; called once by the constructor."""
@@ -61,10 +82,24 @@ class SpacedLayer(DefinedLayer):
         """Spacing of the layer's input if ``forward`` is given none; change it with :meth:`set_spacing`."""
         return self._spacing
 
+    def told(self, spacing: Spacing | None, orientation: Matrix | None = None) -> Spacing:
+        """Spacing, and orientation if there is one, of a call: as they are given, or else as the layer assumes."""
+        given = self._spacing if spacing is None else batch_spacing(spacing)
+        if isinstance(given, Sampling):
+            if orientation is not None:
+                raise ValueError("orientation was given twice, with the spacing and on its own")
+            return given
+        turn = self._orientation if orientation is None else as_orientation(orientation, self.num_axes)
+        return given if turn is None else Sampling(given, turn)
+
     def set_spacing(self, spacing: Spacing) -> None:
         """Set the spacing of this layer's input: a number, one per axis, or ``(batch, D)``."""
         steps = as_spacing(spacing, self.num_axes, batch=ANY_BATCH)
         self._spacing = tuple(steps[0].tolist()) if steps.shape[0] == 1 else steps
+
+    def set_orientation(self, orientation: Matrix | None) -> None:
+        """Set the orientation of this layer's input: ``(D, D)`` or ``(batch, D, D)``; ``None`` for the identity."""
+        self._orientation = None if orientation is None else as_orientation(orientation, self.num_axes)
 
     def set_input_stride(self, stride: Sequence[float]) -> None:
         """Place the layer behind a cumulative stride. Its reference grid becomes coarser, in the same pixels."""
@@ -81,13 +116,76 @@ class SpacedLayer(DefinedLayer):
 
     def output_spacing(self, size: Sequence[int], spacing: Spacing | None = None) -> Tensor:
         """Spacing of the output, ``(1, D)`` or ``(B, D)``."""
-        steps = as_spacing(self._spacing if spacing is None else spacing, self.num_axes, batch=ANY_BATCH)
+        steps = as_spacing(self.told(spacing), self.num_axes, batch=ANY_BATCH)
         return steps * torch.tensor(self.coarsening(size), dtype=steps.dtype, device=steps.device)
 
     def coarsening(self, size: Sequence[int]) -> tuple[float, ...]:
         """Ratio of output to input spacing; input and output cover the same extent."""
         pairs = zip(size, self.output_size(size), self.stride, strict=True)
         return tuple(1.0 if stride == 1 else n / m for n, m, stride in pairs)
+
+
+class PaddedLayer(SpacedLayer):
+    """A layer that sees a margin round its input, whose physical width is the same on every grid.
+
+    Subclasses set ``padding`` in samples of the reference spacing, or ``None`` for the size of the input.
+    """
+
+    padding_mode: PaddingMode
+    padding: tuple[int, ...] | None
+
+    def boundary(self, spacing: Spacing) -> Boundary:
+        """How images of a spacing continue across their edge: the margin keeps its physical width on finer grids.
+
+        Of several spacings, the finest counts; ``forward`` takes samples with margins of their own one by one. On an
+        array of another orientation, the margins belong to the axes of space.
+        """
+        if self.padding is None:
+            return Boundary(self.padding_mode)
+        widths = [n * step for n, step in zip(self.padding, self.reference_spacing, strict=True)]
+        turn, spacing = orientation_of(spacing), plain_spacing(spacing)
+        if turn is not None and len(set(widths)) > 1:
+            widths = (turn[0].square().mT @ turn.new_tensor(widths)).tolist()
+        if not isinstance(spacing, Tensor):
+            finest = spacing_values(spacing, self.num_axes)
+        elif len(spacing) == 0:
+            finest = self.reference_spacing
+        else:
+            finest = as_spacing(spacing, self.num_axes, batch=ANY_BATCH).amin(0).tolist()
+        return Boundary(self.padding_mode, scaled_margin(widths, finest))
+
+    def _margins_differ(self, given: Spacing) -> bool:
+        """Whether samples need margins of different widths, and so grids of different sizes."""
+        if self.padding is None or not differs_in_batch(given):
+            return False
+        if lowering() is not None or torch.compiler.is_exporting():
+            raise ValueError(f"the margin of padding={self.padding} {NO_INPUT_OF_AN_EXPORT}")
+        return len({self.boundary(one) for one in split_batch(given, self.num_axes)}) > 1
+
+
+def split_batch(given: Spacing, num_axes: int) -> list[Spacing]:
+    """Spacing, and orientation if there is one, of each sample; just one if they do not differ."""
+    rows, turn = as_spacing(given, num_axes, batch=ANY_BATCH), orientation_of(given)
+    steps = [tuple(row) for row in rows.tolist()]
+    if turn is None:
+        return [*steps]
+    most = max(len(rows), len(turn))
+    return [Sampling(steps[i % len(steps)], turn[i % len(turn)][None]) for i in range(most)]
+
+
+def leaf_call(layer: nn.Module, x: Proxy, *arguments: Any, **options: Any) -> Any:
+    """Record a call of a layer as one node of a graph of ``torch.fx``, with arguments of its ``forward``.
+
+    Tracers would step into it, where control flow depends on sizes and values.
+    """
+    target = x.tracer.path_of_module(layer)  # type: ignore[attr-defined]
+    if not target:
+        raise TypeError(
+            f"torch.fx records a {type(layer).__name__} as one node of a graph, and so needs a module round it; "
+            "trace torch.nn.Sequential(layer)"
+        )
+    given = {name: value for name, value in options.items() if value is not None}
+    return x.tracer.create_proxy("call_module", target, (x, *arguments), given)
 
 
 def batch_spacing(spacing: Spacing) -> Spacing:
@@ -104,6 +202,10 @@ def scale_spacing(spacing: Spacing | None, factors: Sequence[float]) -> Spacing 
     """Multiply a spacing axis by axis. Numbers stay numbers, by which layers cache, and ``None`` stays ``None``."""
     if spacing is None:
         return None
+    if isinstance(spacing, Sampling):
+        scaled = scale_spacing(spacing.spacing, factors)
+        assert scaled is not None
+        return Sampling(scaled, spacing.orientation)
     spacing = batch_spacing(spacing)
     # An exporter's dynamic sizes make symbolic factors, which conversion to numbers would fix.
     symbolic = lowering() is not None and any(isinstance(f, torch.SymFloat) for f in factors)

@@ -45,14 +45,15 @@ class ReadableModes(ModeBank):
         steps = as_spacing(self.reference_spacing if spacing is None else spacing, self.num_axes, device=self._device)
         dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
         shape = self._shape(grid, steps, dtype).each(lambda t: t[0])
+        mix_in, mix_out, _ = self.mixing(dtype)
         return Modes(
             direction=shape.direction,
             scale=shape.scale,
             pole=torch.complex(-shape.damping, shape.oscillation),
             transverse=shape.transverse,
             gain=shape.gain,
-            mix_in=torch.complex(self.mix_in[:, 0].to(dtype), self.mix_in[:, 1].to(dtype)),
-            mix_out=torch.complex(self.mix_out[..., 0].to(dtype), -self.mix_out[..., 1].to(dtype)),
+            mix_in=torch.complex(mix_in[:, 0], mix_in[:, 1]),
+            mix_out=torch.complex(mix_out[..., 0], -mix_out[..., 1]),
         )
 
     def cutoff(self, spacing: Spacing | None = None) -> Tensor | None:
@@ -99,7 +100,7 @@ class ReadableModes(ModeBank):
         centred
             Put the origin at index ``size // 2`` instead of 0.
         """
-        kernel = self._impulse_response(size, spacing, self.mix_in, self.mix_out).transpose(0, 1)
+        kernel = self._impulse_response(size, spacing, *self.mixing(self.mix_in.dtype)[:2]).transpose(0, 1)
         if centred:
             kernel = torch.roll(kernel, [n // 2 for n in kernel.shape[2:]], dims=list(range(2, 2 + self.num_axes)))
         return kernel
@@ -113,16 +114,17 @@ class ReadableModes(ModeBank):
         They are the real and imaginary parts of an oscillating beam along the mode's direction.
         """
         # B = 1 gives Re w = k_1 and Im w = k_2; C passes them on one by one.
-        mix_in = torch.eye(2, device=self._device)[:1].mT.expand(self.num_modes, 2, 1)
-        mix_out = torch.eye(2 * self.num_modes, device=self._device).unflatten(1, (self.num_modes, 2))
-        return self._impulse_response(size, spacing, mix_in, mix_out)[0].unflatten(0, (self.num_modes, 2))
+        modes = self.num_modes * self.orbit_size
+        mix_in = torch.eye(2, device=self._device)[:1].mT.expand(modes, 2, 1)
+        mix_out = torch.eye(2 * modes, device=self._device).unflatten(1, (modes, 2))
+        return self._impulse_response(size, spacing, mix_in, mix_out)[0].unflatten(0, (modes, 2))
 
     def _impulse_response(
         self, size: int | Sequence[int], spacing: Spacing | None, mix_in: Tensor, mix_out: Tensor
     ) -> Tensor:
         """Output ``(C, K, *size)`` for a unit impulse at the origin of each channel, with the given mixing matrices."""
         grid = per_axis(size, self.num_axes, "size")
-        steps = as_spacing(self._spacing if spacing is None else spacing, self.num_axes, device=self._device)
+        steps = as_spacing(self.told(spacing), self.num_axes, device=self._device)
         dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
         channels = mix_in.shape[-1]
         impulses = torch.zeros(channels, channels, *grid, dtype=dtype, device=self._device)

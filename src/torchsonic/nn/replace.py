@@ -60,9 +60,10 @@ def replace_convs(
         Modes of each layer, or a function of the layer's name and the convolution; ``None`` is the layers' default.
     stem
         Whether to replace the first convolution of the model, too. It sees the image, whose edges it finds better as it
-        is, and with a stride it would keep coarse waves alone.
+        is, and with a stride it would keep coarse waves alone. The first is the one that the model defines first, which
+        need not be the first it calls; for another, pass ``stem=True`` and leave it out by ``select``.
     select
-        Further condition on name and convolution.
+        Further condition on name and convolution, for example ``lambda name, conv: name != "encoder.first"``.
     padding_mode
         Boundary of the new layers; by default that of each convolution. Zeros as wide as the image cost several times
         as much as ``"circular"`` or a narrow margin, ``padding=16``.

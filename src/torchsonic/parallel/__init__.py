@@ -1,6 +1,6 @@
 """Several devices: modes of a layer shared out (mode parallelism), parameters shared out (FSDP2)."""
 
-from torchsonic.parallel.gradients import clip_gradients
+from torchsonic.parallel.collectives import clip_gradients
 from torchsonic.parallel.modes import ModeParallel, parallelize_modes
 from torchsonic.parallel.parameters import shard_parameters
 

@@ -1,4 +1,4 @@
-"""Sums over the processes of a group, as autograd sees them.
+"""Meshes of processes, sums over them as autograd sees these, and gradients that lie on them whole or in parts.
 
 Each process holds some modes and the whole of ``x`` and ``y``. The output is the sum of all shares, and so is the
 gradient of what all processes have read:
@@ -9,15 +9,27 @@ gradient of what all processes have read:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-__all__ = ["agree", "read_by_all", "sum_over_processes"]
+__all__ = ["agree", "check_mesh", "clip_gradients", "read_by_all", "sum_over_processes"]
+
+
+def check_mesh(mesh: DeviceMesh) -> None:
+    """Refuse what is no mesh of one dimension, before any process waits for another."""
+    if not isinstance(mesh, DeviceMesh):
+        raise TypeError(f"mesh must be a DeviceMesh, such as init_device_mesh gives, got {mesh!r}")
+    if mesh.ndim != 1:
+        names = ", ".join(mesh.mesh_dim_names or ()) or "none: pass mesh_dim_names to init_device_mesh"
+        raise ValueError(f"mesh must have one dimension, got {mesh.ndim}; take one of them by its name ({names})")
 
 
 def read_by_all(x: Tensor, group: dist.ProcessGroup) -> Tensor:
@@ -66,3 +78,30 @@ def agree(module: nn.Module, group: dist.ProcessGroup) -> None:
     for tensor in (*module.parameters(), *module.buffers()):
         own = tensor.to_local() if isinstance(tensor, DTensor) else tensor
         dist.broadcast(own.detach(), group=group, group_src=0)
+
+
+@torch.no_grad()
+def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
+    """Scale gradients down to a largest norm, that of all modes on all processes together.
+
+    What ``torch.nn.utils.clip_grad_norm_`` does, which refuses models of which only some parameters are DTensors, as
+    those with mode parallelism are. All processes have to call it.
+
+    Returns
+    -------
+    Tensor
+        The norm before, a scalar.
+    """
+    parameters = [p for p in parameters if p.grad is not None]
+    by_mesh: dict[object, list[Tensor]] = {}
+    for parameter in parameters:
+        assert parameter.grad is not None
+        by_mesh.setdefault(getattr(parameter, "device_mesh", None), []).append(parameter)
+    found = [get_total_norm([p.grad for p in group]) for group in by_mesh.values()]  # type: ignore[misc]
+    norms = [norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in found]
+    if not norms:
+        return torch.zeros(())
+    total = torch.stack(norms).square().sum().sqrt()
+    for group in by_mesh.values():
+        clip_grads_with_norm_(group, max_norm, total)
+    return total

@@ -27,8 +27,7 @@ from torch.distributed.tensor.placement_types import Placement
 from torchsonic.arguments import check_samples
 from torchsonic.nn import SonicConvNd, sonic_layers
 from torchsonic.nn.parameters import is_sharded
-from torchsonic.parallel.collectives import agree, read_by_all, sum_over_processes
-from torchsonic.parallel.mesh import check_mesh
+from torchsonic.parallel.collectives import agree, check_mesh, read_by_all, sum_over_processes
 
 __all__ = ["ModeParallel", "parallelize_modes"]
 

@@ -8,8 +8,7 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
-from torchsonic.parallel.collectives import agree
-from torchsonic.parallel.mesh import check_mesh
+from torchsonic.parallel.collectives import agree, check_mesh
 
 __all__ = ["shard_parameters"]
 

@@ -13,6 +13,7 @@ from torchsonic.testing.laws import (
     assert_unit_free,
 )
 from torchsonic.testing.reference import band_limited_field, dense_conv, relative_error
+from torchsonic.testing.turns import assert_symbol_turns, assert_turns_in_space, assert_turns_with_array
 
 __all__ = [
     "TOLERANCE",
@@ -23,6 +24,9 @@ __all__ = [
     "assert_resolution_invariant",
     "assert_shift_equivariant",
     "assert_state_space_limit",
+    "assert_symbol_turns",
+    "assert_turns_in_space",
+    "assert_turns_with_array",
     "assert_turns_with_image",
     "assert_unit_free",
     "band_limited_field",

@@ -20,19 +20,6 @@ from torchsonic.functional import ORDERS, Modes
 from torchsonic.nn import SonicConvNd
 from torchsonic.testing.reference import along_axes, band_limited_field, dense_conv, relative_error, waves
 
-__all__ = [
-    "TOLERANCE",
-    "assert_gradients_match_dense",
-    "assert_matches_dense",
-    "assert_orders_agree",
-    "assert_permutes_with_axes",
-    "assert_resolution_invariant",
-    "assert_shift_equivariant",
-    "assert_state_space_limit",
-    "assert_turns_with_image",
-    "assert_unit_free",
-]
-
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 2e-3}
 
 

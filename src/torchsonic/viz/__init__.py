@@ -12,7 +12,6 @@ from torchsonic.viz.energy import (
     spectral_energy,
     wavelengths,
 )
-from torchsonic.viz.field import draw_receptive_fields
 from torchsonic.viz.lattice import (
     Lattice,
     mode_beams,
@@ -21,15 +20,11 @@ from torchsonic.viz.lattice import (
     physical_operator,
     reference_lattice,
 )
-from torchsonic.viz.mixed import draw_mixed, mixed_responses
-from torchsonic.viz.orientation import layer_orientation, orientation_histogram
+from torchsonic.viz.modes import draw_modes, draw_slices, strongest_modes
 from torchsonic.viz.progress import Snapshot, draw_snapshot, take_snapshots, write_animation
-from torchsonic.viz.receptive_field import ReceptiveField, receptive_field
-from torchsonic.viz.rose import draw_rose
-from torchsonic.viz.sheet import draw_modes
-from torchsonic.viz.slices import draw_slices
-from torchsonic.viz.stages import draw_stages
-from torchsonic.viz.strongest import strongest_modes
+from torchsonic.viz.receptive_field import ReceptiveField, draw_receptive_fields, receptive_field
+from torchsonic.viz.rose import draw_rose, layer_orientation, orientation_histogram
+from torchsonic.viz.spectra import draw_mixed, draw_stages, mixed_responses
 from torchsonic.viz.sweep import PlaneMode, draw_sweep, plane_mode_pictures
 from torchsonic.viz.twin import convolution_twin
 

@@ -20,7 +20,6 @@ from torchsonic.spectral.response import Modes
 from torchsonic.viz.lattice import Lattice, physical_modes, physical_operator, reference_lattice
 
 __all__ = [
-    "SMALLEST",
     "decay_lengths",
     "mode_energies",
     "pair_energies",
@@ -128,3 +127,8 @@ def pair_energies(layer: SonicConvNd, lattice: Lattice) -> Tensor:
     for part in frequency_parts(omega, layer.out_channels * max(layer.in_channels, layer.num_modes)):
         total += operator.symbol(part).abs().square().sum(0)
     return total / len(omega)
+
+
+def shares_of_highest(values: Tensor, of: Tensor | None = None) -> Tensor:
+    """Values over the highest (of others, if given), far below all that is shown where they are zero."""
+    return (values / (values if of is None else of).max().clamp_min(SMALLEST)).clamp_min(1e-12)

@@ -7,16 +7,20 @@ opposite. Numbers are float64 on the CPU, whatever the layer's.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from torchsonic.nn import SonicConvNd
+from torchsonic.nn import SonicConvNd, sonic_layers
 from torchsonic.spectral.operator import SAMPLES, ModeOperator
 from torchsonic.spectral.response import Modes
 
 __all__ = ["Lattice", "mode_beams", "mode_spectra", "physical_modes", "physical_operator", "reference_lattice"]
+
+PLANES = {2: ((0, 1),), 3: ((1, 2), (0, 2), (0, 1))}
+"""Pairs of array axes that are shown, by the number of axes: y-x, and in volumes z-x and z-y, too."""
 
 
 @dataclass(frozen=True)
@@ -98,3 +102,23 @@ def mode_beams(operator: ModeOperator, lattice: Lattice) -> Tensor:
     axes = tuple(range(1, 1 + len(lattice.size)))
     spectra = torch.fft.ifftshift(mode_spectra(operator, lattice), dim=axes)
     return torch.fft.fftshift(torch.fft.ifftn(spectra, dim=axes), dim=axes)
+
+
+def central_slice(values: Tensor, plane: tuple[int, int] | None = None, place: Sequence[int] | None = None) -> Tensor:
+    """A slice ``(n_i, n_j)`` of an image or volume through its middle or another place, of the last axes by default."""
+    plane = plane or (values.dim() - 2, values.dim() - 1)
+    for axis in reversed(range(values.dim())):
+        if axis not in plane:
+            values = values.select(axis, values.shape[axis] // 2 if place is None else place[axis])
+    return values
+
+
+def named_sonic_layers(model: nn.Module) -> dict[str, SonicConvNd]:
+    """The Sonic layers of a model by name; a model without one is refused, and one whose numbers are none."""
+    layers = {name or type(layer).__name__: layer for name, layer in sonic_layers(model)}
+    if not layers:
+        raise ValueError(f"{type(model).__name__} has no Sonic layer, so there are no modes to show")
+    with torch.no_grad():
+        for name, layer in layers.items():
+            layer.reference_operator().check_finite(name)
+    return layers

@@ -14,23 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from torchsonic.nn import SonicConvNd
-from torchsonic.viz.energy import SMALLEST, decay_lengths, mode_energies, spectral_energy
-from torchsonic.viz.lattice import Lattice, physical_modes, reference_lattice
-from torchsonic.viz.slices import PLANES, central_slice
-from torchsonic.viz.stages import named_sonic_layers, shares_of_highest
-from torchsonic.viz.style import (
-    AXIS_NAMES,
-    MAGNITUDE,
-    MINUS,
-    PALETTE,
-    frame_axes,
-    frequency_label,
-    new_figure,
-    short,
-    show_spectrum,
-    styled,
-    thin_axes,
-)
+from torchsonic.viz import style
+from torchsonic.viz.energy import SMALLEST, decay_lengths, mode_energies, shares_of_highest, spectral_energy
+from torchsonic.viz.lattice import Lattice, central_slice, named_sonic_layers, physical_modes, reference_lattice
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Snapshot", "draw_snapshot", "take_snapshots", "write_animation"]
 
-DECADES = 4.0
 DPI = 90
 LARGEST = 260.0  # area of the strongest mode's dot, in square points
 FORMATS = (".gif", ".webp")
@@ -103,7 +88,7 @@ def take_snapshots(
         yield take_snapshot(layers[name], step, samples=samples)
 
 
-@styled
+@style.styled
 def draw_snapshot(snapshot: Snapshot, *, longest: float, fastest: float, unit: str = "px", title: str = "") -> Figure:
     """One frame: each mode as a dot by direction and decay length, and the layer's energy over frequency.
 
@@ -115,62 +100,56 @@ def draw_snapshot(snapshot: Snapshot, *, longest: float, fastest: float, unit: s
     longest, fastest
         Upper ends of decay length and frequency, the same for all frames.
     """
+    figure = style.new_figure(7.6, 3.9)
+    figure.suptitle(f"{title}{', ' if title else ''}step {snapshot.step}")
+    _draw_dots(figure, snapshot, longest, fastest, unit)
+    flat = len(snapshot.lattice.size) == 1
+    panel = figure.add_subplot(1, 2, 2)
+    panel.set_title("energy over frequency" + ("" if flat else r", $\log_{10}$"), pad=4)
+    shares, frequencies = shares_of_highest(snapshot.energy), snapshot.lattice.frequencies[-2:]
+    if flat:
+        panel.semilogy(frequencies[0], shares, color=style.PALETTE[0])
+        panel.set(ylim=(10**-style.DECADES, 1.5), xlabel=style.frequency_label("x", unit))
+        style.thin_axes(panel)
+    else:
+        image = style.show_decades(panel, central_slice(shares), frequencies)
+        style.frame_axes(panel, frequencies, style.AXIS_NAMES[2], unit, frequency=True)
+        figure.colorbar(image, ax=panel, fraction=0.045, pad=0.03)
+    return figure
+
+
+def _draw_dots(figure: Figure, snapshot: Snapshot, longest: float, fastest: float, unit: str) -> None:
     from matplotlib.patheffects import Normal, Stroke
 
-    axes = len(snapshot.lattice.size)
-    figure = new_figure(7.6, 3.9)
-    figure.suptitle(f"{title}{', ' if title else ''}step {snapshot.step}")
     # Logarithmic lengths from the centre outwards; nothing shorter than half a pixel is resolved.
     shortest = 0.5 * min(snapshot.lattice.spacing)
-    flat = snapshot.direction[:, -2:]
-    radius = (snapshot.length * flat.norm(dim=-1) / shortest).log2().clamp_min(0)
+    plane = snapshot.direction[:, -2:]
+    radius = (snapshot.length * plane.norm(dim=-1) / shortest).log2().clamp_min(0)
     outer = math.log2(max(longest / shortest, 2))
-    dots: dict[str, Any] = {
-        "s": LARGEST * shares_of_highest(snapshot.share),
-        "c": snapshot.frequency.abs(),
-        "cmap": MAGNITUDE,
-        "vmin": 0,
-        "vmax": fastest,
-        "alpha": 0.85,
-        "edgecolors": "0.3",
-        "linewidths": 0.3,
-    }
     ticks = torch.linspace(0, outer, 4)[1:].tolist()
-    names = [short(shortest * 2**tick) for tick in ticks]
-    if axes == 1:
-        left: Any = figure.add_subplot(1, 2, 1)
-        drawn = left.scatter(snapshot.direction[:, 0] * radius, snapshot.frequency, **dots)
-        middle = f"±{short(shortest)}"
-        left.set_xticks([*[-t for t in ticks], 0, *ticks], [*[f"{MINUS}{n}" for n in names], middle, *names])
-        left.set(xlim=(-1.08 * outer, 1.08 * outer), ylim=(-1.1 * fastest, 1.1 * fastest))
-        left.set(xlabel=f"decay length along the mode ({unit})", ylabel=f"frequency (rad/{unit})")
-        thin_axes(left)
+    names = [style.short(shortest * 2**tick) for tick in ticks]
+    colours = {"c": snapshot.frequency.abs(), "cmap": style.MAGNITUDE, "vmin": 0, "vmax": fastest}
+    look = {"alpha": 0.85, "edgecolors": "0.3", "linewidths": 0.3, **colours}
+    sizes = LARGEST * shares_of_highest(snapshot.share)
+    minus = style.MINUS
+    if len(snapshot.lattice.size) == 1:
+        panel: Any = figure.add_subplot(1, 2, 1)
+        drawn = panel.scatter(snapshot.direction[:, 0] * radius, snapshot.frequency, sizes, **look)
+        labels = [*[f"{minus}{name}" for name in names], f"±{style.short(shortest)}", *names]
+        panel.set_xticks([*[-tick for tick in ticks], 0, *ticks], labels)
+        panel.set(xlim=(-1.08 * outer, 1.08 * outer), ylim=(-1.1 * fastest, 1.1 * fastest))
+        panel.set(xlabel=f"decay length along the mode ({unit})", ylabel=f"frequency (rad/{unit})")
+        style.thin_axes(panel)
     else:
-        left = figure.add_subplot(1, 2, 1, projection="polar")
-        drawn = left.scatter(torch.atan2(flat[:, 0], flat[:, 1]), radius, **dots)
-        left.set_theta_direction(-1)
-        left.set_thetagrids([0, 90, 180, 270], ["+x", "+y", f"{MINUS}x", f"{MINUS}y"])
-        left.set_rgrids(ticks, [*names[:-1], f"{names[-1]} {unit}"], angle=315, fontsize=7)
-        left.set_rlim(0, 1.05 * outer)
-        for label in left.get_yticklabels():  # dots lie under the numbers
+        panel = figure.add_subplot(1, 2, 1, projection="polar")
+        drawn = panel.scatter(torch.atan2(plane[:, 0], plane[:, 1]), radius, sizes, **look)
+        style.turn_clockwise(panel, "y", "x")
+        panel.set_rgrids(ticks, [*names[:-1], f"{names[-1]} {unit}"], angle=315, fontsize=7)
+        panel.set_rlim(0, 1.05 * outer)
+        for label in panel.get_yticklabels():  # dots lie under the numbers
             label.set_path_effects([Stroke(linewidth=2.2, foreground="white"), Normal()])
-        left.grid(linewidth=0.4, alpha=0.6)
-    bar = figure.colorbar(drawn, ax=left, location="bottom", fraction=0.045, pad=0.06, aspect=30)
+    bar = figure.colorbar(drawn, ax=panel, location="bottom", fraction=0.045, pad=0.06, aspect=30)
     bar.set_label(f"frequency of the mode (rad/{unit})", fontsize=8)
-    right = figure.add_subplot(1, 2, 2)
-    right.set_title("energy over frequency" + ("" if axes == 1 else r", $\log_{10}$"), pad=4)
-    relative = shares_of_highest(snapshot.energy)
-    if axes == 1:
-        right.semilogy(snapshot.lattice.frequencies[0], relative, color=PALETTE[0])
-        right.set(ylim=(10**-DECADES, 1.5), xlabel=frequency_label("x", unit))
-        thin_axes(right)
-        return figure
-    shown = relative if axes == 2 else central_slice(relative, PLANES[0])
-    frequencies = snapshot.lattice.frequencies[-2:]
-    image = show_spectrum(right, shown.log10(), frequencies, lowest=-DECADES, highest=0.0)
-    frame_axes(right, frequencies, AXIS_NAMES[2], unit, frequency=True)
-    figure.colorbar(image, ax=right, fraction=0.045, pad=0.03)
-    return figure
 
 
 def write_animation(

@@ -8,18 +8,28 @@ signs, whose mean it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from torchsonic.nn.evaluating import evaluating
+from torchsonic.nn.network_spacing import evaluating
 from torchsonic.nn.physical_layer import knows_spacing
 from torchsonic.spectral.spacing import spacing_values
+from torchsonic.viz import style
+from torchsonic.viz.energy import SMALLEST, shares_of_highest
+from torchsonic.viz.lattice import PLANES, central_slice
 
-__all__ = ["ReceptiveField", "receptive_field"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
 
+__all__ = ["ReceptiveField", "draw_receptive_fields", "receptive_field"]
+
+LINES = ("-", "--", ":", "-.")
 EXACT = 16
 """Output channels up to which every one is differentiated; beyond, so many draws of signs."""
 
@@ -50,7 +60,7 @@ class ReceptiveField:
         """Part of the squared sensitivity that lies farther away than each radius."""
         power, distance = self.values.double().square().flatten(), self.distances.flatten()
         beyond = torch.stack([power[distance > radius].sum() for radius in radii])
-        return beyond / power.sum().clamp_min(torch.finfo(torch.float64).tiny)
+        return beyond / power.sum().clamp_min(SMALLEST)
 
     def reach(self, share: float = 0.9) -> float:
         """Radius within which the given part of the squared sensitivity lies."""
@@ -143,3 +153,71 @@ def _squared_gradients(outputs: Tensor, x: Tensor, seed: int) -> Tensor:
         (gradient,) = torch.autograd.grad((outputs * weight).sum(), x, retain_graph=True)
         total += gradient.square().sum(1).mean(0)
     return total if channels <= EXACT else total / EXACT
+
+
+@style.styled
+def draw_receptive_fields(fields: Mapping[str, ReceptiveField], *, unit: str = "px") -> Figure:
+    """What the middle output pixel of each network looks at, and how much of it lies how far away.
+
+    Pictures show the sensitivity over its highest value, on a logarithmic scale of four decades; volumes are cut
+    through the pixel's place, one network in each row. The curve is the part of the squared sensitivity that lies
+    beyond a distance.
+
+    Examples
+    --------
+    >>> conv = torch.nn.Conv2d(1, 4, 3, padding=1)
+    >>> field = torchsonic.viz.receptive_field(conv, torch.randn(1, 1, 17, 17))
+    >>> figure = torchsonic.viz.draw_receptive_fields({"a 3x3 convolution": field})
+    """
+    if not fields:
+        raise ValueError("fields must hold at least one receptive field, got none")
+    dimensions = {field.values.dim() for field in fields.values()}
+    if len(dimensions) > 1:
+        raise ValueError(f"fields must all have the same number of dimensions, got {sorted(dimensions)}")
+    (axes,) = dimensions
+    rows, columns = (len(fields), 3) if axes == 3 else (1, len(fields))
+    width = (2.1 if axes == 1 else 2.75) * columns
+    figure = style.new_figure(width + 4.3, max(3.5, 2.5 * rows + 0.4))
+    left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=[width, 4.0])[0]
+    left.suptitle("Sensitivity" + ("" if axes == 1 else r", $\log_{10}$"))
+    panels = left.subplots(rows, columns, squeeze=False).reshape(len(fields), -1)
+    image = None
+    for place, (line, (name, field)) in enumerate(zip(panels, fields.items(), strict=True)):
+        if axes == 1:
+            line[0].semilogy(field.axes[0], shares_of_highest(field.values.double()), color=_colour(place))
+            line[0].set(ylim=(10**-style.DECADES, 1.5), xlabel=style.length_label("x", unit))
+            line[0].set_title(name, pad=4)
+            style.thin_axes(line[0])
+            continue
+        for panel, plane in zip(line, PLANES[axes], strict=True):
+            image = _draw_plane(panel, field, plane, unit)
+        line[0].set_title(name, pad=4, loc="left")
+    if image is not None:
+        left.colorbar(image, ax=panels.ravel().tolist(), fraction=0.03, pad=0.02, shrink=0.8)
+    _draw_distances(right.subplots(), fields, unit)
+    return figure
+
+
+def _colour(place: int) -> str:
+    return style.PALETTE[place % len(style.PALETTE)]
+
+
+def _draw_plane(panel: Axes, field: ReceptiveField, plane: tuple[int, int], unit: str) -> AxesImage:
+    shown = central_slice(shares_of_highest(field.values.double()), plane, field.place).log10()
+    axes, names = [field.axes[axis] for axis in plane], [style.AXIS_NAMES[field.values.dim()][axis] for axis in plane]
+    image = style.show_map(panel, shown, axes, lowest=-style.DECADES, highest=0.0)
+    style.frame_axes(panel, axes, names, unit, frequency=False)
+    return image
+
+
+def _draw_distances(panel: Axes, fields: Mapping[str, ReceptiveField], unit: str) -> None:
+    farthest = max(float(field.distances.max()) for field in fields.values())
+    radii = torch.linspace(0, farthest, 200, dtype=torch.float64)
+    for place, (name, field) in enumerate(fields.items()):
+        label = f"{name}: 90 % within {field.reach(0.9):.3g} {unit}"
+        share = field.share_beyond(radii).clamp_min(1e-12)
+        panel.semilogy(radii, share, LINES[place % len(LINES)], color=_colour(place), label=label)
+    panel.set(xlabel=f"distance $r$ ({unit})", ylim=(1e-6, 1.5), xlim=(0, farthest))
+    panel.set_ylabel("part of the squared sensitivity beyond $r$")
+    style.thin_axes(panel)
+    panel.legend(frameon=False, loc="upper right", fontsize=7.5)

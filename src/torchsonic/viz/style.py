@@ -18,32 +18,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
+    from torch import Tensor
 
-__all__ = [
-    "AXIS_NAMES",
-    "MAGNITUDE",
-    "MINUS",
-    "PALETTE",
-    "SIGNED",
-    "bare",
-    "frame_axes",
-    "frequency_label",
-    "length_label",
-    "new_figure",
-    "shades",
-    "short",
-    "show_kernel",
-    "show_map",
-    "show_spectrum",
-    "styled",
-    "thin_axes",
-]
+    from torchsonic.viz.lattice import Lattice
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MAGNITUDE = "cividis"
 SIGNED = "RdBu_r"
 MINUS = "\N{MINUS SIGN}"
 SATURATION = 0.25
+DECADES = 4.0
+"""Below the highest value, on logarithmic scales."""
 # Names of the last axes, in array order: (x), (y, x), (z, y, x).
 AXIS_NAMES = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}
 SETTINGS: dict[Any, Any] = {
@@ -120,8 +105,14 @@ def _edges(values: NDArray[np.float64]) -> tuple[float, float]:
     return float(values[0] - half), float(values[-1] + half)
 
 
+def bare(panel: Axes) -> None:
+    """Leave the ticks away, as images have them unless they are framed: another panel of the same kind has them."""
+    panel.set(xticks=[], yticks=[])
+
+
 def _show(panel: Axes, picture: ArrayLike, axes: Sequence[ArrayLike], **options: Any) -> AxesImage:
     (top, bottom), (left, right) = (_edges(np.asarray(a, dtype=np.float64)) for a in axes)
+    bare(panel)
     extent = (left, right, bottom, top)
     return panel.imshow(np.asarray(picture), extent=extent, interpolation="nearest", **options)
 
@@ -133,6 +124,11 @@ def show_spectrum(
     image = _show(panel, picture, axes, cmap=MAGNITUDE, vmin=lowest, vmax=highest, aspect="auto")
     panel.set_box_aspect(1)
     return image
+
+
+def show_decades(panel: Axes, shares: Tensor, axes: Sequence[ArrayLike]) -> AxesImage:
+    """Show parts of the highest value over frequencies, on a logarithmic scale."""
+    return show_spectrum(panel, shares.log10(), axes, lowest=-DECADES, highest=0.0)
 
 
 def show_map(panel: Axes, picture: ArrayLike, axes: Sequence[ArrayLike], *, lowest: float, highest: float) -> AxesImage:
@@ -150,12 +146,6 @@ def show_kernel(panel: Axes, picture: ArrayLike, axes: Sequence[ArrayLike], *, p
     return _show(panel, picture, axes, cmap=SIGNED, vmin=-bound, vmax=bound, aspect="equal")
 
 
-def bare(panel: Axes) -> None:
-    """Leave the ticks away: another panel of the same kind has them."""
-    panel.set_xticks([])
-    panel.set_yticks([])
-
-
 def frame_axes(panel: Axes, axes: Sequence[ArrayLike], names: Sequence[str], unit: str, *, frequency: bool) -> None:
     """Label both axes of an image with their names and units, and tick their ends and the origin."""
     label = frequency_label if frequency else length_label
@@ -164,6 +154,21 @@ def frame_axes(panel: Axes, axes: Sequence[ArrayLike], names: Sequence[str], uni
         ticks = [float(ends[0]), 0.0, float(ends[-1])]
         getattr(panel, f"set_{side}ticks")(ticks, [short(tick) for tick in ticks])
         getattr(panel, f"set_{side}label")(label(name, unit), labelpad=1)
+
+
+def frame_pair(left: Axes, right: Axes, lattice: Lattice, unit: str, *, plane: tuple[int, int] = (0, 1)) -> None:
+    """Label an image over the frequencies of a lattice, and one over its places, cut along two of its axes."""
+    names = [AXIS_NAMES[len(lattice.size)][axis] for axis in plane]
+    for panel, axes in ((left, lattice.frequencies), (right, lattice.places)):
+        frame_axes(panel, [axes[axis] for axis in plane], names, unit, frequency=panel is left)
+
+
+def turn_clockwise(panel: Any, down: str, right: str) -> None:
+    """Give a circle the directions of an image, whose first axis points down."""
+    panel.set_theta_direction(-1)
+    names = [f"+{right}", f"+{down}", f"{MINUS}{right}", f"{MINUS}{down}"]
+    panel.set_thetagrids([0, 90, 180, 270], names)
+    panel.grid(linewidth=0.4, alpha=0.6)
 
 
 def short(value: float) -> str:

@@ -14,8 +14,8 @@ from torch import Tensor
 from torchsonic.arguments import choice
 from torchsonic.spectral.operator import ModeOperator
 from torchsonic.spectral.response import Modes
+from torchsonic.viz import style
 from torchsonic.viz.lattice import Lattice, mode_beams, mode_spectra
-from torchsonic.viz.style import MAGNITUDE, bare, frame_axes, new_figure, short, show_kernel, show_spectrum, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +84,7 @@ def plane_mode_pictures(mode: PlaneMode, lattice: Lattice) -> tuple[Tensor, Tens
     return mode_spectra(operator, lattice)[0].abs().log1p(), mode_beams(operator, lattice)[0].real
 
 
-@styled
+@style.styled
 def draw_sweep(
     mode: PlaneMode | None = None,
     *,
@@ -125,7 +125,7 @@ def draw_sweep(
         raise ValueError("values must name at least one knob, got none")
     lattice = Lattice((size, size), (spacing, spacing))
     columns = max(map(len, rows.values()))
-    figure = new_figure(max(2.35 * columns + 1.2, 5.5), 1.36 * len(rows) + (1.0 if kind == "image" else 1.4))
+    figure = style.new_figure(max(2.35 * columns + 1.2, 5.5), 1.36 * len(rows) + (1.0 if kind == "image" else 1.4))
     figure.suptitle("Response $\\log(1+|T|)$ of one mode over frequency, and its kernel")
     if kind == "surface":  # whose labels hang out of their panel
         figure.get_layout_engine().set(rect=(0.01, 0.04, 0.99, 0.96))  # type: ignore[union-attr]
@@ -138,9 +138,8 @@ def draw_sweep(
             left = figure.add_subplot(grid[row, 2 * place], projection="3d" if kind == "surface" else None)
             right = figure.add_subplot(grid[row, 2 * place + 1])
             image = _draw_response(left, response, lattice, highest, kind)
-            show_kernel(right, kernel, lattice.places)
-            bare(right)
-            left.set_title(f"{short(value)}{_unit(name, unit)}", loc="left", pad=3, fontsize=8.5)
+            style.show_kernel(right, kernel, lattice.places)
+            left.set_title(f"{style.short(value)}{_unit(name, unit)}", loc="left", pad=3, fontsize=8.5)
             if place == 0:
                 _label(left, right, SYMBOLS[name], lattice, unit, kind, last=row == len(rows) - 1)
         figure.colorbar(image, cax=figure.add_subplot(grid[row, -1]))
@@ -150,11 +149,11 @@ def draw_sweep(
 def _label(left: Any, right: Axes, symbol: str, lattice: Lattice, unit: str, kind: str, *, last: bool) -> None:
     """Name the row, and in the last one the axes."""
     if last:
-        frame_axes(right, lattice.places, ("y", "x"), unit, frequency=False)
+        style.frame_axes(right, lattice.places, ("y", "x"), unit, frequency=False)
     if kind == "surface":
         left.text2D(-0.22, 0.5, symbol, rotation=90, va="center", transform=left.transAxes, fontsize=10)
     if last:
-        frame_axes(left, lattice.frequencies, ("y", "x"), unit, frequency=True)
+        style.frame_axes(left, lattice.frequencies, ("y", "x"), unit, frequency=True)
     if kind == "surface":  # close to the surface: it fills its panel
         left.tick_params(pad=-5)
         for axis in (left.xaxis, left.yaxis):
@@ -172,12 +171,10 @@ def _unit(name: str, unit: str) -> str:
 
 def _draw_response(panel: Axes, response: Tensor, lattice: Lattice, highest: float, kind: str) -> Any:
     if kind == "image":
-        image = show_spectrum(panel, response, lattice.frequencies, highest=highest)
-        bare(panel)
-        return image
+        return style.show_spectrum(panel, response, lattice.frequencies, highest=highest)
     y, x = np.meshgrid(*[axis.numpy() for axis in lattice.frequencies], indexing="ij")
     surface = panel.plot_surface(  # type: ignore[attr-defined]
-        x, y, response.numpy(), cmap=MAGNITUDE, vmin=0, vmax=highest, rcount=65, ccount=65, linewidth=0
+        x, y, response.numpy(), cmap=style.MAGNITUDE, vmin=0, vmax=highest, rcount=65, ccount=65, linewidth=0
     )
     panel.set(zlim=(0, highest), xticks=[], yticks=[], zticks=[])
     panel.view_init(elev=38, azim=-60)  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from torchsonic.engine.lowering import is_symbolic, number
-from torchsonic.export.lowering.signs import other_sign_share
+from torchsonic.export.lowering.symbolic import other_sign_share
 from torchsonic.spectral.band import Band
 
 __all__ = [

@@ -6,6 +6,7 @@ is active, layers and :func:`torchsonic.functional.resample` hand their work to 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,12 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from torchsonic.engine.lowering import use_lowering
+from torchsonic.engine.call import Mixing
+from torchsonic.engine.lowering import is_symbolic, use_lowering
 from torchsonic.export.lowering.dense import analysis_matrices, resampling_matrix, synthesis_matrices
-from torchsonic.export.lowering.layer import convolve_portably
+from torchsonic.export.lowering.portable import portable_band, portable_conv
 from torchsonic.export.lowering.radix import factorise, step_matrices
+from torchsonic.export.lowering.real_response import RealResponses, constant_responses, evaluate_real, real_grid_gain
 from torchsonic.spectral.band import Band
-from torchsonic.spectral.spacing import Spacing
+from torchsonic.spectral.response import ModeShape, spacing_frame
+from torchsonic.spectral.spacing import Spacing, orientation_of, plain_spacing, spacing_values
 
 if TYPE_CHECKING:
     from torchsonic.nn.conv import SonicConvNd
@@ -92,8 +96,18 @@ class Exporting:
     def convolve(
         self, layer: SonicConvNd, x: Tensor, out_size: tuple[int, ...], given: Spacing, steps: Tensor
     ) -> Tensor:
-        """A Sonic layer on prepared ``x``; see :func:`convolve_portably`."""
-        return convolve_portably(layer, self, x, out_size, given, steps)
+        """A Sonic layer on prepared ``x (B, C, *size)``, its response a constant if size and spacing are fixed.
+
+        Parameters
+        ----------
+        given, steps
+            Spacing as the layer was told it, and as a tensor ``(1, D)`` or ``(B, D)``.
+        """
+        boundary = layer.boundary(given)
+        band = portable_band(tuple(x.shape[2:]), out_size, boundary)
+        mixing = Mixing(x, *layer.mixing(x.dtype))
+        responses = _responses(layer, self, band, given, steps, x)
+        return portable_conv(mixing, responses, self, band, out_size=out_size, boundary=boundary, order=layer.order)
 
     def resample(self, x: Tensor, size: tuple[int, ...]) -> Tensor:
         """As :func:`torchsonic.functional.resample`, one product for each axis that changes."""
@@ -105,3 +119,51 @@ class Exporting:
             last = axis == x.dim() - 3
             x = x @ matrix.mT if last else (matrix @ x.movedim(2 + axis, -2)).movedim(-2, 2 + axis)
         return x
+
+
+def _responses(
+    layer: SonicConvNd, exporting: Exporting, band: Band, given: Spacing, steps: Tensor, like: Tensor
+) -> RealResponses:
+    symmetry = layer._symmetry
+    # Made in every case: the trace may need it where the run before did not.
+    turn = orientation_of(given)
+    shape = _shape(layer, exporting, band, steps, like.dtype, turn)
+    told = isinstance(plain_spacing(given), Tensor) or turn is not layer._orientation  # inputs of the graph
+    if not (told or is_symbolic((*band.size_in, *band.size_out))):
+
+        def make() -> RealResponses:
+            exact = layer._shape(band.size_in, steps, torch.float64, turn).each(Tensor.detach)
+            return constant_responses(exact, steps, band, symmetry, layer.limits, like.dtype)
+
+        num_parts = 4 if symmetry == "real" else 2
+        num_bytes = num_parts * like.element_size() * layer.num_modes * layer.orbit_size * math.prod(band.shape)
+        key = ("responses", id(layer), band, spacing_values(given, layer.num_axes), like.dtype)
+        found = exporting.constant(key, make, num_bytes=num_bytes)
+        if found is not None:
+            return found
+    return evaluate_real(shape, steps, band, symmetry, layer.limits)
+
+
+def _shape(
+    layer: SonicConvNd, exporting: Exporting, band: Band, steps: Tensor, dtype: torch.dtype, turn: Tensor | None
+) -> ModeShape:
+    """Parameters of the responses; constants, but for those that follow grid and spacing in the paper's variant."""
+
+    def make() -> ModeShape:
+        reference = torch.tensor([layer.reference_spacing], dtype=torch.float64, device=steps.device)
+        shape = layer._shape(band.size_in, reference, torch.float64)
+        if layer.variant == "paper":
+            shape = shape._replace(direction=layer._physical(torch.float64)[0][None], cutoff=None)
+        return shape.each(lambda t: t.detach().to(dtype))
+
+    shape = exporting.constant(("shape", id(layer), dtype), make)
+    assert shape is not None, "the model was not run before it was traced"
+    if layer.variant == "exact":
+        return shape.turned(turn)
+    shape = shape._replace(
+        direction=spacing_frame(shape.direction[0], steps),
+        cutoff=layer._cutoff(steps, dtype),
+    )
+    if layer.gain == "power":
+        shape = shape._replace(gain=real_grid_gain(shape, steps, band.size_in))
+    return shape

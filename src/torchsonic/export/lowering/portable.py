@@ -7,19 +7,20 @@ in place. Coefficients are real arrays with an axis of two parts.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from torchsonic.engine.call import Mixing
 from torchsonic.engine.lowering import is_symbolic
 from torchsonic.engine.transform import analyse, synthesise
 from torchsonic.export.lowering.dense import dense_analyse, dense_synthesise, last_multiplicity
 from torchsonic.export.lowering.radix import analyse_in_two, factorise, synthesise_in_two
 from torchsonic.export.lowering.real_response import Parts, RealResponses, couple_real
-from torchsonic.export.lowering.symbols import SettledBand
+from torchsonic.export.lowering.symbolic import SettledBand
 from torchsonic.spectral.band import Band
-from torchsonic.spectral.boundary import CIRCULAR, Boundary, extend
+from torchsonic.spectral.boundary import Boundary, extend
 
 if TYPE_CHECKING:
     from torchsonic.export.lowering.exporting import Exporting
@@ -27,28 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["portable_band", "portable_conv"]
 
 
-class _Transform(Protocol):
-    """Between samples ``(B, S, *size)`` and coefficients of two parts, real and imaginary, in an order of its own."""
-
-    def analyse(self, x: Tensor) -> Tensor: ...
-
-    def synthesise(self, z: Tensor) -> Tensor: ...
-
-    def split(self, z: Tensor) -> tuple[Parts, Parts]:
-        """The two signals of each mode, parts of ``(B, M, *band)``, from coefficients of 2 M signals."""
-        ...
-
-    def join(self, p: Parts, q: Parts) -> Tensor:
-        """The same back."""
-        ...
-
-    def arrange(self, response: Tensor) -> Tensor:
-        """Responses ``(G, M, *band)`` in the order of coefficients."""
-        ...
-
-
 class _MatrixTransform:
-    """Products with cosines and sines: coefficients ``(B, S, 2, *band)``."""
+    """Products with cosines and sines, between samples ``(B, S, *size)`` and coefficients ``(B, S, 2, *band)``.
+
+    The axis of two holds real and imaginary parts; transforms that follow have it elsewhere.
+    """
 
     def __init__(self, exporting: Exporting, band: Band, out_size: tuple[int, ...], boundary: Boundary) -> None:
         self._exporting, self._band, self._out_size = exporting, band, out_size
@@ -64,23 +48,26 @@ class _MatrixTransform:
         return dense_synthesise(z, matrices, self._band, self._out_size)
 
     def split(self, z: Tensor) -> tuple[Parts, Parts]:
+        """The two signals of each mode, parts of ``(B, M, *band)``, from coefficients of 2 M signals."""
         p_real, p_imaginary, q_real, q_imaginary = z.reshape(z.shape[0], z.shape[1] // 2, 4, *z.shape[3:]).unbind(2)
         return (p_real, p_imaginary), (q_real, q_imaginary)
 
     def join(self, p: Parts, q: Parts) -> Tensor:
+        """The same back."""
         z = torch.stack([*p, *q], dim=2)
         return z.reshape(z.shape[0], 2 * z.shape[1], 2, *z.shape[3:])
 
     def arrange(self, response: Tensor) -> Tensor:
+        """Responses ``(G, M, *band)`` in the order of coefficients."""
         return response
 
 
 class _TwoStepTransform(_MatrixTransform):
     """The same with the first axis in two steps: coefficients ``(B, S, p, 2, q, *band[1:])``."""
 
-    def __init__(self, exporting: Exporting, band: Band, out_size: tuple[int, ...], boundary: Boundary) -> None:
-        super().__init__(exporting, band, out_size, boundary)
-        factors = factorise(band.size_in[0])
+    def __init__(self, *where: Any) -> None:
+        super().__init__(*where)
+        factors = factorise(self._band.size_in[0])
         assert factors is not None
         self._num_q, self._num_p = factors
 
@@ -116,12 +103,8 @@ class _TwoStepTransform(_MatrixTransform):
         return response.unflatten(2, (self._num_q, self._num_p)).transpose(2, 3)
 
 
-class _FourierTransform:
+class _FourierTransform(_MatrixTransform):
     """PyTorch's transforms: coefficients ``(B, S, *band, 2)``."""
-
-    def __init__(self, band: Band, out_size: tuple[int, ...], boundary: Boundary) -> None:
-        self._band, self._out_size = band, out_size
-        self._boundary = boundary
 
     def analyse(self, x: Tensor) -> Tensor:
         return torch.view_as_real(analyse(x, self._band, self._boundary))
@@ -135,9 +118,6 @@ class _FourierTransform:
 
     def join(self, p: Parts, q: Parts) -> Tensor:
         return torch.stack([torch.stack(p, dim=-1), torch.stack(q, dim=-1)], dim=2).flatten(1, 2)
-
-    def arrange(self, response: Tensor) -> Tensor:
-        return response
 
 
 def portable_band(size: tuple[int, ...], out_size: tuple[int, ...], boundary: Boundary) -> Band:
@@ -157,56 +137,37 @@ def _symbolic(band: Band) -> bool:
     return is_symbolic((*band.size_in, *band.size_out))
 
 
-def _choose_transform(exporting: Exporting, band: Band, out_size: tuple[int, ...], boundary: Boundary) -> _Transform:
+def _choose_transform(exporting: Exporting, *where: Any) -> _MatrixTransform:
+    band, _, boundary = where
     # Resampled spectra are cut and laid out by whether sizes are even, which symbols do not tell.
     if exporting.transforms == "fft" and not (_symbolic(band) and any(band.resampled)):
-        return _FourierTransform(band, out_size, boundary)
-    if _TwoStepTransform.fits(band, boundary):
-        return _TwoStepTransform(exporting, band, out_size, boundary)
-    return _MatrixTransform(exporting, band, out_size, boundary)
-
-
-def _choose_side(order: str, index: int, channels: int, num_modes: int) -> str:
-    """Where to mix: a product with a matrix costs so much that fewer signals always win."""
-    if order == "auto":
-        return "modes" if 2 * num_modes <= channels else "channels"
-    return order
+        return _FourierTransform(exporting, *where)
+    return (_TwoStepTransform if _TwoStepTransform.fits(band, boundary) else _MatrixTransform)(exporting, *where)
 
 
 def portable_conv(
-    x: Tensor,
-    mix_in: Tensor,
-    mix_out: Tensor,
-    bias: Tensor | None,
+    mixing: Mixing,
     responses: RealResponses,
     exporting: Exporting,
+    band: Band,
     *,
     out_size: tuple[int, ...],
-    boundary: Boundary = CIRCULAR,
-    order: str = "auto",
+    boundary: Boundary,
+    order: str,
 ) -> Tensor:
-    """Apply the operator; arguments as for :func:`torchsonic.functional.spectral_conv`.
-
-    Parameters
-    ----------
-    responses
-        On the band of :func:`portable_band`, shared (G = 1) or one set per sample.
-
-    Returns
-    -------
-    Tensor
-        ``(B, K, *out_size)``.
-    """
-    size = tuple(x.shape[2:])
-    band = portable_band(size, out_size, boundary)
+    """Apply the operator: ``(B, K, *out_size)``; the responses are on ``band``, that of :func:`portable_band`."""
+    x, mix_in, mix_out, bias = mixing
     transform = _choose_transform(exporting, band, out_size, boundary)
-    num_modes = mix_in.shape[0]
-    entry = _choose_side(order, 0, x.shape[1], num_modes)
-    exit_ = _choose_side(order, 1, mix_out.shape[0], num_modes)
+
+    def fewer_modes(channels: int) -> bool:
+        """Whether to mix before a transform: a product with a matrix costs so much that fewer signals always win."""
+        return 2 * mix_in.shape[0] <= channels if order == "auto" else order == "modes"
+
     w_in, w_out = mix_in.flatten(0, 1), mix_out.flatten(1) * responses.scale
-    z = _mix(w_in, transform.analyse(x)) if entry == "channels" else transform.analyse(_mix(w_in, x))
+    z = transform.analyse(_mix(w_in, x)) if fewer_modes(x.shape[1]) else _mix(w_in, transform.analyse(x))
     w = transform.join(*_couple(transform.split(z), responses.each(transform.arrange), band))
-    y = transform.synthesise(_mix(w_out, w)) if exit_ == "channels" else _mix(w_out, transform.synthesise(w))
+    mixed_last = fewer_modes(mix_out.shape[0])
+    y = _mix(w_out, transform.synthesise(w)) if mixed_last else transform.synthesise(_mix(w_out, w))
     return y if bias is None else y + bias.reshape(-1, *[1] * band.num_axes)
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torchsonic.export.lowering.signs import blend_signs, one_sided_omega, two_sided_omega
+from torchsonic.export.lowering.symbolic import blend_signs, one_sided_omega, two_sided_omega
 from torchsonic.spectral.band import Band
 from torchsonic.spectral.limits import UNLIMITED, ResponseLimits, band_factor, saturation
 from torchsonic.spectral.response import ModeShape, Symmetry, column, denominator, on_grid, responses_on_band

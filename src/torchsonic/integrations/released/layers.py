@@ -26,15 +26,17 @@ HARD_LIMIT, SOFT_LIMIT, BAND_ORDER = 5.0, 50.0, 4
 DAMPING_FLOOR = 1e-4
 SMALLEST_TRANSVERSE = 1e-30
 OPTIONS: dict[str, dict[str, Any]] = {
-    "rms": {"gain": "power", "standardise": "channel"},
-    "dc": {"gain": "dc", "limits": {"magnitude": HARD_LIMIT}, "standardise": "channel"},
-    "free": {"gain": "free", "limits": {"magnitude": SOFT_LIMIT, "soft": True}, "standardise": "sample"},
+    "rms": {"gain": "power"},
+    "dc": {"gain": "dc", "limits": {"magnitude": HARD_LIMIT}},
+    "free": {"gain": "free", "limits": {"magnitude": SOFT_LIMIT, "soft": True}},
 }
+# What a generation brings its input to mean 0 and variance 1 over, unless it was built with normalize_input=False.
+USUAL_STANDARDISE = {"rms": "channel", "dc": "sample", "free": "sample"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """What no file tells; ``None`` leaves it to the generation, or refuses where that is ambiguous.
+    """What no file tells; ``None`` refuses layers for which it matters, and says how to find out.
 
     Attributes
     ----------
@@ -43,7 +45,9 @@ class Choices:
     spacing
         The layer was built with, one number or one per axis in array order: ``(dz, dy, dx)``.
     standardise
-        What the input was brought to mean 0 and variance 1 over.
+        What the input was brought to mean 0 and variance 1 over: ``"none"`` for layers built with
+        ``normalize_input=False``, as the released classifiers are; else ``"channel"`` for ``rms`` and ``"sample"``
+        (over channels and space) for ``dc`` and ``free``. Always needed: the weights are the same either way.
     band_order
         Butterworth order of layers with ``log_bandwidth``.
         ``None`` is 4.
@@ -98,10 +102,9 @@ def convert_layer(layer: ReleasedLayer, choices: Choices) -> ConvertedLayer:
         "bias": False,
         "spacing": list(steps),
         "variant": "paper",
+        "standardise": _standardise(layer, generation, choices),
         **OPTIONS[generation],
     }
-    if choices.standardise is not None:
-        arguments["standardise"] = False if choices.standardise == "none" else choices.standardise
     if meaning.cutoff is not None:
         arguments["limits"] = {**arguments["limits"], "band_order": choices.band_order or BAND_ORDER}
     unit = float(torch.tensor(steps, dtype=torch.float64).log().mean().exp())
@@ -130,6 +133,16 @@ def _generation(layer: ReleasedLayer, choices: Choices) -> Generation:
             "over the grid) or 'dc' (|T(0)| = 1, magnitude cut at 5)"
         )
     return given
+
+
+def _standardise(layer: ReleasedLayer, generation: Generation, choices: Choices) -> str | Literal[False]:
+    if choices.standardise is None:
+        raise ConversionError(
+            f"{layer.name or 'the layer'} does not tell whether its input was standardised; look up how the network "
+            "was built and say standardise 'none' if its Sonic layers got normalize_input=False, as in the released "
+            f"classifiers, else {USUAL_STANDARDISE[generation]!r}, which generation {generation!r} does by default"
+        )
+    return False if choices.standardise == "none" else choices.standardise
 
 
 def _missing_cutoff(layer: ReleasedLayer, choices: Choices) -> Tensor | None:

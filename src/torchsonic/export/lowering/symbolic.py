@@ -1,11 +1,12 @@
-"""Nyquist bins of axes whose size may be a symbol: nothing asks whether it is even.
+"""Bands whose sizes may be symbols of an exporter: nothing asks whether one is even.
 
-As :mod:`torchsonic.spectral.nyquist`, but the other sign gets a share that is a half or zero.
+As :mod:`torchsonic.spectral.nyquist`, but at a Nyquist bin the other sign gets a share that is a half or zero.
 """
 
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -13,7 +14,15 @@ from torch import Tensor
 from torchsonic.engine.lowering import number
 from torchsonic.spectral.band import Band
 
-__all__ = ["blend_signs", "one_sided_omega", "other_sign_share", "two_sided_omega"]
+__all__ = ["SettledBand", "blend_signs", "one_sided_omega", "other_sign_share", "two_sided_omega"]
+
+
+class SettledBand(Band):
+    """A band that compares its sizes once: an exporter has to think about each comparison of symbols."""
+
+    resampled = cached_property(Band.resampled.fget)  # type: ignore[assignment, arg-type]
+    reach = cached_property(Band.reach.fget)  # type: ignore[assignment, arg-type]
+    shape = cached_property(Band.shape.fget)  # type: ignore[assignment, arg-type]
 
 
 def other_sign_share(band: Band, axis: int, dtype: torch.dtype, device=None) -> float | Tensor:

@@ -1,0 +1,298 @@
+r"""Convolutions that turn with the image: every mode acts in all directions of a group of rotations.
+
+Features have one channel for each element of the group, the element fastest: ``(B, C |G|, *size)``. All |G| copies of a
+mode share its parameters,
+
+    y_{k,r} = Re sum_{t,m,c,s}  C_{km, r^-1 t}  T_m(t^-1 w)  B_{mc, t^-1 s}  x_{c,s}
+
+so that an image turned by an element g gives features that are turned in space and permuted, ``y_{k, g^-1 r}``. Written
+out over ``t``, this is a Sonic layer with |G| M modes of directions ``t v_m``, and all that holds for Sonic layers
+(spacing, strides, borders, memory, export) holds for these. A lifting layer takes ordinary channels, ``B_{mc} x_c``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Never, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchsonic.arguments import choice
+from torchsonic.nn.block import ResidualBlock
+from torchsonic.nn.conv import SonicConvNd
+from torchsonic.nn.norm import Activation
+from torchsonic.nn.options import refuse_third
+from torchsonic.spectral.constants import constant
+from torchsonic.spectral.groups import Group, make_group
+from torchsonic.spectral.response import ModeShape
+from torchsonic.spectral.spacing import Spacing
+
+__all__ = [
+    "OrbitBlock",
+    "OrbitDropout",
+    "OrbitMix",
+    "OrbitNorm",
+    "OrbitPool",
+    "SonicOrbitConv2d",
+    "SonicOrbitConv3d",
+    "SonicOrbitConvNd",
+]
+
+Pooling = Literal["max", "mean", "norm"]
+
+
+def count_fields(channels: int, group: Group, name: str) -> int:
+    """How many fields of one channel per element there are; refuse other numbers of channels."""
+    if channels % len(group):
+        raise ValueError(
+            f"{name} must be a multiple of the {len(group)} elements of group {group.name or 'given'}, got {channels}"
+        )
+    return channels // len(group)
+
+
+def _relative(group: Group) -> tuple[int, ...]:
+    """Index of ``t^-1 s`` for all t and s, t slowest."""
+    return tuple(group.products[group.inverses].flatten().tolist())
+
+
+def _spread(values: Tensor, group: Group, dim: int) -> Tensor:
+    """Values of ``t^-1 s`` along one axis, for all t and s: ``(.., |G|, ..)`` to ``(.., |G|, |G|, ..)``."""
+    places = constant(_relative(group), values.device, torch.long)
+    return values.index_select(dim, places).unflatten(dim, (len(group), len(group)))
+
+
+class SonicOrbitConvNd(SonicConvNd):
+    """Common part of both layers; see :class:`SonicOrbitConv2d`."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *surplus: Never,
+        num_modes: int | None = None,
+        group: str | Group = "C8",
+        axis: int = 0,
+        lift: bool = False,
+        **options: Any,
+    ) -> None:
+        refuse_third(self, surplus)
+        if options.get("variant", "exact") != "exact":
+            raise ValueError(
+                f"variant must be 'exact', since the paper's prefers some axes, got {options['variant']!r}"
+            )
+        self.group, self.axis, self.lift = make_group(group, self.num_axes, axis=axis), axis, lift
+        self.orbit_size = len(self.group)
+        fields = count_fields(out_channels, self.group, "out_channels")
+        if not lift:
+            fields = max(fields, count_fields(in_channels, self.group, "in_channels"))
+        num_modes = max(4, fields // 2) if num_modes is None else num_modes
+        super().__init__(in_channels, out_channels, num_modes=num_modes, **options)
+
+    def definition(self) -> dict[str, Any]:
+        name = self.group.name or f"{self.orbit_size} elements"
+        return {**super().definition(), "group": name, "axis": self.axis, "lift": self.lift}
+
+    def reset_parameters(self, generator: torch.Generator | None = None, **bank: float) -> None:
+        super().reset_parameters(generator, **bank)
+        with torch.no_grad():
+            self.mix_out.mul_(self.orbit_size**-0.5)  # so many more modes add up
+
+    def mixing(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
+        mix_in, mix_out, bias = super().mixing(dtype)
+        order = self.orbit_size
+        if self.lift:
+            mix_in = mix_in[:, None].expand(-1, order, -1, -1)
+        else:  # (m, 2, c, t, s) to (m, t, 2, c, s)
+            mix_in = _spread(mix_in.unflatten(2, (-1, order)), self.group, 3).movedim(3, 1).flatten(3)
+        mix_out = _spread(mix_out.unflatten(0, (-1, order)), self.group, 1).movedim(2, 3)  # (k, r, m, t, 2)
+        if bias is not None:
+            bias = bias[:, None].expand(-1, order).flatten()
+        return mix_in.flatten(0, 1), mix_out.flatten(2, 3).flatten(0, 1), bias
+
+    def cutoff(self, spacing: Spacing | None = None) -> Tensor | None:
+        found = super().cutoff(spacing)
+        return None if found is None else found.repeat_interleave(self.orbit_size)
+
+    def _shape(
+        self, grid: tuple[int, ...], spacing: Tensor, dtype: torch.dtype, orientation: Tensor | None = None
+    ) -> ModeShape:
+        shape = super()._shape(grid, spacing, dtype)
+        matrices = constant(tuple(map(tuple, self.group.matrices.flatten(1).tolist())), shape.scale.device, dtype)
+        turned = torch.einsum("tij,gmj->gmti", matrices.unflatten(1, (self.num_axes, -1)), shape.direction)
+        repeated = shape.each(lambda t: t.repeat_interleave(self.orbit_size, dim=1))
+        return repeated._replace(direction=turned.flatten(1, 2)).turned(orientation)
+
+    def extra_repr(self) -> str:
+        lift = ", lift=True" if self.lift else ""
+        return f"{super().extra_repr()}, group={self.group.name or self.group}{lift}"
+
+
+class SonicOrbitConv2d(SonicOrbitConvNd):
+    r"""Global convolution of images that commutes with turns by every element of a group.
+
+    .. math:: y_{k,r} = \operatorname{Re} \sum_{t,m,c,s} C_{km,r^{-1}t}\, T_m(t^{-1}\omega)\, B_{mc,t^{-1}s}\, x_{c,s}
+
+    Shapes: ``x (B, C |G|, H, W)``, or ``(B, C, H, W)`` if it lifts, to ``y (B, K |G|, H', W')``; channel
+    ``k |G| + r`` belongs to field k and element r. The group acts in physical space, also on anisotropic grids.
+
+    Parameters
+    ----------
+    in_channels, out_channels
+        Channels of both tensors, multiples of ``|G|``; ``in_channels`` may be any number if the layer lifts.
+    num_modes
+        M; each mode acts in |G| directions. By default half the number of fields, at least 4.
+    group
+        ``"C{n}"`` for turns by multiples of ``360 / n`` degrees, ``"D{n}"`` with reflections, or a
+        :class:`torchsonic.Group`; in space see :func:`torchsonic.make_group`.
+    axis
+        In space, the array axis about which ``C`` and ``D`` turn.
+    lift
+        Whether the input has ordinary channels, such as the colours of an image.
+    options
+        Of :class:`torchsonic.SonicConv2d`: ``stride``, ``spacing``, ``padding``, ``field``, ``bank`` and others.
+
+    Examples
+    --------
+    >>> lift = torchsonic.SonicOrbitConv2d(3, 32, num_modes=4, group="C8", lift=True)
+    >>> layer = torchsonic.SonicOrbitConv2d(32, 64, num_modes=4, group="C8", stride=2)
+    >>> layer(lift(torch.randn(2, 3, 24, 20)), spacing=0.5).shape
+    torch.Size([2, 64, 12, 10])
+    """
+
+    num_axes = 2
+
+
+class SonicOrbitConv3d(SonicOrbitConvNd):
+    """The same for volumes ``(B, C |G|, D, H, W)``; see :class:`SonicOrbitConv2d`."""
+
+    num_axes = 3
+
+
+class OrbitMix(nn.Module):
+    r"""A 1x1 convolution between fields, :math:`y_{k,r} = \sum_{c,s} W_{kc, r^{-1} s}\, x_{c,s}`.
+
+    ``(B, C |G|, *size)`` to ``(B, K |G|, *size)``; lifting from ``(B, C, *size)`` with ``W_{kc}``.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, group: Group, *, lift: bool = False) -> None:
+        super().__init__()
+        fields = count_fields(out_channels, group, "out_channels")
+        if not lift:
+            count_fields(in_channels, group, "in_channels")
+        self.group, self.lift = group, lift
+        self.weight = nn.Parameter(torch.randn(fields, in_channels) * in_channels**-0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        order = len(self.group)
+        if self.lift:
+            weight = self.weight[:, None].expand(-1, order, -1)
+        else:  # (k, c, r, s) to (k, r, c, s)
+            weight = _spread(self.weight.unflatten(1, (-1, order)), self.group, 2).movedim(2, 1).flatten(2)
+        return torch.einsum("kc,bc...->bk...", weight.flatten(0, 1), x)
+
+
+class OrbitNorm(nn.Module):
+    """GroupNorm in which all channels of a field share statistics, scale and shift.
+
+    ``(B, K |G|, *size)`` to the same; ``num_groups`` groups of fields, or as many as divide K.
+    """
+
+    def __init__(self, channels: int, group: Group, *, num_groups: int = 1, eps: float = 1e-5) -> None:
+        super().__init__()
+        fields = count_fields(channels, group, "channels")
+        if fields % num_groups:
+            raise ValueError(f"num_groups must divide the {fields} fields, got {num_groups}")
+        self.order, self.num_groups, self.eps = len(group), num_groups, eps
+        self.weight = nn.Parameter(torch.ones(fields))
+        self.bias = nn.Parameter(torch.zeros(fields))
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, bias = (t[:, None].expand(-1, self.order).flatten() for t in (self.weight, self.bias))
+        return F.group_norm(x, self.num_groups, weight, bias, self.eps)
+
+
+class OrbitPool(nn.Module):
+    """One channel per field that no turn permutes: the largest, the mean or the norm over the group.
+
+    ``(B, K |G|, *size)`` to ``(B, K, *size)``.
+    """
+
+    def __init__(self, group: Group, kind: Pooling = "max") -> None:
+        super().__init__()
+        self.group = group
+        self.kind: Pooling = choice(kind, get_args(Pooling), "kind")
+
+    def forward(self, x: Tensor) -> Tensor:
+        fields = x.unflatten(1, (count_fields(x.shape[1], self.group, "channels"), len(self.group)))
+        if self.kind == "max":
+            return fields.amax(2)
+        return fields.mean(2) if self.kind == "mean" else torch.linalg.vector_norm(fields, dim=2)
+
+    def extra_repr(self) -> str:
+        return f"{self.group}, kind={self.kind!r}"
+
+
+class OrbitDropout(nn.Module):
+    """Drop whole fields in training, with all channels of their group; ``(B, K |G|, *size)`` to the same."""
+
+    def __init__(self, group: Group, p: float = 0.5) -> None:
+        super().__init__()
+        if not 0.0 <= p < 1.0:
+            raise ValueError(f"p must be in [0, 1), got {p}")
+        self.group, self.p = group, p
+
+    def forward(self, x: Tensor) -> Tensor:
+        fields = x.unflatten(1, (count_fields(x.shape[1], self.group, "channels"), -1))
+        kept = F.dropout(torch.ones_like(fields[:, :, :1].flatten(3)[..., :1].squeeze(-1)), self.p, self.training)
+        return (fields * kept.reshape(*kept.shape[:2], *[1] * (fields.dim() - 2))).flatten(1, 2)
+
+    def extra_repr(self) -> str:
+        return f"{self.group}, p={self.p}"
+
+
+_LAYERS: dict[int, type[SonicOrbitConvNd]] = {2: SonicOrbitConv2d, 3: SonicOrbitConv3d}
+
+
+class OrbitBlock(ResidualBlock):
+    """The residual block of :class:`torchsonic.nn.SonicBlock` for fields over a group.
+
+    ``(B, C |G|, *size)`` to ``(B, K |G|, *ceil(size / stride))``.
+
+    Examples
+    --------
+    >>> block = torchsonic.nn.OrbitBlock(16, 32, num_modes=4, group="C8", stride=2)
+    >>> block(torch.randn(1, 16, 12, 10)).shape
+    torch.Size([1, 32, 6, 5])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        num_modes: int | None = None,
+        spatial_dims: int = 2,
+        group: str | Group = "C8",
+        axis: int = 0,
+        lift: bool = False,
+        stride: int | Sequence[int] = 1,
+        activation: Activation | None = None,
+        drop_path: float = 0.0,
+        **options: Any,
+    ) -> None:
+        choice(spatial_dims, tuple(_LAYERS), "spatial_dims")
+        known = make_group(group, spatial_dims, axis=axis)
+
+        def operator(c: int, k: int, /, *, stride: Any) -> SonicOrbitConvNd:
+            own = {"num_modes": num_modes, "group": known, "axis": axis, "lift": lift, "bias": False, **options}
+            return _LAYERS[spatial_dims](c, k, stride=stride, **own)
+
+        super().__init__(
+            operator, in_channels, out_channels, spatial_dims=spatial_dims, stride=stride, norm="none",
+            activation=activation, drop_path=drop_path,
+        )  # fmt: skip
+        self.norm = OrbitNorm(out_channels, known)
+        if in_channels != out_channels or lift:
+            self.shortcut.project = OrbitMix(in_channels, out_channels, known, lift=lift)

@@ -1,0 +1,153 @@
+"""Laws of layers and networks that turn with the image, for any group of rotations and reflections.
+
+Turned by an element g, a field ``x_{c,s}(p)`` over the group becomes ``x_{c, g^-1 s}(g^-1 p)``, an ordinary image
+``x_c(p)`` becomes ``x_c(g^-1 p)``, and numbers such as the logits of a classifier stay as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from torchsonic.functional import Group
+from torchsonic.nn.orbit import SonicOrbitConvNd
+from torchsonic.testing.laws import _as_steps, _require_close
+
+__all__ = ["Turned", "assert_symbol_turns", "assert_turns_in_space", "assert_turns_with_array"]
+
+Turned = Literal["fields", "image", "numbers"]
+Model = Callable[..., Tensor]
+
+
+def _permute_channels(x: Tensor, group: Group, element: int, kind: Turned) -> Tensor:
+    """``x_{c, g^-1 s}`` for fields over the group."""
+    if kind != "fields":
+        return x
+    places = group.products[group.inverses[element]]
+    return x.unflatten(1, (-1, len(group)))[:, :, places].flatten(1, 2)
+
+
+def assert_symbol_turns(layer: SonicOrbitConvNd, *, tolerance: float = 1e-12) -> None:
+    """``H(g w) = P_g H(w) P_g^-1`` at random frequencies, for all elements g."""
+    group = layer.group
+    omega = torch.randn(5, group.num_axes, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    plain = layer.response(omega)
+    for element, matrix in enumerate(group.matrices):
+        turned = layer.response(omega @ matrix.mT)
+        # Row g r and column g s of the turned symbol are row r and column s of the other.
+        back = group.inverses[element].item()
+        moved = _permute_channels(turned, group, int(back), "fields")
+        if not layer.lift:
+            moved = _permute_channels(moved.mT, group, int(back), "fields").mT
+        _require_close(f"symbol turned by element {element}", moved, plain, tolerance)
+
+
+def _turn_array(x: Tensor, matrix: Tensor) -> Tensor:
+    """``x(g^-1 p)`` about the middle of the array, for a matrix that permutes and flips axes."""
+    order = matrix.abs().argmax(1).tolist()
+    signs = matrix.sum(1)
+    turned = x.permute(0, 1, *[2 + axis for axis in order])
+    return turned.flip([2 + axis for axis in range(len(order)) if signs[axis] < 0])
+
+
+def assert_turns_with_array(
+    model: Model,
+    group: Group,
+    x: Tensor,
+    *,
+    spacing: float | Sequence[float] = 1.0,
+    given: Turned = "image",
+    result: Turned = "image",
+    tolerance: float = 1e-12,
+) -> None:
+    """Turning the array about its middle turns the result, for all elements that permute and flip axes.
+
+    Parameters
+    ----------
+    model
+        Called as ``model(x, spacing=...)``.
+    x
+        ``(B, C, *size)``; any size.
+    given, result
+        What ``x`` and the result are: ``"fields"`` over the group, an ``"image"``, or ``"numbers"``.
+    """
+    steps = _as_steps(spacing, group.num_axes)
+    plain = model(x, spacing=steps)
+    for element, matrix in enumerate(group.matrices):
+        matrix = matrix.round() if torch.allclose(matrix, matrix.round(), atol=1e-9) else None
+        if matrix is None:
+            continue
+        turned_steps = (matrix.abs() @ torch.tensor(steps, dtype=torch.float64)).tolist()
+        turned = model(_permute_channels(_turn_array(x, matrix), group, element, given), spacing=turned_steps)
+        expected = (
+            plain if result == "numbers" else _permute_channels(_turn_array(plain, matrix), group, element, result)
+        )
+        _require_close(f"array turned by element {element}", turned, expected, tolerance)
+
+
+def assert_turns_in_space(
+    model: Model,
+    group: Group,
+    size: Sequence[int],
+    channels: int,
+    *,
+    spacing: float | Sequence[float] = 1.0,
+    given: Turned = "image",
+    result: Turned = "image",
+    width: float = 2.5,
+    dtype: torch.dtype = torch.float64,
+    tolerance: float = 1e-6,
+) -> None:
+    """A field sampled before and after a turn by any element gives the same result, turned; not only by 90 degrees.
+
+    The field is smooth and confined to the middle of the grid, and the model's kernels have to decay within it.
+
+    Parameters
+    ----------
+    size, channels
+        Of the input, at least about 24 samples on each axis.
+    spacing
+        Of the grid on which both fields are sampled.
+    width
+        Of the field's bumps, in units of the coarsest spacing.
+    """
+    steps = torch.tensor(_as_steps(spacing, group.num_axes), dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    unit = float(steps.max()) * width
+    centres = torch.randn(channels, 4, group.num_axes, generator=generator, dtype=torch.float64) * unit / 2
+    weights = torch.randn(channels, 4, generator=generator, dtype=torch.float64)
+    axes = [(torch.arange(n, dtype=torch.float64) - n // 2) * step for n, step in zip(size, steps, strict=True)]
+    places = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1)
+
+    def sample(matrix: Tensor) -> Tensor:
+        """``x(g^-1 p)`` on the grid."""
+        away = (places @ matrix)[None, None] - centres[(..., *[None] * group.num_axes, slice(None))]
+        bumps = torch.exp(-0.5 * (away / unit).square().sum(-1))
+        return torch.einsum("ck,ck...->c...", weights, bumps)[None].to(dtype)
+
+    points = torch.randn(40, group.num_axes, generator=generator, dtype=torch.float64) * unit
+    told = tuple(steps.tolist())
+    plain = model(sample(torch.eye(group.num_axes, dtype=torch.float64)), spacing=told).double()
+    for element, matrix in enumerate(group.matrices):
+        turned = model(_permute_channels(sample(matrix), group, element, given), spacing=told).double()
+        if result == "numbers":
+            _require_close(f"field turned by element {element}", turned, plain, tolerance)
+            continue
+        expected = _permute_channels(_interpolate(plain, points @ matrix, steps), group, element, result)
+        _require_close(f"field turned by element {element}", _interpolate(turned, points, steps), expected, tolerance)
+
+
+def _interpolate(y: Tensor, points: Tensor, steps: Tensor) -> Tensor:
+    """A band-limited field ``(B, K, *size)`` at points ``(P, D)`` about the middle of its grid: ``(B, K, P)``."""
+    values = torch.fft.fftn(y, dim=list(range(2, y.dim())), norm="forward")
+    waves = torch.ones(len(points), 1, dtype=values.dtype)
+    for axis, n in enumerate(y.shape[2:]):
+        index = torch.fft.fftfreq(n, dtype=torch.float64)
+        place = points[:, axis] / steps[axis] + n // 2
+        wave = torch.exp(2j * math.pi * torch.outer(place, index))
+        waves = (waves[:, :, None] * wave[:, None]).flatten(1)
+    return (values.flatten(2) @ waves.T).real

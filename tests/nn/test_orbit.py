@@ -1,0 +1,249 @@
+"""Layers that turn with the image."""
+
+import pytest
+import torch
+
+import torchsonic
+from torchsonic import Group, make_group, testing
+from torchsonic.nn import (
+    OrbitBlock,
+    OrbitDropout,
+    OrbitMix,
+    OrbitNorm,
+    OrbitPool,
+    SonicOrbitConv2d,
+    SonicOrbitConv3d,
+    SpacedSequential,
+)
+
+PLANE = ["C1", "C3", "C4", "C8", "D1", "D4", "D6"]
+SPACE = {
+    "C4": 4, "C4v": 8, "C4h": 8, "D4": 8, "D3h": 12, "T": 12, "Td": 24, "Th": 24, "O": 24, "Oh": 48, "I": 60, "Ih": 120,
+}  # fmt: skip
+CASES = [(name, 2) for name in PLANE] + [(name, 3) for name in SPACE]
+LAYERS = {2: SonicOrbitConv2d, 3: SonicOrbitConv3d}
+SHORT = {"field": 1.0, "bank": {"shortest_decay": 0.4, "width_to_length": 1.0}}
+
+
+def make_orbit(name: str, num_axes: int, fields=(2, 3), *, lift=False, seed=0, dtype=torch.float64, **options):
+    torch.manual_seed(seed)
+    order = len(make_group(name, num_axes))
+    channels = fields[0] if lift else fields[0] * order
+    options = {"num_modes": 3, "spacing": (1.0, 0.7, 1.4)[:num_axes], **options}
+    layer = LAYERS[num_axes](channels, fields[1] * order, group=name, lift=lift, dtype=dtype, **options)
+    with torch.no_grad():
+        if layer.bias is not None:
+            layer.bias.normal_()
+    return layer
+
+
+class TestGroup:
+    @pytest.mark.parametrize(("name", "num_axes"), CASES)
+    def test_tables_describe_the_matrices(self, name, num_axes):
+        group = make_group(name, num_axes)
+        size = SPACE[name] if num_axes == 3 else int(name[1:]) * (2 if name[0] == "D" else 1)
+        assert len(group) == size
+        product = torch.einsum("sij,tjk->stik", group.matrices, group.matrices)
+        torch.testing.assert_close(group.matrices[group.products], product)
+        torch.testing.assert_close(group.matrices[group.inverses], group.matrices.mT)
+        reflected = bool((group.matrices.det() < 0).any())
+        assert reflected == (name[-1] in "dhv" or (num_axes == 2 and name[0] == "D"))
+
+    def test_axis_is_what_it_turns_about(self):
+        for axis in range(3):
+            group = make_group("C5", 3, axis=axis)
+            assert (group.matrices[:, axis, axis] == 1).all()
+
+    def test_own_groups(self):
+        quarter = [[0, -1], [1, 0]]
+        assert len(Group.generate([quarter])) == 4
+        with pytest.raises(ValueError, match="no group"):
+            Group([[[1, 0], [0, 1]], quarter])
+        with pytest.raises(ValueError, match="identity"):
+            Group([quarter])
+        with pytest.raises(ValueError, match="orthogonal"):
+            Group([[[1, 0], [0, 1]], [[2, 0], [0, 1]]])
+        with pytest.raises(ValueError, match="more than 1000"):
+            Group.generate([[[0.6, -0.8], [0.8, 0.6]]])
+
+    @pytest.mark.parametrize(("name", "num_axes"), [("O", 2), ("C4v", 2), ("D2v", 3), ("C0", 2), ("X", 3), ("C4", 1)])
+    def test_unknown_names_are_refused(self, name, num_axes):
+        with pytest.raises(ValueError, match="group"):
+            make_group(name, num_axes)
+
+
+@pytest.mark.parametrize(("name", "num_axes"), CASES)
+@pytest.mark.parametrize("lift", [False, True])
+def test_symbol_turns(name, num_axes, lift):
+    testing.assert_symbol_turns(make_orbit(name, num_axes, (1, 2), lift=lift, limits={"band_order": 2}))
+
+
+@pytest.mark.parametrize(("name", "num_axes"), [("C8", 2), ("D4", 2), ("C4v", 3), ("Oh", 3)])
+@pytest.mark.parametrize("odd", [0, 1])
+@pytest.mark.parametrize("lift", [False, True])
+def test_array_turns_exactly(name, num_axes, odd, lift):
+    layer = make_orbit(name, num_axes, (1, 1), lift=lift, num_modes=2, padding=2, padding_mode="zeros", spacing=1.0)
+    size = [n + odd for n in (6, 8, 4)[:num_axes]]
+    x = torch.randn(1, layer.in_channels, *size, dtype=torch.float64)
+    given = "image" if lift else "fields"
+    testing.assert_turns_with_array(
+        layer, layer.group, x, spacing=(1.0, 0.6, 0.9)[:num_axes], given=given, result="fields"
+    )
+
+
+@pytest.mark.parametrize(("name", "num_axes"), [("C8", 2), ("D3", 2), ("C3v", 3)])
+@pytest.mark.parametrize("lift", [False, True])
+def test_fields_turn_by_any_angle(name, num_axes, lift):
+    layer = make_orbit(name, num_axes, (1, 1), lift=lift, num_modes=2, spacing=1.0, **SHORT)
+    size = (41, 44, 32)[:num_axes]
+    given = "image" if lift else "fields"
+    testing.assert_turns_in_space(
+        layer, layer.group, size, layer.in_channels, spacing=(1.0, 0.9, 1.1)[:num_axes], given=given, result="fields"
+    )
+
+
+@pytest.mark.parametrize("broken", ["direction", "mixing", "bias"])
+def test_a_broken_layer_is_caught(broken, monkeypatch):
+    layer = make_orbit("C4", 2, (1, 1), num_modes=2, spacing=1.0, **SHORT)
+    if broken == "direction":
+        right = type(layer)._shape
+        monkeypatch.setattr(
+            layer, "_shape", lambda *a: (s := right(layer, *a))._replace(direction=s.direction.roll(1, 1))
+        )
+    else:
+        right_mixing = type(layer).mixing
+
+        def wrong(dtype):
+            mix_in, mix_out, bias = right_mixing(layer, dtype)
+            if broken == "bias":
+                return mix_in, mix_out, torch.arange(4.0, dtype=dtype)
+            return mix_in, mix_out * torch.linspace(1, 2, mix_out.shape[1], dtype=dtype)[:, None], bias
+
+        monkeypatch.setattr(layer, "mixing", wrong)
+    x = torch.randn(1, 4, 8, 8, dtype=torch.float64)
+    with pytest.raises(AssertionError, match="array turned"):
+        testing.assert_turns_with_array(layer, layer.group, x, given="fields", result="fields")
+    with pytest.raises(AssertionError, match="field turned"):
+        testing.assert_turns_in_space(layer, layer.group, (40, 40), 4, given="fields", result="fields")
+    if broken != "bias":
+        with pytest.raises(AssertionError, match="symbol turned"):
+            testing.assert_symbol_turns(layer)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(("name", "num_axes"), [("C3", 2), ("D4", 2), ("C2v", 3)])
+class TestHoldsTheLawsOfSonicLayers:
+    def test_equals_dense_reference_with_gradients(self, name, num_axes, dtype):
+        layer = make_orbit(name, num_axes, (1, 1), dtype=dtype, bias=False)
+        testing.assert_matches_dense(layer, (5, 6, 4)[:num_axes], 0.8)
+        testing.assert_shift_equivariant(layer, (5, 6, 4)[:num_axes], 0.8)
+
+    def test_orders_agree(self, name, num_axes, dtype):
+        testing.assert_orders_agree(make_orbit(name, num_axes, (1, 1), dtype=dtype), (5, 6, 4)[:num_axes], 0.8)
+
+    def test_one_field_gives_one_output_on_every_grid(self, name, num_axes, dtype):
+        grids = [(9, 9, 9), (12, 10, 9)]
+        testing.assert_resolution_invariant(
+            make_orbit(name, num_axes, (1, 1), dtype=dtype), [g[:num_axes] for g in grids]
+        )
+
+
+def test_gradients_are_those_of_finite_differences():
+    layer = make_orbit("C3", 2, (1, 1), num_modes=2)
+    x = torch.randn(1, 3, 4, 5, dtype=torch.float64, requires_grad=True)
+    names = [name for name, _ in layer.named_parameters()]
+
+    def run(x, *values):
+        return torch.func.functional_call(layer, dict(zip(names, values, strict=True)), (x,))
+
+    torch.autograd.gradcheck(run, (x, *[p.detach().clone().requires_grad_() for p in layer.parameters()]))
+
+
+def test_variance_is_kept():
+    torch.manual_seed(0)
+    layer = SonicOrbitConv2d(64, 64, num_modes=16, group="C8", bias=False)
+    y = layer(torch.randn(4, 64, 48, 48))
+    assert 0.6 < y.var().item() < 1.6
+
+
+def test_parts_of_networks_commute_with_the_group():
+    group = make_group("D4", 2)
+    torch.manual_seed(0)
+    network = SpacedSequential(
+        OrbitBlock(3, 16, num_modes=2, group="D4", lift=True, spacing=1.0),
+        OrbitDropout(group, 0.5).eval(),
+        OrbitBlock(16, 24, num_modes=2, group="D4"),
+        OrbitNorm(24, group, num_groups=3),
+        OrbitMix(24, 16, group),
+    ).double()
+    with torch.no_grad():
+        for p in network.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+    x = torch.randn(2, 3, 7, 8, dtype=torch.float64)
+    testing.assert_turns_with_array(network, group, x, result="fields")
+    for kind in ("max", "mean", "norm"):
+        testing.assert_turns_with_array(SpacedSequential(*network, OrbitPool(group, kind)), group, x)
+
+
+def test_dropout_drops_whole_fields_and_keeps_the_mean():
+    group = make_group("C4", 2)
+    torch.manual_seed(0)
+    y = OrbitDropout(group, 0.25)(torch.ones(200, 12, 3, 3))
+    fields = y.unflatten(1, (3, 4)).flatten(2)
+    assert (fields == fields[..., :1]).all()
+    assert sorted(y.unique().tolist()) == pytest.approx([0, 1 / 0.75])
+    assert abs(y.mean().item() - 1) < 0.1
+
+
+def test_modes_are_dropped_with_their_orbits():
+    layer = make_orbit("C4", 2, (1, 1), num_modes=2, mode_dropout=0.5)
+    x = torch.randn(1, 4, 8, 8, dtype=torch.float64)
+
+    def model(x, spacing):
+        torch.manual_seed(1)
+        return layer(x, spacing=spacing)
+
+    testing.assert_turns_with_array(model, layer.group, x, given="fields", result="fields")
+
+
+@pytest.mark.parametrize("name", ["orbitnet2d", "orbitnet3d"])
+def test_segmentation_networks_turn_with_the_array(name):
+    torch.manual_seed(0)
+    model = torchsonic.create_model(name, width=2, num_modes=2, stride=1).eval()
+    group = model.features.group
+    size = (9, 10) if group.num_axes == 2 else (6, 7, 6)
+    x = torch.randn(1, model.in_channels, *size)
+    with torch.no_grad():
+        testing.assert_turns_with_array(model, group, x, spacing=(1.0, 0.8, 0.9)[: len(size)], tolerance=1e-4)
+
+
+def test_strided_networks_turn_about_the_first_sample():
+    torch.manual_seed(0)
+    model = torchsonic.create_model("orbit_tiny", in_channels=1, num_classes=5, padding_mode="circular").eval()
+    x = torch.randn(1, 1, 16, 16)
+    turned = torch.roll(x.transpose(2, 3).flip(2), 1, 2)
+    with torch.no_grad():
+        torch.testing.assert_close(model(turned), model(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"in_channels": 7}, "in_channels must be a multiple of the 8 elements of group C8, got 7"),
+        ({"out_channels": 9}, "out_channels must be a multiple of the 8"),
+        ({"group": "O"}, "group must be one of C{n} and D{n}"),
+        ({"group": make_group("O", 3)}, "acts on 3 axes, but there are 2"),
+        ({"variant": "paper"}, "variant must be 'exact'"),
+        ({"axis": 2}, "axis must be one of"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    arguments = {"in_channels": 8, "out_channels": 8, **arguments}
+    with pytest.raises(ValueError, match=message.replace("{", r"\{").replace("}", r"\}")):
+        SonicOrbitConv2d(arguments.pop("in_channels"), arguments.pop("out_channels"), **arguments)
+
+
+def test_weights_of_another_group_are_refused():
+    weights = SonicOrbitConv2d(8, 8, num_modes=4, group="C8").state_dict()
+    with pytest.raises(RuntimeError, match="group='C8'"):
+        SonicOrbitConv2d(8, 8, num_modes=4, group="D4").load_state_dict(weights)
