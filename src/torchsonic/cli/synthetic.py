@@ -25,7 +25,7 @@ class _TrainSynthetic(TrainCommand, SyntheticConfig):
     """Several folds, trained one after another, instead of --fold."""
 
     config_class: ClassVar[type] = SyntheticConfig
-    presets: ClassVar[Collection[str]] = PRESETS
+    presets = PRESETS
     thrift: ClassVar[str] = "smaller --batch, or --accumulate"
     task_name: ClassVar[TaskName]
     hidden: ClassVar[Collection[str]] = ("task", *TrainCommand.hidden)  # the command's own name says the task
@@ -34,8 +34,8 @@ class _TrainSynthetic(TrainCommand, SyntheticConfig):
     def blank(cls) -> Any:
         return cls(task=cls.task_name)
 
-    @staticmethod
-    def apply_preset(command: Any, preset: str) -> Any:
+    @classmethod
+    def apply_preset(cls, command: Any, preset: str) -> Any:
         seeds, folds = protocol(preset, command.task)
         return replace(apply_preset(command, preset), seed=seeds, folds=folds if preset == "paper" else ())
 

@@ -15,15 +15,16 @@ from torchsonic.lab.data.volumes import CaseError, find_cases, read_case
 from torchsonic.lab.data.volumes.survey import Facts
 from torchsonic.lab.metrics.overlap import confusion, dice_per_class
 from torchsonic.lab.metrics.volumes import summarise
+from torchsonic.lab.runs.folder import read_config
+from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.runs.volumes import (
     MODELS,
+    PRESETS,
     VolumesConfig,
-    apply_preset,
     load_run,
     make_folds,
     predict_case,
     predict_probabilities,
-    read_config,
     read_split,
     run_experiment,
 )
@@ -216,7 +217,7 @@ def test_a_run_leaves_everything_behind(finished):
     assert results["task"] == "volumes"
     assert results["config"]["num_classes"] == 3
     model, config = load_run(root / "run")
-    assert read_config(root / "run") == config
+    assert read_config(root / "run", VolumesConfig) == config
     assert results["parameters"] == sum(p.numel() for p in model.parameters())
 
 
@@ -409,7 +410,7 @@ def test_images_of_two_channels(tmp_path):
 
 def test_presets_keep_what_they_do_not_name():
     config = VolumesConfig(model="unet", training=TrainingConfig(batch=2, seed=4))
-    smoke = apply_preset(config, "smoke")
+    smoke = choose_preset(config, PRESETS, "smoke")
     assert (smoke.model, smoke.training.seed, smoke.training.steps) == ("unet", 4, 10)
     with pytest.raises(ValueError, match="preset must be one of smoke, quick"):
-        apply_preset(config, "long")
+        choose_preset(config, PRESETS, "long")

@@ -38,7 +38,6 @@ from torchsonic.lab.data.volumes.survey import Facts
 from torchsonic.lab.metrics.masks import score_mask
 from torchsonic.lab.runs.folder import RunError, kind_of, load_model, read_config
 from torchsonic.lab.runs.run import run
-from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.runs.volumes.config import SegmentationConfig
 from torchsonic.lab.runs.volumes.plan import check_classes, median_spacing
 from torchsonic.lab.runs.volumes.predict import read_good_cases, window_voxels
@@ -49,7 +48,7 @@ from torchsonic.lab.training.progress import counting_progress
 from torchsonic.lab.training.volumes import PatchBatch, VolumeTask
 from torchsonic.models import PretrainedModel, create_model, list_models, model_entry
 
-__all__ = ["PRESETS", "MasksConfig", "apply_preset", "load_run", "predict_mask", "predict_masks", "run_experiment"]
+__all__ = ["PRESETS", "MasksConfig", "load_run", "predict_mask", "predict_masks", "run_experiment"]
 
 MEASURES = {"dice": "class", "boundary": "class", "precision": "threshold"}
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -257,11 +256,6 @@ def predict_masks(
 def run_experiment(config: MasksConfig, folder: Path, *, show: bool = True) -> dict[str, Any]:
     """Train, test and save; see :func:`torchsonic.lab.runs.run.run`."""
     return run(MaskExperiment(config), folder, show=show)
-
-
-def apply_preset(config: MasksConfig, preset: str) -> MasksConfig:
-    """A configuration with a preset's settings."""
-    return choose_preset(config, PRESETS, preset)
 
 
 def load_run(folder: Path) -> tuple[PretrainedModel, MasksConfig]:

@@ -1,4 +1,4 @@
-"""Settings of a run on photographs, its presets, and how both are saved."""
+"""Settings of a run on photographs, and its presets."""
 
 from __future__ import annotations
 
@@ -6,42 +6,22 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from torchsonic.lab.data.images.changes import ImageChanges
 from torchsonic.lab.data.images.folder import Check
 from torchsonic.lab.data.ranges import check_ranges
-from torchsonic.lab.runs import folder as run_folder
-from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.training import TrainingConfig
+from torchsonic.models import list_models, model_entry
 
-__all__ = [
-    "MODELS",
-    "PRESETS",
-    "ImagesConfig",
-    "ModelName",
-    "apply_preset",
-    "read_config",
-]
+__all__ = ["MODELS", "PRESETS", "ImagesConfig", "ModelName"]
 
-ModelName = Literal[
-    "resnet50",
-    "resnet50_dilated",
-    "resnet50_gfnet",
-    "resnet50_niff",
-    "resnet50_replk",
-    "resnet50_s4nd",
-    "resnet50_sonic",
-    "resnet50_sonic.hybrid",
-    "resnet50_sonic.paper",
-    "sonic_base",
-    "sonic_small",
-    "sonic_tiny",
-    "vit_s16",
-    "vit_s16.paper",
-]
-MODELS: tuple[str, ...] = get_args(ModelName)
-DEFAULT_MODEL: ModelName = "resnet50_sonic"
+MODELS = tuple(name for name in list_models() if model_entry(name)[0].task == "classification")
+if TYPE_CHECKING:
+    ModelName = str
+else:
+    ModelName = Literal[MODELS]  # the command line offers what is registered
+DEFAULT_MODEL = "resnet50_sonic"
 STORED = 1.75
 """Shorter sides of stored images over the size of training images: small crops stay sharp."""
 
@@ -158,13 +138,3 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         },
     },
 }
-
-
-def apply_preset(config: ImagesConfig, preset: str) -> ImagesConfig:
-    """A configuration with a preset's settings."""
-    return choose_preset(config, PRESETS, preset)
-
-
-def read_config(folder: Path) -> ImagesConfig:
-    """The configuration of a run."""
-    return run_folder.read_config(folder, ImagesConfig)
