@@ -21,8 +21,6 @@ from torchsonic.viz.style import PALETTE, bare, new_figure, show_kernel, styled,
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["DemoConfig", "run_demo"]
-
 NUM_CLASSES = 4
 TRAIN_SIZE = (48, 48)
 SAMPLINGS = {"48 x 48": (48, 48), "96 x 96": (96, 96), "96 x 48": (96, 48), "36 x 72": (36, 72)}

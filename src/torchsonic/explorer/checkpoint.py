@@ -16,8 +16,6 @@ from torchsonic.functional import ModeOperator, Modes
 from torchsonic.models import from_pretrained
 from torchsonic.nn.conv import SonicConvNd
 
-__all__ = ["Checkpoint", "Layer", "open_checkpoint"]
-
 THUMBNAIL = 48
 
 

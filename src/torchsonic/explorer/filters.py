@@ -22,8 +22,6 @@ from torchsonic.explorer.images import DETAIL, FIELD_MM, REFERENCE
 from torchsonic.explorer.knobs import ModeValues
 from torchsonic.functional import ModeOperator, Modes, mode_response, reference_gain, resample, sonic_conv
 
-__all__ = ["Comparison", "Outcome", "Subject", "bank_of", "compare_operators", "kernel_of", "mode_of"]
-
 BANK_SIZE = 8
 MODE_CHUNK = 8
 RIDGE = 1e-3

@@ -27,8 +27,6 @@ from torchsonic.explorer.knobs import RefusedError
 from torchsonic.explorer.session import Session
 from torchsonic.explorer.uploads import MAX_BYTES
 
-__all__ = ["ExplorerServer", "make_server", "serve"]
-
 FILES = ("page.html", "page.css", "page.js", "pictures.js", "requests.js", "words.js", "icon.svg")
 KINDS = {
     ".html": "text/html; charset=utf-8",

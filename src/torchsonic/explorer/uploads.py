@@ -15,8 +15,6 @@ from torch import Tensor
 from torchsonic.explorer.images import REFERENCE, as_field
 from torchsonic.explorer.knobs import RefusedError
 
-__all__ = ["MAX_BYTES", "MAX_KEPT", "MAX_MEGAPIXELS", "Uploads", "read_image"]
-
 MAX_BYTES = 20 << 20
 MAX_MEGAPIXELS = 25
 MAX_KEPT = 8

@@ -10,8 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-__all__ = ["Hits", "accuracy_interval", "classify", "degradation", "degradation_interval", "normalise", "top_hits"]
-
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet's red, green and blue, as networks for photographs are usually given them."""
 RESAMPLES = 2000

@@ -9,8 +9,6 @@ from torchsonic.lab.metrics.paper import PaperCost
 from torchsonic.lab.report.document import Table
 from torchsonic.lab.report.markdown import table_to_markdown
 
-__all__ = ["BEGIN", "END", "HEADERS", "NOTES", "CatalogueRow", "catalogue_table", "marked_table", "put_table"]
-
 BEGIN, END = "<!-- table of models: begin -->", "<!-- table of models: end -->"
 HEADERS = ("model", "task", "input", "parameters, M", "paper", "GFLOPs", "paper")
 NOTES = (

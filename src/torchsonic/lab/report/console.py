@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text as RichText
 
-__all__ = ["print_document", "print_table"]
-
 LOG_WIDTH = 200
 """Letters of a line that goes to a file."""
 STYLES = {"best": "bold", "alarm": "bold red", "much better": "green", "much worse": "red"}

@@ -13,23 +13,6 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import Any, Literal, Union
 
-__all__ = [
-    "MINUS",
-    "NONE",
-    "Block",
-    "Cell",
-    "Code",
-    "Column",
-    "Document",
-    "Figure",
-    "Group",
-    "Items",
-    "Prose",
-    "Section",
-    "Table",
-    "Text",
-]
-
 NONE = "\u2013"
 """What a cell without a value shows."""
 MINUS = "\u2212"

@@ -9,24 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torchsonic.lab.data.synthetic.shapes import KINDS
-from torchsonic.viz.style import new_figure, thin_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
-
-__all__ = [
-    "ANSWERS",
-    "OPERATORS",
-    "class_legend",
-    "label_colours",
-    "mark_patch",
-    "new_figure",
-    "plain",
-    "show_colour",
-    "show_image",
-    "thin_axes",
-]
 
 CLASSES = ("#15181c", "#56B4E9", "#F0E442", "#009E73", "#D55E00", "#CC79A7")
 ANSWERS = {0: ("other", "#D55E00"), 1: ("one pair", "#0072B2")}

@@ -21,8 +21,6 @@ from typing import IO
 
 from torchsonic.lab.training import CheckpointError
 
-__all__ = ["LOCK_NAME", "RunLockedError", "locked"]
-
 LOCK_NAME = ".lock"
 HELD = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
 

@@ -10,8 +10,6 @@ from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["SettingsError", "choose_preset", "parse_settings", "plain_settings", "read_value", "with_absolute_paths"]
-
 C = TypeVar("C")
 PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path", None: "null"}
 

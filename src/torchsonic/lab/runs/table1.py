@@ -22,8 +22,6 @@ from torchsonic.lab.runs.synthetic import (
 from torchsonic.lab.training.checkpoint import CheckpointError
 from torchsonic.lab.training.loop import MAY_CHANGE
 
-__all__ = ["is_finished", "plan_runs", "train_all"]
-
 # Of a sample, roughly: HalliGalli has one block instead of four, computed for four pixels.
 RELATIVE_COST = {"synthshape": 1.0, "halligalli": 0.02}
 

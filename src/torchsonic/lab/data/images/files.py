@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
-__all__ = ["SUFFIXES", "ImageError", "check_header", "import_pillow", "map_images", "opened_image", "read_image"]
-
 K = TypeVar("K")
 T = TypeVar("T")
 

@@ -11,8 +11,6 @@ from typing import Literal
 
 from torchsonic.lab.data.images.files import SUFFIXES, ImageError, check_header, map_images, read_image
 
-__all__ = ["Check", "ImageFolder", "find_classes", "find_files", "find_images", "leave_out_bad"]
-
 Check = Literal["decode", "header"]
 NAMED = 20
 """Bad images that are named one by one."""

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from torchsonic.lab.data.images.files import ImageError, read_image
 
-__all__ = ["ImageStore"]
-
 
 class ImageStore:
     """Images by path; what it gives does not depend on how much it keeps.

@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 
 from torchsonic.lab.data.ranges import check_ranges
 
-__all__ = ["Augmentation", "Change", "change_intensity", "mirror", "motion"]
-
 SAME = 2.0
 """Spacings that differ by less than this factor may be mixed by interpolation."""
 

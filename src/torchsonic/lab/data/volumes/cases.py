@@ -11,8 +11,6 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["SUFFIXES", "Case", "CaseError", "find_cases"]
-
 SUFFIXES = (".nii.gz", ".nii")
 CHANNEL = re.compile(r"(.+)_(\d{4})")
 

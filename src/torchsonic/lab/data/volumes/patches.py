@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from torchsonic.lab.data.labels import IGNORE
 
-__all__ = ["centred_start", "choose_start", "cut", "cut_moved", "shows_foreground"]
-
 
 def shows_foreground(number: int, share: float) -> bool:
     """Whether a sample has to show foreground: of any ``n`` samples in a row, ``share * n`` to within one.

@@ -12,8 +12,6 @@ import numpy as np
 from torchsonic.lab.data.volumes.cases import Case, CaseError
 from torchsonic.lab.data.volumes.nifti import Volume, read_case
 
-__all__ = ["Facts", "survey"]
-
 
 @dataclass(frozen=True)
 class Facts:

@@ -21,8 +21,6 @@ from torchsonic.lab.runs.settings import plain_settings
 from torchsonic.lab.training.loop import MAY_CHANGE
 from torchsonic.lab.training.progress import counting_progress
 
-__all__ = ["Curve", "Point", "RunFacts", "SizeReport", "make_curves", "score_runs", "settings_of"]
-
 FEW_TIMES = 3
 """Accuracy over that of guessing, below which there is little to be lost."""
 NO_EFFECT = {"seed", "strict", "cache_gb", "check", *MAY_CHANGE}

@@ -12,8 +12,6 @@ from torchsonic.lab.report.operators.cost import Cost, measure_costs
 from torchsonic.lab.report.operators.directions import directions, reach
 from torchsonic.lab.report.operators.laws import LAWS, law_errors, takes_other_sizes
 
-__all__ = ["Budget", "Measured", "measure_operators"]
-
 
 @dataclass(frozen=True)
 class Budget:

@@ -15,8 +15,6 @@ from torchsonic.lab.report.runs import group_by, read_results
 from torchsonic.lab.runs.synthetic import SyntheticConfig, TaskName
 from torchsonic.lab.training.loggers import read_log
 
-__all__ = ["TASKS", "Column", "Run", "find_runs", "make_columns"]
-
 TASKS: dict[str, str] = dict(zip(get_args(TaskName), ("SynthShape", "HalliGalli"), strict=True))
 NOT_THE_MODEL = {"task", "model", "fold", "test_samples", "training"}
 DEFAULTS = {option.name: option.default for option in fields(SyntheticConfig)}

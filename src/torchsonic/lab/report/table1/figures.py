@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from torchsonic.lab.report.runs import group_by
-from torchsonic.lab.report.style import OPERATORS, new_figure, plain, thin_axes
+from torchsonic.lab.report.style import OPERATORS, plain
 from torchsonic.lab.report.table1.collect import TASKS, Column
 from torchsonic.lab.report.table1.table import Row, Table1
+from torchsonic.viz.style import new_figure, thin_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["draw_curves", "draw_levels"]
 
 SMOOTHED = 0.04
 """Part of a run over which a curve is averaged."""

@@ -16,8 +16,6 @@ from torchsonic.lab.report.table1.examples import draw_answers, draw_segmentatio
 from torchsonic.lab.report.table1.figures import draw_curves, draw_levels
 from torchsonic.lab.report.table1.table import Pair, Table1, make_table
 
-__all__ = ["Report", "as_data", "make_report"]
-
 
 @dataclass(frozen=True)
 class Report:

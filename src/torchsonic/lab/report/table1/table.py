@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from torchsonic.lab.metrics.paper import paper_cost, paper_results
 from torchsonic.lab.report.table1.collect import TASKS, Column, Test
 
-__all__ = ["Estimate", "Pair", "Row", "Table1", "estimate", "make_table", "rank_line"]
-
 FOCUS = "SonicNet"
 
 

@@ -21,8 +21,6 @@ from torchsonic.lab.report.volumes.scoring import Answer, Scoring, class_names, 
 from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.lab.training.progress import counting_progress
 
-__all__ = ["distinct_names", "nifti_files", "score_folders"]
-
 
 def nifti_files(folder: Path) -> dict[str, Path]:
     """NIfTI files of a folder by their name without suffix."""

@@ -10,10 +10,8 @@ from torchsonic import __version__
 from torchsonic.lab.metrics.detection import MEASURES as LESION_MEASURES
 from torchsonic.lab.report import Cell, Code, Column, Document, Figure, Group, Prose, Section, Table
 from torchsonic.lab.report.document import MINUS, NONE, Text
-from torchsonic.lab.report.provenance import commit_of, count, decimal, origin_text, signed
+from torchsonic.lab.report.runs import commit_of, count, decimal, origin_text, signed
 from torchsonic.lab.report.volumes.results import CaseResult, Evaluation, ModelResult, as_data, case_warnings, compare
-
-__all__ = ["make_page"]
 
 OPEN = 6
 """Cases whose pictures are shown without a click."""

@@ -12,17 +12,6 @@ from torchsonic.lab.metrics.detection import summarise_lesions
 from torchsonic.lab.metrics.volumes import bootstrap_mean, mean_of, summarise
 from torchsonic.lab.runs.provenance import activity_warning
 
-__all__ = [
-    "CaseResult",
-    "Difference",
-    "Evaluation",
-    "ModelResult",
-    "as_data",
-    "case_warnings",
-    "compare",
-    "worst_first",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class CaseResult:

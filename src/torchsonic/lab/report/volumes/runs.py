@@ -26,8 +26,6 @@ from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.lab.runs.volumes import VolumesConfig, load_run, predict_case, predict_probabilities
 from torchsonic.models import PretrainedModel
 
-__all__ = ["score_runs"]
-
 
 def score_runs(
     folders: Sequence[Path],

@@ -17,9 +17,6 @@ from torchsonic.lab.report.volumes.overlay import draw_case
 from torchsonic.lab.report.volumes.results import CaseResult, Evaluation, ModelResult
 from torchsonic.lab.training.progress import counting_progress
 
-__all__ = ["Answer", "Predict", "Scoring", "class_names", "number_classes", "score_cases"]
-
-
 Answer = tuple[NDArray[np.int16], dict[str, Any]]
 """Labels of a case, and what else :class:`CaseResult` is to know of it."""
 Predict = Callable[[Volume], Answer | None]

@@ -14,8 +14,6 @@ from torchsonic.lab.data.ranges import check_ranges
 from torchsonic.lab.training import TrainingConfig
 from torchsonic.models import list_models, model_entry
 
-__all__ = ["MODELS", "PRESETS", "ImagesConfig", "ModelName"]
-
 MODELS = tuple(name for name in list_models() if model_entry(name)[0].task == "classification")
 if TYPE_CHECKING:
     ModelName = str

@@ -22,8 +22,6 @@ from torchsonic.models import Classifier, create_model, from_pretrained, model_e
 from torchsonic.models.pretrained import WEIGHTS_NAME
 from torchsonic.nn.definition import is_definition
 
-__all__ = ["apply_init", "find_source", "load_run", "make_model", "model_of_run", "save_model", "told_spacing"]
-
 CLASSES_NAME = "classes.json"
 IMAGES_NAME = "images.json"
 

@@ -28,8 +28,6 @@ from torchsonic.lab.runs.images.network import told_spacing
 from torchsonic.lab.runs.images.task import batches_of_views
 from torchsonic.models import Classifier
 
-__all__ = ["SizeScore", "list_files", "predict_files", "score_size", "score_sizes"]
-
 BATCH = 32
 PIXELS = 64 * 128 * 128
 """Of a batch of a test, whatever the size of its images."""

@@ -13,8 +13,6 @@ from torchsonic.lab.data.volumes.preparation import Normalisation
 from torchsonic.lab.training import TrainingConfig
 from torchsonic.lab.training.volumes import ScaleBy
 
-__all__ = ["MODELS", "PRESETS", "ModelName", "SegmentationConfig", "VolumesConfig"]
-
 ModelName = Literal["sonicunet3d", "sonicnet3d.light", "sonicnet3d", "sonicnet3d.paper", "hybrid", "unet"]
 MODELS: tuple[str, ...] = get_args(ModelName)
 

@@ -19,8 +19,6 @@ from torchsonic.lab.runs.volumes.config import VolumesConfig
 from torchsonic.lab.runs.volumes.sliding_window import sliding_window
 from torchsonic.models import PretrainedModel
 
-__all__ = ["predict_case", "predict_probabilities", "read_good_cases", "score_cases"]
-
 
 def window_voxels(patch: Sequence[int], reference: Sequence[float], spacing: Sequence[float]) -> tuple[int, ...]:
     """Voxels of a window that shows as many millimetres as patches did in training, even where they are more or fewer.

@@ -28,8 +28,6 @@ from torchsonic.models import PretrainedModel
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-__all__ = ["SPLIT_NAME", "SegmentationExperiment", "VolumeExperiment", "load_run", "mean_scores", "run_experiment"]
-
 S = TypeVar("S", bound=SegmentationConfig)
 SPLIT_NAME = "split.json"
 DICE = {"dice": "class"}
