@@ -83,13 +83,7 @@ def _frequencies(highest: float, count: int) -> Tensor:
 
 
 class Subject:
-    """An image and what does not change while a filter is turned.
-
-    Parameters
-    ----------
-    field
-        Brightness on the reference grid, ``(256, 256)``; see :func:`torchsonic.explorer.images.as_field`.
-    """
+    """A field, ``(256, 256)`` as ``as_field`` gives it, and what does not change while a filter is turned."""
 
     def __init__(self, field: Tensor) -> None:
         self.field = field

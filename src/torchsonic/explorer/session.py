@@ -29,13 +29,7 @@ MANY_MODES = 12
 
 
 class Session:
-    """One explorer: its checkpoint, if any, and its uploads. Threads may share it; pictures are computed one at a time.
-
-    Parameters
-    ----------
-    checkpoint
-        Layers to browse.
-    """
+    """One explorer: its checkpoint, if any, and uploads. Threads may share it; pictures are computed one at a time."""
 
     def __init__(self, checkpoint: Checkpoint | None = None) -> None:
         self.checkpoint = checkpoint

@@ -25,15 +25,7 @@ def read_results(folder: Path, *names: str) -> dict[str, Any]:
 def load_runs(folders: Sequence[Path], load: Callable[[Path], T], subject: str) -> list[T]:
     """What ``load`` reads from each folder, all of them before any is tested, which may take long.
 
-    Parameters
-    ----------
-    subject
-        What the runs are on, for errors.
-
-    Raises
-    ------
-    ValueError
-        If a folder is named twice, or holds no finished run.
+    A folder that is named twice, or holds no finished run on the subject, is refused.
     """
     places = [folder.resolve() for folder in folders]
     twice = next((folder for number, folder in enumerate(folders) if places[number] in places[:number]), None)
@@ -113,13 +105,7 @@ class Compared:
 
 
 def find_warnings(runs: Sequence[Compared], *, repeats: str = "seeds") -> list[str]:
-    """Sentences on settings, repeats, commits and machines in which runs differ.
-
-    Parameters
-    ----------
-    repeats
-        What :attr:`Compared.repeat` is, in words.
-    """
+    """Sentences on settings, repeats (what these are, in words), commits and machines in which runs differ."""
     found = []
     for group in dict.fromkeys(run.group for run in runs):
         members = [run for run in runs if run.group == group]
@@ -174,14 +160,11 @@ def _origins(origins: Sequence[Mapping[str, Any]]) -> list[str]:
         )
     if len({str([origin.get(name) for name in ("cpu", "device", "threads")]) for origin in origins}) > 1:
         found.append("Mixed machines: devices or numbers of threads differ, so do not compare times.")
-    busy = sum(_is_busy(origin.get("busy_cores")) for origin in origins)
+    cores = [origin.get("busy_cores") for origin in origins]
+    busy = sum(isinstance(number, int | float) and number >= BUSY_LIMIT for number in cores)
     if busy:
         found.append(f"Busy machine: other work was going on when {busy} of {total} runs began; do not trust times.")
     return found
-
-
-def _is_busy(cores: Any) -> bool:
-    return isinstance(cores, int | float) and cores >= BUSY_LIMIT
 
 
 def join_values(values: Iterable[Any]) -> str:

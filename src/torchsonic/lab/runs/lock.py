@@ -31,13 +31,7 @@ class RunLockedError(CheckpointError):
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from training in a folder, which is created; it is removed again if it stays empty.
-
-    Raises
-    ------
-    RunLockedError
-        If another process holds the lock.
-    """
+    """Keep other processes from training in a folder, which is created, and removed again if it stays empty."""
     created = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK_NAME

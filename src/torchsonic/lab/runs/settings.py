@@ -43,13 +43,7 @@ def with_absolute_paths(config: C) -> C:
 
 
 def parse_settings(cls: type[C], values: Any, where: str) -> C:
-    """A dataclass from what JSON holds; a setting that is younger than the file has its default.
-
-    Parameters
-    ----------
-    where
-        The file, for error messages.
-    """
+    """A dataclass from what JSON holds; a setting that is younger than the file, ``where``, has its default."""
     if not isinstance(values, Mapping):
         raise SettingsError(f"{where} must be an object of settings, got {values!r}")
     hints = get_type_hints(cls)

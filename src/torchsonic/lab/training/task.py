@@ -70,6 +70,10 @@ class _Order:
         return (self.config.steps - self.start) * self.config.accumulate
 
 
+def _one_thread(worker: int) -> None:
+    torch.set_num_threads(1)
+
+
 def make_batches(task: Task, config: TrainingConfig, *, start: int, rank: int, world: int) -> DataLoader:
     """A loader of this process's parts, in order."""
     share(config.batch, 0, world * config.accumulate)
@@ -85,10 +89,6 @@ def make_batches(task: Task, config: TrainingConfig, *, start: int, rank: int, w
         # Workers draw nothing from it, but making it would otherwise draw from the run's own random numbers.
         generator=torch.Generator(),
     )
-
-
-def _one_thread(worker: int) -> None:
-    torch.set_num_threads(1)
 
 
 def epoch_order(pool: Sequence[int] | NDArray[np.int64], seed: int, start: int, count: int) -> NDArray[np.int64]:

@@ -85,11 +85,7 @@ def find_files(folder: Path) -> list[Path]:
 def find_images(folder: Path, classes: Sequence[str] | None = None) -> ImageFolder:
     """Images of a folder that has a folder for each class.
 
-    Parameters
-    ----------
-    classes
-        That are known; a folder of another name is refused, and classes without a folder are named in a warning. By
-        default those found.
+    If classes are known, a folder of another name is refused, and those without a folder are named in a warning.
     """
     found = find_classes(folder)
     known = found if classes is None else tuple(classes)

@@ -74,15 +74,7 @@ def _steps(spacing: Sequence[float]) -> str:
 def write_explanation(
     subject: Subject, path: Path, *, most_layers: int = 6, say: Callable[[str], None] = lambda text: None
 ) -> Path:
-    """Draw everything and write the page, one HTML file.
-
-    Parameters
-    ----------
-    most_layers
-        Layers with pictures of their own.
-    say
-        Told each picture's title.
-    """
+    """Draw everything and write the page, one HTML file; ``say`` is told each picture's title."""
     figures = []
     for layer, figure in draw_figures(subject, most_layers=most_layers):
         say(figure.title)
@@ -103,13 +95,7 @@ SHEETS = {
 
 
 def draw_figures(subject: Subject, *, most_layers: int = 6) -> Iterator[tuple[str, Figure]]:
-    """All figures, one after another: of the network, under no name, then of its layers, under theirs.
-
-    Parameters
-    ----------
-    most_layers
-        Layers with a sheet of their own; of more, so many are chosen evenly.
-    """
+    """All figures, one after another: of the network, under no name, then of evenly chosen layers, under theirs."""
     unit, model = subject.unit, subject.model
     cut = " Volumes are cut at frequency 0 of the first axis." if len(subject.spacing) == 3 else ""
     if subject.images is not None and subject.rival is not None:

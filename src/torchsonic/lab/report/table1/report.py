@@ -40,13 +40,7 @@ class Report:
 
 
 def make_report(root: Path) -> Report:
-    """Read all runs under a folder and draw the pictures.
-
-    Raises
-    ------
-    ValueError
-        If there is no finished run.
-    """
+    """Read all runs under a folder, of which there must be a finished one, and draw the pictures."""
     if not root.is_dir():
         raise ValueError(f"there is no folder {root}")
     runs, skipped = find_runs(root)
@@ -98,8 +92,12 @@ def _draw(table: Table1, root: Path) -> tuple[list[Figure], list[tuple[Path, str
 
 def as_data(report: Report) -> dict[str, Any]:
     """The table and the runs, for programs."""
+
+    def pair_data(pair: Pair) -> dict[str, Any]:
+        return {"ours": pair.ours and vars(pair.ours), "paper": pair.paper, "difference": pair.difference}
+
     rows = [
-        {"group": row.group, "row": row.label, "kind": row.kind, "cells": [_pair_data(pair) for pair in row.cells]}
+        {"group": row.group, "row": row.label, "kind": row.kind, "cells": [pair_data(pair) for pair in row.cells]}
         for row in report.table.rows
     ]
     return {
@@ -109,10 +107,6 @@ def as_data(report: Report) -> dict[str, Any]:
         "runs": [_run_data(run) for run in report.runs],
         "skipped": [{"folder": folder.as_posix(), "reason": reason} for folder, reason in report.skipped],
     }
-
-
-def _pair_data(pair: Pair) -> dict[str, Any]:
-    return {"ours": pair.ours and vars(pair.ours), "paper": pair.paper, "difference": pair.difference}
 
 
 def _column_data(column: Column) -> dict[str, Any]:

@@ -129,10 +129,7 @@ def score_size(
 ) -> Hits:
     """Which images a model gets right at a size; images are read from their files, or from a ``store`` of these.
 
-    Parameters
-    ----------
-    back_to
-        Size to which the images are resized once more, in pixels, before the model sees them.
+    They may be resized once more, ``back_to`` so many pixels, before the model sees them.
     """
     model.eval()
     batch = max(1, PIXELS // size**2)

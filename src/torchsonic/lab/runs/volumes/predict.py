@@ -46,12 +46,7 @@ def predict_probabilities(
 ) -> NDArray[np.float32]:
     """Probability of each class, ``(K, D, H, W)``, on the grid of the volume as it was read.
 
-    Parameters
-    ----------
-    model, config
-        Of a run, see :func:`load_run`.
-    tell_spacing
-        ``False`` keeps the spacing from a network that was trained to be told it.
+    ``model`` and ``config`` are a run's; ``tell_spacing=False`` keeps the spacing from a network trained to be told it.
     """
     assert config.patch is not None
     assert config.common_spacing != "median"
