@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet's red, green and blue, as networks for photographs are usually given them."""
-RESAMPLES, Z = 2000, 1.96
+RESAMPLES, LEVEL, Z = 2000, 0.95, 1.96
 Hits = dict[int, NDArray[np.bool_]]
 """For each k, which images have their class among the k likeliest, ``(N,)``."""
 
@@ -81,7 +81,7 @@ def degradation_interval(there: NDArray[np.bool_], here: NDArray[np.bool_]) -> t
     before, after = (draws @ kinds).T
     known = before > 0
     losses = 100 * (before[known] - after[known]) / before[known]
-    low, high = np.quantile(losses, [0.025, 0.975])
+    low, high = np.quantile(losses, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
