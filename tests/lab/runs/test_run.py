@@ -79,7 +79,7 @@ def test_a_lock_ends_with_its_process_however_that_ends(tmp_path):
 
 def test_of_processes_that_begin_at_once_one_trains_and_the_others_say_why_not(tmp_path):
     command = [sys.executable, "-m", "torchsonic.cli", "train", "halligalli", "--preset", "smoke", "--model", "convnet"]
-    command += ["--steps", "400", "--test-samples", "4", "--accelerator", "cpu", "--out", str(tmp_path)]
+    command += ["--steps", "150", "--test-samples", "4", "--accelerator", "cpu", "--out", str(tmp_path)]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     ended = [(process.communicate(timeout=500)[1], process.returncode) for process in started]
     good = [code for _, code in ended if code == 0]
