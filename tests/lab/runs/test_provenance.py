@@ -1,7 +1,6 @@
 """Where results say they came from."""
 
 import sys
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -21,10 +20,8 @@ def test_paths_below_the_current_folder_are_told_from_there(monkeypatch, tmp_pat
 
 @pytest.mark.parametrize(("idle", "busy"), [(100, 0.0), (75, 1.0), (0, 4.0)])
 def test_cores_are_busy_for_the_part_of_a_pause_in_which_they_are_not_idle(monkeypatch, idle, busy):
-    slept = []
-    monkeypatch.setattr(
-        Path, "read_text", lambda self: f"cpu 0 0 {(100 - idle) * (n := next(reads))} {idle * n} 0 0 0 0\n"
-    )
+    slept, counters = [], (f"cpu 0 0 {(100 - idle) * n} {idle * n} 0 0 0 0\n" for n in (1, 2))
+    monkeypatch.setattr(Path, "read_text", lambda self: next(counters))
     monkeypatch.setattr(provenance.os, "cpu_count", lambda: 4)
     monkeypatch.setattr(provenance.time, "sleep", slept.append)
     found = provenance._busy_cores()
