@@ -60,6 +60,8 @@ def score_perturbations(
     data: Any,
     indices: Sequence[int],
     *,
+    background: bool = False,
+    seed: int = 0,
     advance: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
     """Dice under every perturbation and level, in the order of the paper's table.
@@ -80,11 +82,11 @@ def score_perturbations(
 
     def perturbed(chosen: Sequence[int], kind: str, level: float) -> tuple[Tensor, Tensor]:
         image, label = data.samples(chosen)
-        return perturb(image, label, kind, level, seed=int(chosen[0]))
+        return perturb(image, label, kind, level, seed=seed + int(chosen[0]))
 
     levels = [(kind, level) for kind, perturbation in PERTURBATIONS.items() for level in perturbation.levels]
     tests = [(kind, level, partial(perturbed, kind=kind, level=level)) for kind, level in levels]
-    return _score_tests(model, data, indices, tests, advance=advance)
+    return _score_tests(model, data, indices, tests, background=background, advance=advance)
 
 
 def score_resolutions(
@@ -92,6 +94,7 @@ def score_resolutions(
     data: Any,
     indices: Sequence[int],
     *,
+    background: bool = False,
     advance: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
     """Dice on the same scenes, whole, rendered on coarser and finer grids than the model was trained on.
@@ -104,7 +107,7 @@ def score_resolutions(
         return data.samples(chosen, tuple(round(level * n) for n in data.size))
 
     tests = [("resolution", level, partial(rendered, level=level)) for level in RESOLUTIONS]
-    return _score_tests(model, data, indices, tests, advance=advance)
+    return _score_tests(model, data, indices, tests, background=background, advance=advance)
 
 
 def _score_tests(
@@ -113,11 +116,12 @@ def _score_tests(
     indices: Sequence[int],
     tests: Iterable[tuple[str, float, Batches]],
     *,
+    background: bool,
     advance: Callable[[], None],
 ) -> list[dict[str, Any]]:
     """A row for each test; where its level enlarges images, a model that can be told the spacing is scored again."""
     model.eval()
-    shared: dict[str, Any] = {"num_classes": data.num_classes, "background": False}
+    shared: dict[str, Any] = {"num_classes": data.num_classes, "background": background}
     rows = []
     for test, level, batches in tests:
         row = {"test": test, "level": level, "dice": score_samples(model, batches, indices, **shared)}
