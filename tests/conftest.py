@@ -19,10 +19,22 @@ ENVIRONMENT_NAMES = runpy.run_path(str(ENVIRONMENT / "sitecustomize.py"))
 # Threads of programs that tests start would wait for cores, and burn others while they do.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Parts of names of tests that `make test-fast` leaves out.
+SLOW = tuple(
+    line for line in (Path(__file__).parent / "slow.txt").read_text().splitlines() if line.startswith("tests/")
+)
+
 hypothesis.settings.register_profile("suite", deadline=None, max_examples=40, derandomize=True)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=500)
 hypothesis.settings.register_profile("nightly", deadline=None, max_examples=2500)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)

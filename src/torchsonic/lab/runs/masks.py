@@ -230,10 +230,8 @@ def predict_masks(
     model.to(device)
     if spacing or spacing_table:
         config = replace(config, spacing=spacing, spacing_table=spacing_table)
-    size, pictures = (
-        config.pixel_size,
-        files.find_pictures(images / "images" if (images / "images").is_dir() else images),
-    )
+    size = config.pixel_size
+    pictures = files.find_pictures(images / "images" if (images / "images").is_dir() else images)
     if out.resolve() in {parent for path in pictures.values() for parent in path.resolve().parents}:
         raise ValueError(f"{out} holds the images, which masks could overwrite; name another folder")
     cases, written = [Case(name, (path,), None) for name, path in pictures.items()], 0

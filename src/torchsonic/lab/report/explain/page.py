@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 HEADERS = ("layer", "channels", "modes", "for 90 % of the energy", "decay lengths", "reference spacing")
 OPEN = 2
 """Layers whose pictures are shown without a click."""
+DPI = 110
+NARROW = 950
+"""Pixels from left to right."""
+SHEETS = {
+    1: "Response over frequency and kernel in space.",
+    2: "Above the response log(1 + |gT|) over frequency, below the kernel in space.",
+    3: "Slices through the origin: of the response log(1 + |gT|) over frequency, then of the kernel in space.",
+}
 
 
 def make_page(subject: Subject, figures: Sequence[tuple[str, Figure]]) -> Document:
@@ -82,16 +90,6 @@ def write_explanation(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, to_html(make_page(subject, figures)))
     return path
-
-
-DPI = 110
-NARROW = 950
-"""Pixels from left to right."""
-SHEETS = {
-    1: "Response over frequency and kernel in space.",
-    2: "Above the response log(1 + |gT|) over frequency, below the kernel in space.",
-    3: "Slices through the origin: of the response log(1 + |gT|) over frequency, then of the kernel in space.",
-}
 
 
 def draw_figures(subject: Subject, *, most_layers: int = 6) -> Iterator[tuple[str, Figure]]:
