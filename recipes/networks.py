@@ -15,7 +15,12 @@ from torchsonic.integrations.nnunet_settings import PREFIX
 
 __all__ = ["CONFIGURATION", "NETWORKS", "PLANS", "Dataset", "Network", "Workplace", "add_networks"]
 
-PLANNER, PLANS, CONFIGURATION = "nnUNetPlannerResEncL", "nnUNetResEncUNetLPlans", "3d_fullres"
+CONFIGURATION = "3d_fullres"
+PLANS = {
+    "resenc-l": ("nnUNetPlannerResEncL", "nnUNetResEncUNetLPlans"),
+    "plain": ("ExperimentPlanner", "nnUNetPlans"),
+}
+"""Planner of nnU-Net, and the name of the plans that it makes."""
 BEST = "checkpoint_best.pth"
 PAPER_BUDGET = {"epochs": 1000, "iterations": 250, "val_iterations": 50}
 SMOKE_BUDGET = {"epochs": 1, "iterations": 2, "val_iterations": 1}
@@ -46,6 +51,7 @@ def add_networks(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--networks", nargs="+", choices=NETWORKS, default=["nnunet", "sonicnet"], help="rows to train, in this order"
     )
+    parser.add_argument("--plans", choices=PLANS, default="resenc-l", help="nnU-Net's plans, and so its own network")
     parser.add_argument(
         "--folds", nargs="+", type=int, choices=range(5), default=None, help="all five; smoke: the first"
     )
@@ -86,6 +92,10 @@ class Workplace:
         return self.options.budget == SMOKE
 
     @property
+    def plans(self) -> str:
+        return PLANS[self.options.plans][1]
+
+    @property
     def folds(self) -> list[int]:
         return self.options.folds or ([0] if self.is_smoke else list(range(5)))
 
@@ -103,9 +113,19 @@ class Workplace:
             return {**SMOKE_BUDGET, **OPTIMISER, **chosen.settings, **chosen.small}
         return {**PAPER_BUDGET, **OPTIMISER, **chosen.settings}
 
+    def title(self, network: str) -> str:
+        """Of a row."""
+        plain = network == "nnunet" and self.options.plans == "plain"
+        return "nnU-Net, plain plans" if plain else NETWORKS[network].title
+
+    def protocol(self, text: str) -> str:
+        """A sentence with the budget filled in."""
+        plans = {"resenc-l": "ResEnc-L", "plain": "plain"}[self.options.plans]
+        return text.format(plans=plans, folds=len(self.folds), **self.settings(self.options.networks[0]))
+
     def trained(self, dataset: Dataset, network: str) -> Path:
         """Folder of a network's folds."""
-        name = f"{NETWORKS[network].trainer}__{PLANS}__{CONFIGURATION}"
+        name = f"{NETWORKS[network].trainer}__{self.plans}__{CONFIGURATION}"
         return self.out / "nnunet" / "results" / network / dataset.folder / name
 
     def gather(self, name: str, source: Path) -> Step:
@@ -131,8 +151,9 @@ class Workplace:
         return Step(f"{dataset.name}: split", words)
 
     def plan(self, dataset: Dataset) -> Step:
-        """ResEnc-L plans, and preprocessing for these."""
-        command = ["nnUNetv2_plan_and_preprocess", "-d", dataset.number, "-pl", PLANNER, "-c", CONFIGURATION]
+        """Plans, and preprocessing for these."""
+        planner, _ = PLANS[self.options.plans]
+        command = ["nnUNetv2_plan_and_preprocess", "-d", dataset.number, "-pl", planner, "-c", CONFIGURATION]
         few = ["-npfp", 2, "-np", 2] if self.is_smoke else []
         words = [*command, "--verify_dataset_integrity", *few]
         return Step(f"{dataset.name}: plan and preprocess", words, self.variables())
@@ -143,13 +164,13 @@ class Workplace:
             variables = {f"{PREFIX}{name.upper()}": value for name, value in self.settings(network).items()}
             variables |= {**self.variables(network), **({"nnUNet_n_proc_DA": 0} if self.is_smoke else {})}
             for fold in self.folds:
-                command = ["nnUNetv2_train", dataset.number, CONFIGURATION, fold, "-p", PLANS]
+                command = ["nnUNetv2_train", dataset.number, CONFIGURATION, fold, "-p", self.plans]
                 words = [*command, "-tr", NETWORKS[network].trainer, "--c", "--val_best", *self._device()]
                 yield Step(f"{dataset.name}: train {network}, fold {fold}", words, variables)
 
     def postprocess(self, dataset: Dataset, network: str) -> list[Step]:
         """All folds together with nnU-Net's own postprocessing, as ``predictions/DATASET/NETWORK``."""
-        command = ["nnUNetv2_find_best_configuration", dataset.number, "-p", PLANS, "-c", CONFIGURATION]
+        command = ["nnUNetv2_find_best_configuration", dataset.number, "-p", self.plans, "-c", CONFIGURATION]
         words = [*command, "-tr", NETWORKS[network].trainer, "-f", *self.folds, "--disable_ensembling"]
         merged = self.trained(dataset, network) / f"crossval_results_folds_{'_'.join(map(str, self.folds))}"
         apply = ["nnUNetv2_apply_postprocessing", "-i", merged, "-o", self.predictions(dataset.name, network)]
@@ -162,7 +183,7 @@ class Workplace:
 
     def predict(self, dataset: Dataset, network: str, name: str) -> Step:
         """Another data set, by all folds together."""
-        command = ["nnUNetv2_predict", "-d", dataset.number, "-p", PLANS, "-c", CONFIGURATION, "-chk", BEST]
+        command = ["nnUNetv2_predict", "-d", dataset.number, "-p", self.plans, "-c", CONFIGURATION, "-chk", BEST]
         words = [*command, "-tr", NETWORKS[network].trainer, "-f", *self.folds, "--save_probabilities", *self._device()]
         files = ["-i", self.out / "data" / name / "images", "-o", self.predictions(name, network)]
         return Step(f"{name}: predict with {network}", [*words, *files], self.variables(network))
@@ -185,7 +206,7 @@ class Workplace:
         options = self.options
         words = ["python", "-m", f"recipes.{recipe}", "--page", *folders, "--out", self.out, "--budget", options.budget]
         more = [*(["--folds", *options.folds] if options.folds else []), *(["--partial"] if options.partial else [])]
-        return Step("page", [*words, "--networks", *options.networks, *more])
+        return Step("page", [*words, "--plans", options.plans, "--networks", *options.networks, *more])
 
     def costs(self, dataset: Dataset, network: str) -> list[float | None]:
         """Millions of parameters, mean hours of a fold, and the most gigabytes."""

@@ -40,7 +40,7 @@ def beside_paper(
     rows
         Name, our numbers and the paper's; ``None`` where there is none.
     reported
-        Rows that only the paper has.
+        Rows that only the paper has, with its numbers.
     digits
         Behind the point, of all columns or of each.
     """
@@ -52,9 +52,9 @@ def beside_paper(
 
     lines: list[Group | list[str | Cell]] = [[name, *cells(ours, paper)] for name, ours, paper in rows]
     if reported:
-        nothing: Numbers = [None] * len(columns)
-        lines.append(Group("In the paper, from the literature or its own runs; not trained here"))
-        lines += [[name, *cells(nothing, paper)] for name, paper in reported.items()]
+        lines.append(Group("Only in the paper, which quotes them"))
+        for name, paper in reported.items():
+            lines.append([name, *(_text(number, place) for number, place in zip(paper, places, strict=True))])
     return Table(title, ["network", *columns], lines, list(notes), note="paper")
 
 

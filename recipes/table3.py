@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from recipes.layouts import DATA_SETS, check_cases
-from recipes.networks import NETWORKS, Dataset, Workplace, add_networks
+from recipes.networks import Dataset, Workplace, add_networks
 from recipes.page import beside_paper, publish, read_json
 from recipes.runner import Problem, Step, add_folder, make_parser, missing_packages, run_recipe
 from torchsonic.lab.metrics import paper_results
@@ -26,7 +26,7 @@ TESTS = ("prostate158", "promis")
 PAPER_ROWS = {"nnunet": "nnU-Net", "sonicnet": "SonicNet"}
 HEADINGS = ("AUROC", "AP", "F1", "sensitivity", "precision")
 PROTOCOL = (
-    "Trained on PI-CAI with nnU-Net's ResEnc-L plans, {epochs} epochs of {iterations} iterations, SGD {learning_rate}, "
+    "Trained on PI-CAI with nnU-Net's {plans} plans, {epochs} epochs of {iterations} iterations, SGD {learning_rate}, "
     "weight decay {weight_decay}, batch {batch_size}, the checkpoint that was best in validation; {folds} folds answer "
     "together."
 )
@@ -82,13 +82,13 @@ def make_page(options: argparse.Namespace) -> None:
             ours = [overall[measure]["value"] for measure in MEASURES]
             column = paper["order"].index(PAPER_ROWS[network]) if network in PAPER_ROWS else None
             its = [None if column is None else paper[name][measure][column] for measure in MEASURES]
-            rows.append((NETWORKS[network].title, ours, its))
+            rows.append((place.title(network), ours, its))
             data[f"{name}, {network}"] = overall
         title = f"{DATA_SETS[name].title}, {len(report['cases'])} cases"
         tables.append(beside_paper(title, HEADINGS, rows, digits=3, notes=NOTES))
     parameters = [
         (
-            NETWORKS[network].title,
+            place.title(network),
             [place.costs(PICAI, network)[0]],
             [paper["params_millions"].get(PAPER_ROWS.get(network, ""))],
         )
@@ -98,7 +98,7 @@ def make_page(options: argparse.Namespace) -> None:
     publish(
         options.out / "report",
         title="Table 3: prostate cancer in other hospitals",
-        protocol=PROTOCOL.format(folds=len(place.folds), **place.settings(options.networks[0])),
+        protocol=place.protocol(PROTOCOL),
         sections=[Section(table.title, [table]) for table in tables],
         data={"tests": data, "paper": paper},
         smoke=place.is_smoke,

@@ -2,11 +2,15 @@
 
 import subprocess
 from argparse import Namespace
+from importlib.util import find_spec
 
 import pytest
 
+pytest.importorskip("tyro", reason="tyro is not installed")
+
 from recipes import table2, table3, table4
 from recipes.runner import Problem, Step, run_recipe, script
+from torchsonic import cli
 
 
 def options(out, **changes):
@@ -78,6 +82,12 @@ def test_wrong_counts_stop_only_the_papers_experiment(tmp_path, capsys, changes,
 def commands_of(recipe, arguments):
     steps = recipe.make_steps(recipe.make_options().parse_args([*arguments, "--out", "/out"]))
     assert len({step.slug for step in steps}) == len(steps), "steps with one name would overwrite each other's marks"
+    for step in steps:
+        if "torchsonic" in step.words or "torchsonic.cli" in step.words:
+            first = step.words.index("torchsonic" if "torchsonic" in step.words else "torchsonic.cli") + 1
+            assert hasattr(cli.parse(step.words[first:]), "run")
+        elif step.words[:2] == ["python", "-m"]:
+            assert find_spec(step.words[2]) is not None
     return {step.name: step for step in steps}, "\n".join(script(steps))
 
 
@@ -126,6 +136,22 @@ def test_the_networks_of_table_4_are_the_papers_rows():
     from torchsonic.lab.metrics import paper_results
 
     assert {title for title, _ in table4.NETWORKS.values()} == set(paper_results()["imagenet_50m"]["rows"])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "folders"),
+    [
+        (table2, ["--acdc", "/acdc"]),
+        (table3, ["--picai", "/picai", "--promis", "/promis", "--splits", "/splits.json"]),
+        (table4, ["--imagenet", "/imagenet", "--networks", "vit_s16.paper"]),
+    ],
+)
+def test_a_smoke_test_has_the_same_commands_on_a_small_scale(recipe, folders):
+    paper, _ = commands_of(recipe, folders)
+    smoke, text = commands_of(recipe, [*folders, "--budget", "smoke", "--device", "cpu"])
+    kept = {name for name in paper if "fold " not in name or name.endswith("fold 0")}
+    assert kept <= set(smoke)
+    assert "--smoke" in text
 
 
 @pytest.mark.parametrize("recipe", [table2, table3])
