@@ -1,4 +1,4 @@
-.PHONY: help demo figures explorer-picture docs test test-fast fuzz check bench format clean
+.PHONY: help demo figures explorer-picture docs test test-fast fuzz check bench format dist clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
@@ -14,6 +14,7 @@ help:
 	@echo "make docs     build the documentation; open site/index.html"
 	@echo "make figures  make all figures of the documentation, and measure the operators (a few minutes)"
 	@echo "make bench    measure speed and memory; writes results/bench"
+	@echo "make dist     build wheel and sdist, check them, and try the wheel without extras and with each extra alone"
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +34,10 @@ $(VENV)/.vkfft: $(VENV)/.installed
 
 $(VENV)/.docs: $(VENV)/.installed
 	$(INSTALL) -e ".[docs]"
+	@touch $@
+
+$(VENV)/.dist: $(VENV)/.installed
+	$(INSTALL) build twine hatchling
 	@touch $@
 
 demo: $(VENV)/.installed
@@ -79,6 +84,12 @@ bench: $(VENV)/.bench
 	$(BIN)/torchsonic bench data
 	$(BIN)/torchsonic bench volumes
 	$(BIN)/torchsonic bench explorer
+
+dist: $(VENV)/.dist
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python -m tools.try_wheel dist/*.whl
 
 explorer-picture: $(VENV)/.installed
 	$(BIN)/python -m tests.explorer.picture docs/images/explorer.png
