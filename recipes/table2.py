@@ -28,9 +28,9 @@ CLASSES = {
 }
 PAPER_ROWS = {"nnunet": "nnU-Net ResEnc L (rerun)", "sonicnet": "SonicNet"}
 PROTOCOL = (
-    "nnU-Net's {plans} plans, preprocessing, augmentation and postprocessing; {epochs} epochs of {iterations} "
-    "iterations, SGD {learning_rate}, weight decay {weight_decay}, batch {batch_size}, the checkpoint that was best in "
-    "validation; mean over {folds} folds."
+    "nnU-Net's {plans} plans, preprocessing, augmentation and postprocessing; {epochs} x {iterations} iterations, SGD "
+    "{learning_rate}, weight decay {weight_decay}, batch {batch_size}, the checkpoint that was best in validation; "
+    "number of folds: {folds}."
 )
 
 

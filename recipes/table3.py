@@ -26,9 +26,9 @@ TESTS = ("prostate158", "promis")
 PAPER_ROWS = {"nnunet": "nnU-Net", "sonicnet": "SonicNet"}
 HEADINGS = ("AUROC", "AP", "F1", "sensitivity", "precision")
 PROTOCOL = (
-    "Trained on PI-CAI with nnU-Net's {plans} plans, {epochs} epochs of {iterations} iterations, SGD {learning_rate}, "
-    "weight decay {weight_decay}, batch {batch_size}, the checkpoint that was best in validation; {folds} folds answer "
-    "together."
+    "Trained on PI-CAI with nnU-Net's {plans} plans, {epochs} x {iterations} iterations, SGD {learning_rate}, weight "
+    "decay {weight_decay}, batch {batch_size}, the checkpoint that was best in validation; folds that predict "
+    "together: {folds}."
 )
 NOTES = (
     "Lesions are counted by picai_eval: candidates round peaks of probability, matched at an intersection over union "

@@ -56,7 +56,7 @@ def test_a_page_is_written_without_the_other_data_set(tmp_path):
     assert report["networks"]["sonicnet"]["kits_dsc"] is None
     assert report["networks"]["sonicnet"]["runtime_hours"] == 1.5
     text = (tmp_path / "report" / "report.md").read_text()
-    assert "1000 epochs of 250 iterations, SGD 0.01, weight decay 1e-05, batch 2" in text
+    assert "1000 x 250 iterations, SGD 0.01, weight decay 1e-05, batch 2" in text
     for name, numbers in paper_results()["medical_3d"]["rows"].items():
         if name not in table2.PAPER_ROWS.values():
             assert f"| {name} | {numbers[0]:.2f} |" in text, "rows that the paper quotes are quoted"
