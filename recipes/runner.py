@@ -22,7 +22,18 @@ from typing import Literal
 from torchsonic.io import write_whole
 from torchsonic.lab.report.provenance import count
 
-__all__ = ["PAPER", "SMOKE", "Problem", "Step", "make_parser", "missing_packages", "run_recipe", "script"]
+__all__ = [
+    "PAPER",
+    "SMOKE",
+    "Problem",
+    "Step",
+    "absolute_path",
+    "add_folder",
+    "make_parser",
+    "missing_packages",
+    "run_recipe",
+    "script",
+]
 
 ROOT = Path(__file__).resolve().parents[1]
 PAPER, SMOKE = "paper", "smoke"
@@ -62,7 +73,7 @@ class Problem:
 def make_parser(description: str) -> argparse.ArgumentParser:
     """The options that all recipes have."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--out", type=_absolute, required=True, help="folder for everything that is made")
+    parser.add_argument("--out", type=absolute_path, required=True, help="folder for everything that is made")
     parser.add_argument("--dry-run", action="store_true", help="print every command and check the data; run nothing")
     parser.add_argument(
         "--budget",
@@ -78,10 +89,11 @@ def make_parser(description: str) -> argparse.ArgumentParser:
 
 def add_folder(parser: argparse.ArgumentParser, name: str, *, required: bool = False) -> None:
     """An option for the folder of a data set."""
-    parser.add_argument(f"--{name}", type=_absolute, required=required, metavar="DIR", help=f"folder of {name}")
+    parser.add_argument(f"--{name}", type=absolute_path, required=required, metavar="DIR", help=f"folder of {name}")
 
 
-def _absolute(text: str) -> Path:
+def absolute_path(text: str) -> Path:
+    """A path as given from where the recipe was started."""
     return Path(text).expanduser().absolute()
 
 
@@ -108,6 +120,12 @@ def run_recipe(steps: Sequence[Step], problems: Sequence[Problem], options: argp
     if options.dry_run:
         print(f"{len(steps)} commands; the data can be used", file=sys.stderr)
         return 0
+    mark = options.out / "budget"
+    if mark.is_file() and mark.read_text(encoding="utf-8") != options.budget:
+        print(f"{options.out} was made with another --budget; name another folder", file=sys.stderr)
+        return 1
+    options.out.mkdir(parents=True, exist_ok=True)
+    write_whole(mark, options.budget)
     return _run_all(steps, options.out)
 
 

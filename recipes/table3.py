@@ -14,7 +14,7 @@ from pathlib import Path
 from recipes.layouts import DATA_SETS, check_cases
 from recipes.networks import Dataset, Workplace, add_networks
 from recipes.page import beside_paper, publish, read_json
-from recipes.runner import Problem, Step, add_folder, make_parser, missing_packages, run_recipe
+from recipes.runner import Problem, Step, absolute_path, add_folder, make_parser, missing_packages, run_recipe
 from torchsonic.lab.metrics import paper_results
 from torchsonic.lab.metrics.detection import MEASURES
 from torchsonic.lab.report import Section, Table
@@ -43,7 +43,9 @@ def make_options() -> argparse.ArgumentParser:
     for name in TESTS:
         add_folder(parser, name)
     parser.add_argument("--channels", nargs=3, default=["T2W", "ADC", "HBV"], help="CT keeps the units of a channel")
-    parser.add_argument("--splits", type=Path, help="nnU-Net's splits.json to use; patients are dealt out otherwise")
+    parser.add_argument(
+        "--splits", type=absolute_path, help="nnU-Net's splits.json to use; patients are dealt out otherwise"
+    )
     add_networks(parser)
     return parser
 

@@ -47,6 +47,13 @@ def test_a_step_that_fails_stops_the_recipe_which_goes_on_there(tmp_path, capsys
     assert log.read_text() == "13"
 
 
+def test_a_smoke_test_and_the_papers_run_need_folders_of_their_own(tmp_path, capsys):
+    steps = [Step("one", writing(tmp_path / "log", "1"))]
+    assert run_recipe(steps, [], options(tmp_path / "out", budget="smoke")) == 0
+    assert run_recipe(steps, [], options(tmp_path / "out")) == 1
+    assert "another --budget" in capsys.readouterr().err
+
+
 def test_a_dry_run_is_a_shell_script_and_runs_nothing(tmp_path, capsys):
     log = tmp_path / "a log"
     steps = [
