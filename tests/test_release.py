@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 import torchsonic
-from tools.try_wheel import DOORS
+from tools.try_wheel import judge
+from tools.wheel_trial import DOORS, try_core
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -24,6 +25,32 @@ def test_the_citation_has_the_version_and_the_licence():
 
 def test_every_extra_of_users_is_tried():
     assert set(DOORS) == set(PROJECT["optional-dependencies"]) - FOR_CHECKOUTS
+
+
+def test_the_core_and_every_door_open_where_all_extras_are():
+    for package in (
+        "tyro",
+        "matplotlib",
+        "PIL",
+        "scipy",
+        "lightning_fabric",
+        "timm",
+        "monai",
+        "onnx",
+        "huggingface_hub",
+    ):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    try_core()
+    for door in DOORS.values():
+        door()
+
+
+def test_a_shut_door_must_name_its_extra_and_an_installed_one_must_open():
+    said = dict.fromkeys(["", *DOORS], "") | {"viz": 'run: pip install "torchsonic[viz]"'}
+    assert judge("cli", said) == []
+    assert "is installed, but fails" in judge("viz", said)[0]
+    assert "names no extra" in judge("cli", said | {"hub": "ModuleNotFoundError: huggingface_hub"})[0]
+    assert "the core fails" in judge("", said | {"": "AssertionError"})[0]
 
 
 def test_every_extra_stands_in_the_readme():

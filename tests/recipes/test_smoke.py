@@ -21,6 +21,7 @@ def run(recipe, out, *arguments):
     return json.loads((out / "report" / "report.json").read_text()), text
 
 
+@pytest.mark.slow
 def test_table_4_trains_tests_and_times_classifiers(tmp_path):
     data = write_pictures(tmp_path / "photos")
     networks = ["resnet50", "resnet50_sonic.paper"]
