@@ -69,7 +69,7 @@ check: $(VENV)/.docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
-	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_supply_chain.py
+	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_supply_chain.py tests/tools/test_api.py tests/test_release.py
 	$(BIN)/torchsonic dependencies check
 	$(MAKE) --no-print-directory docs
 
