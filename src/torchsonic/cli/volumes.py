@@ -119,7 +119,8 @@ class EvaluateVolumes(OnDevice):
     images: Path | None = None
     """Folder of images to draw behind the labels, with --predictions."""
     classes: tuple[str, ...] = ()
-    """Names of the classes from 1 on; by default those in nnU-Net's dataset.json, or their numbers."""
+    """Names of the classes from 1 on; by default those in nnU-Net's dataset.json, or their numbers. With --predictions
+    also regions of several labels, which may overlap: kidney=1,2,3 tumour=2."""
     lesions: int | None = None
     """Class whose lesions are counted: AUROC, AP, F1, sensitivity, precision."""
     probabilities: Path | None = None

@@ -33,6 +33,7 @@ def score_case(
     *,
     num_classes: int,
     tolerance: float = TOLERANCE,
+    regions: Sequence[Sequence[int]] = (),
 ) -> list[dict[str, Any]]:
     r"""Scores of each class of one case.
 
@@ -56,11 +57,13 @@ def score_case(
         K, background included.
     tolerance
         Distance :math:`\tau` in millimetres within which surfaces agree.
+    regions
+        Sets of classes, each scored as one, instead of single classes; they may overlap.
 
     Returns
     -------
     list of dict
-        ``{"class": k, "dice": float, "nsd": float}`` for k = 1 .. K - 1.
+        ``{"class": k, "dice": float, "nsd": float}`` for k = 1 .. K - 1, or for region k = 1, 2 and so on.
     """
     predicted, true = _classes(prediction, "prediction", num_classes), _classes(label, "label", num_classes)
     if predicted.shape != true.shape:
@@ -69,8 +72,8 @@ def score_case(
     if not (math.isfinite(tolerance) and tolerance > 0):
         raise ValueError(f"tolerance must be positive and finite, got {tolerance}")
     rows = []
-    for number in range(1, num_classes):
-        in_prediction, in_label = predicted == number, true == number
+    for number, members in enumerate(regions or [(k,) for k in range(1, num_classes)], start=1):
+        in_prediction, in_label = np.isin(predicted, members), np.isin(true, members)
         total = int(in_prediction.sum()) + int(in_label.sum())
         if not total:
             rows.append({"class": number, "dice": math.nan, "nsd": math.nan})

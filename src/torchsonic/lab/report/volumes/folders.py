@@ -91,11 +91,11 @@ def score_folders(
     names, alone = _match(found, truths, labels)
     if alone and not scoring.keep_going:
         raise ValueError(f"{_name_some(alone)}; add what is missing, or use --keep-going to leave such cases out")
-    classes = class_names(scoring.classes, (*folders, labels))
+    classes = list(scoring.regions) or class_names(scoring.classes, (*folders, labels))
     classes = classes or number_classes(_highest_label({name: truths[name] for name in names}, show=scoring.show))
 
     def read(name: str, image: Path, label: Path) -> Volume:
-        return read_case(Case(name, (image,), label), num_classes=len(classes) + 1)
+        return read_case(Case(name, (image,), label), num_classes=scoring.num_labels(classes))
 
     def predict(folder: Path, volume: Volume) -> Answer:
         name, lesion = volume.name, scoring.lesion_class
