@@ -20,6 +20,7 @@ from torchsonic.baselines.fno import FNO
 from torchsonic.baselines.gfnet import GFNet
 from torchsonic.baselines.niff import NIFF
 from torchsonic.baselines.non_local import NonLocal
+from torchsonic.baselines.plain_cnn import PlainCNN
 from torchsonic.baselines.replk import RepLK
 from torchsonic.baselines.s4nd import S4ND
 from torchsonic.baselines.sno import SNO
@@ -79,3 +80,8 @@ MODELS.add(
         paper={"paper": "ViT-S/16"},
     ),
 )
+for name, arguments, size in (
+    ("cnn_tiny", {}, (3, 28, 28)),
+    ("cnn_sequence", {"spatial_dims": 1, "in_channels": 1, "kernel": 9, "strides": (1, 2, 1, 2, 1, 2)}, (1, 784)),
+):
+    MODELS.add(name, ModelEntry(PlainCNN, arguments, input_size=size, task="classification"))

@@ -1,0 +1,236 @@
+"""A study searches equally, goes on where it stopped, says which commits it mixes, and ranks what is trained alone."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installed")
+pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+
+from tests.lab.runs.test_arrays import waves
+from torchsonic.cli import main
+from torchsonic.io import read_json, write_json
+from torchsonic.lab.data.arrays import write_arrays
+from torchsonic.lab.report import to_markdown
+from torchsonic.lab.report.study import make_page
+from torchsonic.lab.studies import list_studies, plan_runs, read_study, run_study, time_left
+from torchsonic.lab.studies.outcome import Outcome, estimate, find_outcomes, ranks
+from torchsonic.lab.studies.plan import KINDS
+
+STUDY = """
+title = "Waves"
+about = "Slow and fast."
+kind = "arrays"
+rates = [1e-2, 3e-3]
+seeds = [0, 1]
+hours = 0.1
+[settings]
+data = "waves"
+rates = [2.0]
+training = { steps = 40, batch = 16, log_every = 2, accelerator = "cpu" }
+[search]
+hold_out = 0.25
+training = { steps = 6 }
+[models.sonic]
+title = "Sonic"
+settings = { model = "sonic_sequence", model_options = ["width=8", "depth=1", "num_modes=8"] }
+[models.cnn]
+title = "Convolutions"
+settings = { model = "cnn_sequence", model_options = ["widths=4,4", "strides=2,2"] }
+[models.other]
+settings = { model = "cnn_sequence" }
+package = "a_package_that_nobody_has"
+[[measures]]
+title = "accuracy, %"
+path = ["accuracy"]
+form = "percent"
+chance = 0.5
+paper = { S4 = 99.6 }
+[[measures]]
+title = "told"
+path = ["rows", { rate = 2.0 }, "told"]
+only = ["sonic"]
+[[numbers]]
+name = "waves.accuracy"
+models = ["sonic"]
+[[numbers]]
+name = "waves.gain"
+count = "difference"
+models = ["sonic", "cnn"]
+[[numbers]]
+name = "waves.rows_first"
+count = "rows_first"
+models = ["sonic"]
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with the data, the definition and a finished study."""
+    root = tmp_path_factory.mktemp("study")
+    (root / "data" / "waves").mkdir(parents=True)
+    for part, count, seed in (("train", 60, 0), ("test", 30, 1)):
+        write_arrays(root / "data" / "waves" / f"{part}.npz", waves(count, seed=seed))
+    (root / "waves.toml").write_text(STUDY)
+    assert run_study(read_study(str(root / "waves.toml")), root / "out", root / "data", say=lambda _: None) == []
+    return root
+
+
+@pytest.fixture(scope="module")
+def study(folder):
+    return read_study(str(folder / "waves.toml"))
+
+
+def test_every_model_is_searched_alike_on_validation_data_before_its_seeds(study, tmp_path):
+    runs = plan_runs(study, tmp_path, tmp_path)
+    search = [run for run in runs if run.part == "search"]
+    assert {(run.model, run.rate) for run in search} == {(m, r) for m in study.models for r in study.rates}
+    assert all(run.config().hold_out == 0.25 and run.config().training.steps == 6 for run in search)
+    final = runs[len(search) :]
+    assert [(run.seed, run.model) for run in final] == [(s, m) for s in study.seeds for m in study.models]
+    assert not any(run.is_ready for run in final)
+    assert all(run.config().hold_out == 0 and run.config().training.steps == 40 for run in final)
+    assert time_left(runs) is None
+
+
+def test_final_runs_take_the_best_rate_of_the_search(study, folder, tmp_path):
+    for run in plan_runs(study, folder / "out", folder / "data"):
+        if run.part == "search" and not run.missing:
+            copy = tmp_path / run.folder.relative_to(folder / "out")
+            copy.mkdir(parents=True)
+            results = read_json(run.folder / "results.json")
+            write_json(copy / "results.json", {**results, "accuracy": 1.0 if run.rate == 3e-3 else 0.5})
+    final = [run for run in plan_runs(study, tmp_path, folder / "data") if run.part == "final"]
+    assert {run.rate for run in final if not run.missing} == {3e-3}
+    assert all(run.is_ready != bool(run.missing) for run in final)
+
+
+def test_a_diverged_run_is_the_worst_of_its_search_and_not_tried_again(study, folder, tmp_path):
+    for run in plan_runs(study, tmp_path, folder / "data"):
+        if run.part == "search":
+            run.folder.mkdir(parents=True)
+            write_json(run.folder / "diverged.json", {"reason": "nan"})
+            assert run.results() == {}
+
+
+def test_what_is_done_is_not_done_again_and_changed_settings_are_not_done(study, folder):
+    said = []
+    assert run_study(study, folder / "out", folder / "data", say=said.append) == []
+    assert said == []
+    longer = replace(study, settings={**study.settings, "label_smoothing": 0.1})
+    assert all(run.results() is None for run in plan_runs(longer, folder / "out", folder / "data"))
+
+
+def test_the_page_has_intervals_ranks_published_numbers_and_what_was_left_out(study, folder):
+    page = make_page(study, folder / "out", folder / "data")
+    text = to_markdown(page)
+    assert "8 of 12 runs" in text
+    assert "S4" in text
+    assert "needs a_package_that_nobody_has" in text
+    assert [figure.name for figure in page.figures] == ["curves"]
+    numbers = {number["name"]: number for number in page.data["numbers"]}
+    assert numbers["waves.accuracy"]["value"] == 100.0
+    assert numbers["waves.accuracy"]["seeds"] == [0, 1]
+    assert numbers["waves.accuracy"]["steps"] == [40]
+    assert numbers["waves.rows_first"]["value"] == 2
+    values = page.data["models"]
+    gain = [values["sonic"]["values"]["accuracy, %"][s] - values["cnn"]["values"]["accuracy, %"][s] for s in (0, 1)]
+    assert numbers["waves.gain"]["value"] == pytest.approx(sum(gain) / 2)
+
+
+def test_mixed_commits_are_said(study, folder, tmp_path):
+    import shutil
+
+    shutil.copytree(folder / "out", tmp_path / "out")
+    path = tmp_path / "out" / "final" / "cnn" / "seed1" / "results.json"
+    results = read_json(path)
+    results["run"]["earlier_commits"] = ["0123456789abcdef"]
+    write_json(path, results)
+    warnings = " ".join(make_page(study, tmp_path / "out", folder / "data").warnings)
+    assert "Mixed commits" in warnings
+    assert "0123456789" in warnings
+
+
+class Logged:
+    """A run of which only the log matters."""
+
+    def __init__(self, study, losses):
+        self.study, self.losses, self.seed = study, losses, 0
+
+    def log(self):
+        return [{"step": step, "loss": loss} for step, loss in enumerate(self.losses, start=1)]
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "losses", "problem"),
+    [
+        (0.95, [1.0] * 20 + [0.1] * 60, ""),
+        (0.52, [1.0] * 80, "has not left chance"),
+        (0.95, [1.0 - 0.01 * step for step in range(80)], "falling steeply"),
+    ],
+)
+def test_what_is_not_trained_has_no_rank(study, accuracy, losses, problem):
+    good = Outcome("sonic", ((Logged(study, [1.0] * 20 + [0.1] * 60), {"accuracy": 0.9}),), 1)
+    other = Outcome("cnn", ((Logged(study, losses), {"accuracy": accuracy}),), 1)
+    assert problem in other.problem
+    assert bool(other.problem) == bool(problem)
+    places = ranks({"sonic": good, "cnn": other}, study.measures[0])
+    assert places == ({"sonic": 1} if problem else {"cnn": 1, "sonic": 2})
+
+
+def test_intervals_are_students():
+    found = estimate([1.0, 2.0, 3.0])
+    assert found.mean == 2.0
+    assert found.half == pytest.approx(4.303 / 3**0.5)
+    assert estimate([1.0]).half is None
+    assert estimate([]) is None
+
+
+@pytest.mark.parametrize("name", list_studies())
+def test_the_studies_of_the_package_can_be_planned(name, tmp_path):
+    study = read_study(name)
+    assert study.kind in KINDS
+    runs = plan_runs(study, tmp_path, tmp_path)
+    assert len({run.folder for run in runs}) == len(runs)
+    for run in runs:
+        config = run.config()
+        assert config.training.learning_rate == run.rate
+        assert not config.training.evaluate_every  # which would choose weights by the test
+    search = [run.config() for run in runs if run.part == "search"]
+    assert len({config.training.steps for config in search}) <= 1
+    assert len(study.seeds) >= 3
+    assert not any(outcome.runs for outcome in find_outcomes(study, runs).values())
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (("hours = 0.1", ""), "hours"),
+        (('form = "percent"', 'form = "share"'), "form must be"),
+        (('models = ["sonic"]', 'models = ["nobody"]'), "speaks of a model"),
+        (("about", "abut"), "abut"),
+        (('title = "Waves"', "title = "), "no study"),
+    ],
+)
+def test_damaged_studies_are_refused(tmp_path, change, problem):
+    (tmp_path / "bad.toml").write_text(STUDY.replace(*change))
+    with pytest.raises(ValueError, match=problem):
+        read_study(str(tmp_path / "bad.toml"))
+
+
+def test_unknown_studies_are_refused_with_those_there_are():
+    with pytest.raises(ValueError, match="rotated_mnist"):
+        read_study("rotated")
+
+
+def test_commands_list_show_and_summarise(folder, tmp_path, capsys):
+    assert main(["study"]) == 0
+    assert "rotated_mnist" in capsys.readouterr().out
+    words = ["--out", str(folder / "out"), "--data", str(folder / "data")]
+    assert main(["study", str(folder / "waves.toml"), *words, "--show"]) == 0
+    assert "8 of 12 runs are done" in capsys.readouterr().out
+    assert main(["summary", str(folder / "out" / "report"), "--out", str(tmp_path / "summary.json")]) == 0
+    numbers = json.loads((tmp_path / "summary.json").read_text())["numbers"]
+    assert [number["name"] for number in numbers] == ["waves.accuracy", "waves.gain", "waves.rows_first"]
+    assert {"value", "interval", "seeds", "steps", "command", "commit", "date"} <= set(numbers[0])
