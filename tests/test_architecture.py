@@ -35,7 +35,7 @@ ALLOWED = {
     METRICS: {"functional", DATA},
     TRAINING: {"io", "engine", "functional", "nn", "parallel", DATA, METRICS},
     "lab.runs": {*OPERATOR, *NETWORKS, "io", DATA, METRICS, TRAINING},
-    "lab.studies": {"io", TRAINING, "lab.runs"},
+    "lab.studies": {"io", METRICS, TRAINING, "lab.runs"},
     "lab.report": {*OPERATOR, *NETWORKS, "io", "viz", DATA, METRICS, TRAINING, "lab.runs", "lab.studies"},
     "cli": {*OPERATOR, *NETWORKS, "io", "testing", "demo", "integrations", "explorer", "export", "lab"},
     "__init__": {"functional", "nn", "models", "baselines", "moved"},

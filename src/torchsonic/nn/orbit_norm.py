@@ -41,7 +41,7 @@ class OrbitNorm(nn.Module):
 
 
 class OrbitBatchNorm(nn.BatchNorm1d):
-    """BatchNorm in which all channels of a field share statistics, scale and shift; ``(B, K |G|, *size)`` to the same."""
+    """BatchNorm in which all channels of a field share statistics and scale; ``(B, K |G|, *size)`` to the same."""
 
     def __init__(self, channels: int, group: Group) -> None:
         super().__init__(count_fields(channels, group, "channels"))

@@ -83,6 +83,7 @@ class ArraysConfig:
     def name(self) -> str:
         """Folder of the run within a collection of runs."""
         words = re.sub(r"[^\w.,=-]+", "-", " ".join([self.model, *self.model_options]))
+        words += f"-held{self.hold_out:g}" if self.hold_out else ""
         return f"arrays/{self.data.resolve().name}/{words}/seed{self.training.seed}"
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+from torchsonic.lab.metrics.paper import paper_results
 
 __all__ = ["Measure", "Model", "Number", "Study", "find_value", "list_studies", "read_study"]
 
@@ -28,7 +30,9 @@ class Measure:
     chance: float = 0.0
     """What guessing scores, as ``results.json`` counts."""
     paper: Mapping[str, float] = field(default_factory=dict)
-    """Published values, as printed, by the title of a model here or the name of another one."""
+    """Published values, as printed, by a model of the study or the name of another one."""
+    row: Mapping[str, Any] = field(default_factory=dict)
+    """Test and level of a row of the paper's Table 1, whose values are the published ones."""
     only: tuple[str, ...] = ()
     """Models that have it; all by default."""
 
@@ -57,6 +61,8 @@ class Model:
     """Over those of the study."""
     package: str = ""
     """Without which it is left out."""
+    paper: str = ""
+    """Its name in the paper's Table 1."""
     note: str = ""
 
 
@@ -145,7 +151,8 @@ def _folder() -> Any:
 def _parse(name: str, values: Mapping[str, Any]) -> Study:
     """A study from its file; entries that are tables become what they describe."""
     models = {key: _make(Model, {"title": key, "settings": {}, **value}) for key, value in values["models"].items()}
-    measures = tuple(_make(Measure, value) for value in values["measures"])
+    names = {model.paper: key for key, model in models.items() if model.paper}
+    measures = tuple(_with_row(_make(Measure, value), names) for value in values["measures"])
     numbers = tuple(_make(Number, value) for value in values.get("numbers", ()))
     study = _make(Study, {**values, "name": name, "models": models, "measures": measures, "numbers": numbers})
     if not (study.rates and study.seeds and models and measures):
@@ -155,6 +162,17 @@ def _parse(name: str, values: Mapping[str, Any]) -> Study:
         if not set(number.models) <= set(models) or number.measure not in known:
             raise ValueError(f"number {number.name} speaks of a model or measure that the study does not have")
     return study
+
+
+def _with_row(measure: Measure, names: Mapping[str, str]) -> Measure:
+    """A measure with the published values of its row, under the models' own names."""
+    if not measure.row:
+        return measure
+    rows = paper_results()["synthshape_halligalli"]["rows"]
+    found = [row["values"] for row in rows if all(row[key] == value for key, value in measure.row.items())]
+    if len(found) != 1:
+        raise ValueError(f"row of {measure.title} must name one row of the paper's Table 1, got {dict(measure.row)}")
+    return replace(measure, paper={names.get(name, name): value for name, value in found[0].items()})
 
 
 def _make(cls: Any, values: Mapping[str, Any]) -> Any:

@@ -122,8 +122,8 @@ def find_numbers(study: Study, outcomes: Mapping[str, Outcome]) -> list[dict[str
 def _value(study: Study, number: Number, outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
     measure = next((m for m in study.measures if m.title == number.measure), study.measures[0])
     if number.count.startswith("rows"):
-        count = sum(_counts(number, m, outcomes) for m in study.measures)
-        return {"value": count, "interval": None, "of": len(study.measures)}
+        rows = [measure for measure in study.measures if measure.row] or study.measures
+        return {"value": sum(_counts(number, m, outcomes) for m in rows), "interval": None, "of": len(rows)}
     chosen = [outcomes[model] for model in number.models]
     best = chosen[0]
     if number.count == "best":
