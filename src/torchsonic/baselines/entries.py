@@ -80,8 +80,6 @@ MODELS.add(
         paper={"paper": "ViT-S/16"},
     ),
 )
-for name, arguments, size in (
-    ("cnn_tiny", {}, (3, 28, 28)),
-    ("cnn_sequence", {"spatial_dims": 1, "in_channels": 1, "kernel": 9, "strides": (1, 2, 1, 2, 1, 2)}, (1, 784)),
-):
-    MODELS.add(name, ModelEntry(PlainCNN, arguments, input_size=size, task="classification"))
+MODELS.add("cnn_tiny", ModelEntry(PlainCNN, {}, input_size=(3, 28, 28), task="classification"))
+signal = {"spatial_dims": 1, "in_channels": 1, "kernel": 9, "strides": (1, 2, 1, 2, 1, 2)}
+MODELS.add("cnn_sequence", ModelEntry(PlainCNN, signal, input_size=(1, 784), task="sequences"))

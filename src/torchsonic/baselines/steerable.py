@@ -42,7 +42,7 @@ class SteerableCNN(Classifier):
         in_channels: int = 1,
         num_classes: int = 10,
         order: int = 8,
-        widths: Sequence[int] = (8, 12, 16, 20, 20),
+        widths: Sequence[int] = (6, 8, 10, 12, 12),
         strides: Sequence[int] = (1, 2, 1, 2, 1),
         kernel: int = 5,
         drop_rate: float = 0.0,

@@ -68,7 +68,7 @@ class ArraysConfig:
     """Training loop."""
 
     def __post_init__(self) -> None:
-        known = [name for name in list_models() if model_entry(name)[0].task == "classification"] + ["steerable"]
+        known = [name for name in list_models() if model_entry(name)[0].task != "segmentation"] + ["steerable"]
         if self.model not in known:
             raise ValueError(f"model must be one of {', '.join(known)}, got {self.model!r}")
         if self.model == "steerable" and self.model_options:

@@ -182,7 +182,12 @@ def make_task(config: SyntheticConfig) -> SegmentationTask:
         shared["noise"] = config.noise or 0.0
         return SegmentationTask(data, _learnt_and_held(config)[0], test_indices(config), **shared)
     # The answer is one bit for each image, which Dice adds nothing to.
-    shared |= {"noise": HALLIGALLI_NOISE if config.noise is None else config.noise, "background": True, "dice": 0.0, "window": data.window()}
+    shared |= {
+        "noise": HALLIGALLI_NOISE if config.noise is None else config.noise,
+        "background": True,
+        "dice": 0.0,
+        "window": data.window(),
+    }
     return SegmentationTask(data, _learnt_and_held(config)[0], test_indices(config), **shared)
 
 

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 ModelName = Literal[
+    "cnn_tiny",
     "orbit_tiny",
     "resnet50",
     "resnet50_dilated",
