@@ -66,6 +66,8 @@ def test_gradient_reaches_every_parameter(name):
     y = model(samples(name, "odd"))
     (y * torch.randn_like(y)).sum().backward()
     silent = [key for key, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
+    if len(model_entry(name)[0].input_size) == 2:  # along one axis a mode has no direction to turn to, and no width
+        silent = [key for key in silent if not key.endswith(("raw_direction", "raw_transverse"))]
     assert not silent, silent
     assert all(torch.isfinite(p.grad).all() for p in model.parameters())
 

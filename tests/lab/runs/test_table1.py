@@ -7,7 +7,7 @@ import pytest
 
 from tests.lab.made_runs import make_run
 from torchsonic.lab.runs.synthetic import MODELS, SyntheticConfig, make_task, read_config
-from torchsonic.lab.runs.synthetic import test_indices as tested_indices
+from torchsonic.lab.runs.synthetic import test_indices as indices_of_test
 from torchsonic.lab.runs.table1 import is_finished, plan_runs, time_left, train_all
 
 TASKS = ("synthshape", "halligalli")
@@ -16,7 +16,7 @@ TASKS = ("synthshape", "halligalli")
 def test_the_papers_protocol_has_five_folds_and_seeds():
     plan = plan_runs("paper", models=MODELS, tasks=TASKS)
     names = {config.name for config in plan}
-    assert len(names) == len(plan) == 6 * 5 * 5 + 6 * 5
+    assert len(names) == len(plan) == len(MODELS) * (5 * 5 + 5)
     assert {config.fold for config in plan if config.task == "halligalli"} == {0}
 
 
@@ -87,8 +87,8 @@ def test_finished_runs_are_not_trained_again_and_a_failed_one_does_not_stop_the_
 def test_held_out_samples_are_neither_learnt_from_nor_of_the_test():
     for task, whole in (("synthshape", 1600), ("halligalli", 20000)):
         usual, search = SyntheticConfig(task=task), SyntheticConfig(task=task, hold_out=0.25)
-        held = set(tested_indices(search))
+        held = set(indices_of_test(search))
         assert held <= set(make_task(usual).train)
         assert not held & set(make_task(search).train)
-        assert not held & set(tested_indices(usual))
+        assert not held & set(indices_of_test(usual))
         assert len(make_task(search).train) == 0.75 * whole
