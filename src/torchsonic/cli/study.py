@@ -10,8 +10,9 @@ from torchsonic.cli.command import Command, UserError, make_folder, publish
 
 @dataclass(frozen=True, kw_only=True)
 class RunStudy(Command):
-    """Compare models on a task, with an equal search of the rate and several seeds; without a name, list the studies.
+    """Compare networks over rates and seeds; without a name, list the studies.
 
+    Each network is trained once at each rate and tested on validation data, then at its best rate once with each seed.
     Runs that are finished are skipped, and a stopped one continues: give the same command again.
     """
 
