@@ -15,7 +15,7 @@ from torchsonic.testing import relative_error
 NAMES = torchsonic.list_models()
 SHALLOW = {
     "resnet50": {"depths": (1, 1, 1, 1)},
-    "sonic_sequence": {"depth": 1},
+    "sonic_sequence": {"strides": (2, 1)},
     "sonic_": {"depths": (1, 1, 1, 1)},
     "vit_s16": {"depth": 2},
 }
@@ -129,6 +129,8 @@ def traced(name: str):
         return small(name, widths=(8, 16), depths=(1, 1))
     if name.startswith("sonicunet"):
         return small(name, widths=(8, 16), num_modes=(4, 8))
+    if name == "sonic_sequence":
+        return small(name, width=8)
     return small(name, **({"width": 8} if name.startswith("resnet50") else {"depth": 1}))
 
 

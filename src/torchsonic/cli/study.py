@@ -10,7 +10,7 @@ from torchsonic.cli.command import Command, UserError, make_folder, publish
 
 @dataclass(frozen=True, kw_only=True)
 class RunStudy(Command):
-    """Compare networks over rates and seeds; without a name, list the studies.
+    """Compare networks over rates and seeds; without a name, list studies.
 
     Each network is trained once at each rate and tested on validation data, then at its best rate once with each seed.
     Runs that are finished are skipped, and a stopped one continues: give the same command again.

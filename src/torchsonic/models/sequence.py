@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -24,8 +25,9 @@ class SequenceClassifier(Classifier):
 
     Parameters
     ----------
-    width, depth, num_modes, mlp_ratio
-        Channels, blocks, modes of each block, and width of the two-layer network after it, relative to ``width``.
+    width, strides, num_modes, mlp_ratio
+        Channels; stride of every block, without aliasing; modes of each block, and width of the two-layer network after
+        it, relative to ``width``.
     spacing
         Time between two samples of the signals it is trained on.
     field, bank, padding, padding_mode
@@ -51,7 +53,7 @@ class SequenceClassifier(Classifier):
         in_channels: int = 1,
         num_classes: int = 10,
         width: int = 64,
-        depth: int = 4,
+        strides: Sequence[int] = (1, 2, 2, 1),
         num_modes: int = 64,
         mlp_ratio: int = 2,
         spacing: float | Sequence[float] = 1.0,
@@ -69,14 +71,12 @@ class SequenceClassifier(Classifier):
         self.in_channels = positive(in_channels, "in_channels")
         options: dict[str, Any] = {"spacing": spacing, "field": field, "padding": padding, "padding_mode": padding_mode}
         options |= {"bank": bank, "num_modes": num_modes, "mlp_ratio": mlp_ratio, "form": form, "norm": norm}
-        channels = [in_channels, *[width] * positive(depth, "depth")]
-        self.blocks = SpacedSequential(
-            *(
-                SonicBlock(c, k, spatial_dims=1, drop_path=rate, **options)
-                for c, k, rate in zip(channels, channels[1:], linear_rates(drop_path_rate, depth), strict=False)
-            )
-        )
-        self.feature_info = [{"num_chs": width, "reduction": 1, "module": "blocks"}]
+        blocks = []
+        for stride, rate in zip(strides, linear_rates(drop_path_rate, len(strides)), strict=True):
+            channels = width if blocks else in_channels
+            blocks.append(SonicBlock(channels, width, spatial_dims=1, stride=stride, drop_path=rate, **options))
+        self.blocks = SpacedSequential(*blocks)
+        self.feature_info = [{"num_chs": width, "reduction": math.prod(strides), "module": "blocks"}]
         norms = make_norm(norm, width, 1) if form == "pre" else None
         self._build_head(width, num_classes, drop_rate=drop_rate, global_pool=global_pool, norm=norms)
 

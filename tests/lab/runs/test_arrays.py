@@ -41,7 +41,7 @@ def signals(tmp_path_factory):
 
 def small_config(data, *, steps=40, **changes):
     training = TrainingConfig(steps=steps, batch=16, checkpoint_every=10, log_every=5, accelerator="cpu")
-    options = {"model": "sonic_sequence", "model_options": ("width=8", "depth=2", "num_modes=8"), **changes}
+    options = {"model": "sonic_sequence", "model_options": ("width=8", "strides=1,2", "num_modes=8"), **changes}
     return ArraysConfig(data=data, training=training, **options)
 
 
@@ -126,6 +126,6 @@ def test_signals_do_not_turn(signals, tmp_path):
 
 def test_the_command_trains(signals, tmp_path, capsys):
     words = ["train", "arrays", "--preset", "smoke", "--data", str(signals), "--out", str(tmp_path), "--rates", "2"]
-    options = ["--model", "sonic_sequence", "--model-options", "width=4", "depth=1", "--accelerator", "cpu"]
+    options = ["--model", "sonic_sequence", "--model-options", "width=4", "strides=2", "--accelerator", "cpu"]
     assert main([*words, *options]) == 0
     assert "at 2 times the rate" in capsys.readouterr().out

@@ -34,7 +34,7 @@ hold_out = 0.25
 training = { steps = 6 }
 [models.sonic]
 title = "Sonic"
-settings = { model = "sonic_sequence", model_options = ["width=8", "depth=1", "num_modes=8"] }
+settings = { model = "sonic_sequence", model_options = ["width=8", "strides=1", "num_modes=8"] }
 [models.cnn]
 title = "Convolutions"
 settings = { model = "cnn_sequence", model_options = ["widths=4,4", "strides=2,2"] }
@@ -177,6 +177,17 @@ def test_what_is_not_trained_has_no_rank(study, accuracy, losses, problem):
     assert bool(other.problem) == bool(problem)
     places = ranks({"sonic": good, "cnn": other}, study.measures[0])
     assert places == ({"sonic": 1} if problem else {"cnn": 1, "sonic": 2})
+
+
+def test_patients_are_the_unit_where_a_measure_says_so(study):
+    measure = replace(study.measures[0], path=("dice",), form="plain", patient="p[0-9]")
+    seeds = [
+        {"cases": [{"case": "p1_a", "dice": [0.2, 0.4]}, {"case": "p1_b", "dice": [0.5, None]}]},
+        {"cases": [{"case": "p1_a", "dice": [0.1, 0.1]}, {"case": "p2_a", "dice": [0.8, 1.0]}]},
+    ]
+    outcome = Outcome("sonic", tuple((Logged(study, []), results) for results in seeds), 2)
+    assert outcome.values(measure) == pytest.approx({"p1": (0.3 + 0.5 + 0.1) / 3, "p2": 0.9})
+    assert outcome.estimate(measure).count == 2
 
 
 def test_intervals_are_students():

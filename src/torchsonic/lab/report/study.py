@@ -74,8 +74,9 @@ def _results(study: Study, outcomes: Mapping[str, Outcome]) -> Section:
             title = study.models[name].title if name in study.models else name
             rows.append([title, "", "", "", *values])
     headers = ["model", "rank", "seeds", "parameters", *(measure.title for measure in study.measures)]
+    units = "patients, each the mean over seeds" if any(m.patient for m in study.measures) else "seeds"
     notes = [
-        f"Mean over seeds, 95 % interval. Ranks are by {study.measures[0].title}, among trained models alone.",
+        f"Mean and 95 % interval over {units}. Ranks are by {study.measures[0].title}, among trained models alone.",
         *(f"{model.title}: {model.note}" for model in study.models.values() if model.note),
     ]
     return Section("Results", [Table("Results", headers, rows, notes)])

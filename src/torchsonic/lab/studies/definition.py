@@ -33,6 +33,8 @@ class Measure:
     """Published values, as printed, by a model of the study or the name of another one."""
     row: Mapping[str, Any] = field(default_factory=dict)
     """Test and level of a row of the paper's Table 1, whose values are the published ones."""
+    patient: str = ""
+    """Regular expression for the patient in the name of a case: intervals are then over patients, not over seeds."""
     only: tuple[str, ...] = ()
     """Models that have it; all by default."""
 

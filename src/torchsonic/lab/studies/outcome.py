@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -24,7 +25,7 @@ STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over seeds with half of its 95 % interval, which one seed alone does not have."""
+    """A mean over seeds or patients with half of its 95 % interval, which one alone does not have."""
 
     mean: float
     half: float | None
@@ -72,15 +73,23 @@ class Outcome:
             return "not trained at this budget: the loss is still falling steeply"
         return ""
 
-    def values(self, measure: Measure) -> dict[int, float]:
-        """Of a measure, by seed."""
+    def values(self, measure: Measure) -> dict[Any, float]:
+        """Of a measure, by what is independent: by seed, or by patient as the mean of the patient's cases and seeds."""
         if measure.only and self.model not in measure.only:
             return {}
-        found = {run.seed: measure.of(results) for run, results in self.runs}
-        return {seed: value for seed, value in found.items() if value is not None}
+        found: dict[Any, list[float]] = {}
+        for run, results in self.runs:
+            parts: Mapping[Any, Any] = {run.seed: results}
+            if measure.patient:
+                parts = {row["case"]: row for row in results.get("cases", ())}
+            for name, part in parts.items():
+                if (value := measure.of(part)) is not None:
+                    owner = re.search(measure.patient, str(name)) if measure.patient else None
+                    found.setdefault(owner[0] if owner else name, []).append(value)
+        return {name: fmean(each) for name, each in found.items()}
 
     def estimate(self, measure: Measure) -> Estimate | None:
-        """Mean and interval of a measure over seeds."""
+        """Mean and interval of a measure over seeds or patients."""
         return estimate(list(self.values(measure).values()))
 
 
@@ -129,7 +138,7 @@ def _value(study: Study, number: Number, outcomes: Mapping[str, Outcome]) -> dic
     if number.count == "best":
         best = max(chosen, key=lambda o: measure.sign * e.mean if (e := o.estimate(measure)) else -math.inf)
     values = best.values(measure)
-    if number.count == "difference":  # seeds see the same samples in the same order
+    if number.count == "difference":  # seeds see the same samples in the same order, and patients are the same
         second = chosen[1].values(measure)
         values = {seed: value - second[seed] for seed, value in values.items() if seed in second}
     each = estimate(list(values.values()))
