@@ -1,6 +1,10 @@
 """A study searches equally, goes on where it stopped, says which commits it mixes, and ranks what is trained alone."""
 
 import json
+import shutil
+import subprocess
+import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -14,6 +18,8 @@ from torchsonic.io import read_json, write_json
 from torchsonic.lab.data.arrays import write_arrays
 from torchsonic.lab.report import to_markdown
 from torchsonic.lab.report.study import make_page
+from torchsonic.lab.runs.lock import RunLockedError, locked
+from torchsonic.lab.runs.run import run
 from torchsonic.lab.studies import list_studies, plan_runs, read_study, run_study, time_left
 from torchsonic.lab.studies.outcome import Outcome, estimate, find_outcomes, ranks
 from torchsonic.lab.studies.plan import KINDS
@@ -73,7 +79,11 @@ def folder(tmp_path_factory):
     for part, count, seed in (("train", 60, 0), ("test", 30, 1)):
         write_arrays(root / "data" / "waves" / f"{part}.npz", waves(count, seed=seed))
     (root / "waves.toml").write_text(STUDY)
-    assert run_study(read_study(str(root / "waves.toml")), root / "out", root / "data", say=lambda _: None) == []
+    study = read_study(str(root / "waves.toml"))
+    for part in ("search", "final"):
+        for planned in plan_runs(study, root / "out", root / "data"):
+            if planned.part == part and not planned.missing:
+                run(planned.experiment(), planned.folder, show=False)
     return root
 
 
@@ -95,29 +105,39 @@ def test_every_model_is_searched_alike_on_validation_data_before_its_seeds(study
 
 
 def test_final_runs_take_the_best_rate_of_the_search(study, folder, tmp_path):
-    for run in plan_runs(study, folder / "out", folder / "data"):
-        if run.part == "search" and not run.missing:
-            copy = tmp_path / run.folder.relative_to(folder / "out")
+    for planned in plan_runs(study, folder / "out", folder / "data"):
+        if planned.part == "search" and not planned.missing:
+            copy = tmp_path / planned.folder.relative_to(folder / "out")
             copy.mkdir(parents=True)
-            results = read_json(run.folder / "results.json")
-            write_json(copy / "results.json", {**results, "accuracy": 1.0 if run.rate == 3e-3 else 0.5})
+            results = read_json(planned.folder / "results.json")
+            write_json(copy / "results.json", {**results, "accuracy": 1.0 if planned.rate == 3e-3 else 0.5})
     final = [run for run in plan_runs(study, tmp_path, folder / "data") if run.part == "final"]
     assert {run.rate for run in final if not run.missing} == {3e-3}
     assert all(run.is_ready != bool(run.missing) for run in final)
 
 
 def test_a_diverged_run_is_the_worst_of_its_search_and_not_tried_again(study, folder, tmp_path):
-    for run in plan_runs(study, tmp_path, folder / "data"):
-        if run.part == "search":
-            run.folder.mkdir(parents=True)
-            write_json(run.folder / "diverged.json", {"reason": "nan"})
-            assert run.results() == {}
+    for planned in plan_runs(study, tmp_path, folder / "data"):
+        if planned.part == "search":
+            planned.folder.mkdir(parents=True)
+            write_json(planned.folder / "diverged.json", {"reason": "nan"})
+            assert planned.results() == {}
 
 
-def test_what_is_done_is_not_done_again_and_changed_settings_are_not_done(study, folder):
+def test_only_what_is_not_done_is_trained_and_with_the_same_bits(study, folder, tmp_path):
+    shutil.copytree(folder / "out", tmp_path / "out")
+    again = tmp_path / "out" / "final" / "cnn" / "seed1"
+    before = (again / "model" / "model.safetensors").read_bytes()
+    shutil.rmtree(again)
     said = []
-    assert run_study(study, folder / "out", folder / "data", say=said.append) == []
-    assert said == []
+    assert run_study(study, tmp_path / "out", folder / "data", say=said.append) == []
+    assert len(said) == 1
+    assert said[0].startswith("7 of 12 runs done")
+    assert said[0].endswith("next: final cnn, rate 0.01, seed 1")
+    assert (again / "model" / "model.safetensors").read_bytes() == before
+
+
+def test_runs_of_other_settings_are_not_done(study, folder):
     longer = replace(study, settings={**study.settings, "label_smoothing": 0.1})
     assert all(run.results() is None for run in plan_runs(longer, folder / "out", folder / "data"))
 
@@ -140,8 +160,6 @@ def test_the_page_has_intervals_ranks_published_numbers_and_what_was_left_out(st
 
 
 def test_mixed_commits_are_said(study, folder, tmp_path):
-    import shutil
-
     shutil.copytree(folder / "out", tmp_path / "out")
     path = tmp_path / "out" / "final" / "cnn" / "seed1" / "results.json"
     results = read_json(path)
@@ -150,6 +168,36 @@ def test_mixed_commits_are_said(study, folder, tmp_path):
     warnings = " ".join(make_page(study, tmp_path / "out", folder / "data").warnings)
     assert "Mixed commits" in warnings
     assert "0123456789" in warnings
+
+
+def test_a_killed_study_leaves_no_run_behind_and_goes_on(folder, tmp_path):
+    (tmp_path / "long.toml").write_text(STUDY.replace("steps = 6 }", "steps = 100000, checkpoint_every = 5 }"))
+    words = ["study", str(tmp_path / "long.toml"), "--out", str(tmp_path / "out"), "--data", str(folder / "data")]
+    process = subprocess.Popen([sys.executable, "-m", "torchsonic.cli", *words], stdout=subprocess.DEVNULL)
+    first = tmp_path / "out" / "search" / "sonic" / "rate0.01"
+    wait_for(lambda: (first / "checkpoints" / "last.ckpt").exists())
+    process.kill()
+    process.wait()
+    wait_for(lambda: is_free(first))
+    step = json.loads((first / "log.jsonl").read_text().splitlines()[-1])["step"]
+    study = read_study(str(tmp_path / "long.toml"))
+    assert time_left(plan_runs(study, tmp_path / "out", folder / "data")) > 0
+    assert step > 0
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def is_free(folder):
+    try:
+        with locked(folder):
+            return True
+    except RunLockedError:
+        return False
 
 
 class Logged:
@@ -204,9 +252,9 @@ def test_the_studies_of_the_package_can_be_planned(name, tmp_path):
     assert study.kind in KINDS
     runs = plan_runs(study, tmp_path, tmp_path)
     assert len({run.folder for run in runs}) == len(runs)
-    for run in runs:
-        config = run.config()
-        assert config.training.learning_rate == run.rate
+    for planned in runs:
+        config = planned.config()
+        assert config.training.learning_rate == planned.rate
         assert not config.training.evaluate_every  # which would choose weights by the test
     search = [run.config() for run in runs if run.part == "search"]
     assert len({config.training.steps for config in search}) <= 1

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Thread
 
 import torch
 
@@ -44,13 +47,14 @@ def run_study(
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         while True:
             runs = plan_runs(study, out, data)
-            busy = {run.folder for run in active.values()} | set(failed)
-            waiting = [run for run in runs if run.folder not in busy and not run.missing and run.results() is None]
+            done = {run.folder for run in runs if run.results() is not None}
+            known = {*done, *failed, *(run.folder for run in active.values())}
+            waiting = [run for run in runs if run.folder not in known and not run.missing]
             ready = [run for run in waiting if run.is_ready]
             for planned in ready[: jobs - len(active)]:
                 left = time_left(runs)
                 rest = "" if left is None else f"; {duration(left / jobs)} left in all"
-                say(f"{len(runs) - len(waiting) - len(active)} of {len(runs)} runs done{rest}; next: {planned.name}")
+                say(f"{len(done)} of {len(runs)} runs done{rest}; next: {planned.name}")
                 active[pool.submit(_train, planned, threads)] = planned
                 waiting.remove(planned)
             if not active:
@@ -62,9 +66,17 @@ def run_study(
                     say(f"failed: {failed[planned.folder]}")
 
 
+def _end_with_parent(parent: int) -> None:
+    """End this process when the one that started it is gone, however it went: nobody would know of it otherwise."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)  # the run goes on from its last checkpoint when the study does
+
+
 def _train(planned: Planned, threads: int) -> str:
     """Train one run in a process of its own; what went wrong, if anything did."""
     torch.set_num_threads(threads)
+    Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     try:
         run(planned.experiment(), planned.folder, show=False)
     except FloatingPointError as error:  # a finding about the rate, not a reason to try again
