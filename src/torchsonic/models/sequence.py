@@ -62,7 +62,7 @@ class SequenceClassifier(Classifier):
         padding: int | None = None,
         padding_mode: PaddingMode = "circular",
         form: Form = "post",
-        norm: Norm = "channel",
+        norm: Norm = "batch",
         drop_rate: float = 0.0,
         drop_path_rate: float = 0.0,
         global_pool: str = "avg",
