@@ -124,16 +124,18 @@ def test_a_diverged_run_is_the_worst_of_its_search_and_not_tried_again(study, fo
             assert planned.results() == {}
 
 
-def test_only_what_is_not_done_is_trained_and_with_the_same_bits(study, folder, tmp_path):
+def test_only_what_is_not_done_is_trained_and_with_the_same_bits(study, folder, tmp_path, monkeypatch):
     shutil.copytree(folder / "out", tmp_path / "out")
     again = tmp_path / "out" / "final" / "cnn" / "seed1"
     before = (again / "model" / "model.safetensors").read_bytes()
     shutil.rmtree(again)
     said = []
+    monkeypatch.setattr("torchsonic.lab.studies.runner.current_commit", lambda: "fedcba98765")
     assert run_study(study, tmp_path / "out", folder / "data", say=said.append) == []
-    assert len(said) == 1
-    assert said[0].startswith("7 of 12 runs done")
-    assert said[0].endswith("next: final cnn, rate 0.01, seed 1")
+    assert len(said) == 2
+    assert "further ones will be of fedcba9876" in said[0]
+    assert said[1].startswith("7 of 12 runs done")
+    assert said[1].endswith("next: final cnn, rate 0.01, seed 1")
     assert (again / "model" / "model.safetensors").read_bytes() == before
 
 

@@ -28,7 +28,12 @@ def make_page(study: Study, out: Path, data: Path) -> Document:
     runs = plan_runs(study, out, data)
     outcomes = find_outcomes(study, runs)
     done = [(run, results) for outcome in outcomes.values() for run, results in outcome.runs if results]
-    compared = [Compared(name=run.model, settings={}, repeat=run.seed, origin=results["run"]) for run, results in done]
+    search = [(run, results) for run in runs if run.part == "search" and (results := run.results())]
+    compared = [
+        Compared(name=run.model, settings={}, repeat=(run.rate, run.seed)[place], origin=results["run"], group=group)
+        for place, (group, pairs) in enumerate((("Search", search), ("", done)))
+        for run, results in pairs
+    ]
     skipped = {
         study.models[run.model].title: f"needs {run.missing}" for run in runs if run.missing and run.results() is None
     }
@@ -108,6 +113,14 @@ def _search(study: Study, runs: Sequence[Planned]) -> Section:
         "One short run of each rate, the same for all models, tested on validation data; the final runs take the best."
     )
     headers = ["model", *(f"rate {rate:g}" for rate in study.rates)]
+    ends = (min(study.rates), max(study.rates))
+    edge = sorted(
+        {study.models[run.model].title for run in runs if run.part == "final" and run.is_ready and run.rate in ends}
+    )
+    if edge and len(study.rates) > 1:
+        text += (
+            f" The best rate is the lowest or the highest of all, so a better one may lie beyond: {', '.join(edge)}."
+        )
     return Section("Search of the rate", [Prose(text), Table(f"{measure.title}, validation", headers, rows)])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
 from pathlib import Path
@@ -13,6 +13,7 @@ from threading import Thread
 import torch
 
 from torchsonic.io import write_json
+from torchsonic.lab.runs.provenance import current_commit
 from torchsonic.lab.runs.run import run
 from torchsonic.lab.runs.table1 import duration
 from torchsonic.lab.studies.definition import Study
@@ -41,6 +42,7 @@ def run_study(
     list of str
         Runs that failed, with the reason; the others went on.
     """
+    _tell_other_commits(plan_runs(study, out, data), say)
     failed: dict[Path, str] = {}
     active: dict[Future[str], Planned] = {}
     # A process of its own for each run: what one leaves behind in memory or random numbers, no other sees.
@@ -64,6 +66,14 @@ def run_study(
                 if problem := future.result():
                     failed[planned.folder] = f"{planned.name}: {problem}"
                     say(f"failed: {failed[planned.folder]}")
+
+
+def _tell_other_commits(runs: Sequence[Planned], say: Callable[[str], None]) -> None:
+    """Say before any work that runs of several commits are about to be mixed."""
+    now = str(current_commit())[:10]
+    others = sorted({str(results["run"]["commit"])[:10] for run in runs if (results := run.results())} - {now})
+    if others and any(run.results() is None and not run.missing for run in runs):
+        say(f"finished runs are of commit {', '.join(others)}, further ones will be of {now}; the report will say so")
 
 
 def _end_with_parent(parent: int) -> None:
