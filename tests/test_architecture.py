@@ -34,13 +34,14 @@ ALLOWED = {
     METRICS: {"functional", DATA},
     TRAINING: {"io", "engine", "functional", "nn", "parallel", DATA, METRICS},
     "lab.runs": {*OPERATOR, *NETWORKS, "io", DATA, METRICS, TRAINING},
-    "lab.report": {*OPERATOR, *NETWORKS, "io", "viz", DATA, METRICS, TRAINING, "lab.runs"},
+    "lab.studies": {"io", METRICS, TRAINING, "lab.runs"},
+    "lab.report": {*OPERATOR, *NETWORKS, "io", "viz", DATA, METRICS, TRAINING, "lab.runs", "lab.studies"},
     "cli": {*OPERATOR, *NETWORKS, "io", "testing", "integrations", "explorer", "export", "lab"},
     "__init__": {"functional", "nn", "models", "baselines", "moved"},
 }
 CORE = {"torch", "numpy", "safetensors"}
 OPTIONAL_IN = {
-    "baselines": {"monai"},
+    "baselines": {"monai", "escnn"},
     "cli": {"tyro", "rich", "tools"},  # the last only in a checkout
     DATA: {"nibabel", "scipy", "PIL"},
     METRICS: {"monai", "picai_eval", "report_guided_annotation"},

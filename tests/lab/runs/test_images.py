@@ -71,10 +71,22 @@ def test_the_command_knows_all_classifiers():
     assert sorted(MODELS) == known
 
 
+@pytest.mark.parametrize("name", ["orbit_tiny", "cnn_tiny"])
+def test_networks_without_a_usual_image_size_can_be_trained(name, pictures):
+    model, _ = make_model(ImagesConfig(data=pictures, model=name), CLASSES)
+    assert model.num_classes == len(CLASSES)
+
+
+def test_held_out_images_are_neither_learnt_from_nor_those_of_the_test(pictures, tmp_path):
+    results = run_experiment(small(pictures, hold_out=1 / 3), tmp_path, show=False)
+    assert results["images"] == {"train": 12, "test": 6}
+    assert set(json.loads((tmp_path / "classes.json").read_text())["train"].values()) == {4}
+
+
 def test_a_run_leaves_its_files(finished, pictures):
     folder, results = finished
     assert {p.name for p in folder.iterdir()} == {
-        *("checkpoints", "classes.json", "config.json", "log.jsonl", "model", "results.json")
+        *("checkpoints", "classes.json", "commits.json", "config.json", "log.jsonl", "model", "results.json")
     }
     assert json.loads((folder / "results.json").read_text()) == results
     assert results["images"] == {"train": 18, "test": 9}

@@ -191,6 +191,16 @@ def test_runs_have_names_of_their_own(tmp_path):
     assert config.name == "volumes/hearts/sonicunet3d/fold0-seed0"
 
 
+def test_held_out_cases_are_whole_patients_of_the_training_cases():
+    names = [f"p{number}_{phase}" for number in range(10) for phase in "ab"]
+    options = {"file": None, "folds": 5, "fold": 0, "seed": 0, "patient": "p[0-9]"}
+    split = choose_split(names, **options)
+    held = split.hold_out(0.25, seed=0, patient="p[0-9]")
+    assert set(held.train) | set(held.test) == set(split.train)
+    assert not {name[:2] for name in held.train} & {name[:2] for name in held.test}
+    assert len(held.test) == 4
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A finished run on four cases of two spacings, with a patch larger than some of them."""
@@ -203,6 +213,7 @@ def finished(tmp_path_factory):
 def test_a_run_leaves_everything_behind(finished):
     root, results = finished
     assert {path.name for path in (root / "run").iterdir()} == {
+        "commits.json",
         "config.json",
         "split.json",
         "log.jsonl",

@@ -64,6 +64,10 @@ class SyntheticConfig:
     """Fold to hold out for testing, 0 to 4; SynthShape only."""
     test_samples: int = 400
     """Number of samples to test on."""
+    hold_out: float = 0.0
+    """Test on this share of the training samples, left out of training, not on the test: for choosing settings."""
+    noise: float | None = None
+    """Largest deviation of the noise on training images; 0.12 for HalliGalli and none for SynthShape by default."""
     depth: int | None = None
     """Number of blocks; 4 for SynthShape and 1 for HalliGalli by default."""
     form: Literal["post", "pre"] = "post"
@@ -87,6 +91,8 @@ class SyntheticConfig:
         if self.task == "halligalli" and self.fold:
             raise ValueError(f"fold must be 0 for HalliGalli, which has no folds, got {self.fold}; use seeds")
         check_ranges(self, "[1, inf)", "test_samples", "depth")
+        check_ranges(self, "[0, 1)", "hold_out")
+        check_ranges(self, "[0, inf)", "noise")
         most = POOL // FOLDS
         if self.task == "synthshape" and self.test_samples > most:
             raise ValueError(f"test_samples must be at most {most}, the size of a fold, got {self.test_samples}")
@@ -99,6 +105,8 @@ class SyntheticConfig:
         """Folder of the run within a collection of runs."""
         parts = [self.model, *[str(getattr(self, n)) for n, v in _SONIC_DEFAULTS.items() if getattr(self, n) != v]]
         parts += [self.norm] if self.norm else []
+        parts += [f"held{self.hold_out:g}"] if self.hold_out else []
+        parts += [f"noise{self.noise:g}"] if self.noise is not None else []
         return f"{self.task}/{'-'.join(parts)}/fold{self.fold}-seed{self.training.seed}"
 
 
@@ -171,19 +179,35 @@ def make_task(config: SyntheticConfig) -> SegmentationTask:
     data, training = make_data(config.task), config.training
     shared: dict[str, Any] = {"batch": training.batch, "seed": training.seed}
     if not isinstance(data, HalliGalli):
-        train = [index for index in range(POOL) if index % FOLDS != config.fold]
-        return SegmentationTask(data, train, test_indices(config), **shared)
+        shared["noise"] = config.noise or 0.0
+        return SegmentationTask(data, _learnt_and_held(config)[0], test_indices(config), **shared)
     # The answer is one bit for each image, which Dice adds nothing to.
-    shared |= {"noise": HALLIGALLI_NOISE, "background": True, "dice": 0.0, "window": data.window()}
-    return SegmentationTask(data, range(HALLIGALLI_TRAIN), test_indices(config), **shared)
+    shared |= {
+        "noise": HALLIGALLI_NOISE if config.noise is None else config.noise,
+        "background": True,
+        "dice": 0.0,
+        "window": data.window(),
+    }
+    return SegmentationTask(data, _learnt_and_held(config)[0], test_indices(config), **shared)
+
+
+def _learnt_and_held(config: SyntheticConfig) -> tuple[list[int], list[int]]:
+    """Numbers of the samples that are not for testing: to learn from, and held out."""
+    whole = list(range(HALLIGALLI_TRAIN))
+    if config.task == "synthshape":
+        whole = [index for index in range(POOL) if index % FOLDS != config.fold]
+    count = len(whole) - round(config.hold_out * len(whole))
+    return whole[:count], whole[count:]
 
 
 def test_indices(config: SyntheticConfig) -> list[int]:
     """Numbers of the samples that a run is tested on.
 
     SynthShape: scenes of the fold that it was not trained on. HalliGalli: other draws of the 625 scenes, all of which
-    training sees too, with other noise.
+    training sees too, with other noise. If samples are held out, those.
     """
+    if config.hold_out:
+        return _learnt_and_held(config)[1][: config.test_samples]
     if config.task == "halligalli":
         return list(range(HALLIGALLI_TRAIN, HALLIGALLI_TRAIN + config.test_samples))
     return [index for index in range(POOL) if index % FOLDS == config.fold][: config.test_samples]

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from torchsonic.lab.metrics.paper import paper_results
+from torchsonic.lab.report.curves import read_losses
 from torchsonic.lab.report.runs import group_by, read_results
 from torchsonic.lab.runs.synthetic import SyntheticConfig, TaskName
-from torchsonic.lab.training.loggers import read_log
 
 TASKS: dict[str, str] = dict(zip(get_args(TaskName), ("SynthShape", "HalliGalli"), strict=True))
 NOT_THE_MODEL = {"task", "model", "fold", "test_samples", "training"}
@@ -122,7 +122,7 @@ def _read(folder: Path, here: Path) -> Run:
         config=config,
         costs={name: _number(results[name], name) for name in COSTS if results.get(name) is not None},
         scores=scores,
-        losses=_losses(folder / "log.jsonl"),
+        losses=read_losses(folder / "log.jsonl"),
         origin=dict(results.get("run", {})),
     )
 
@@ -131,16 +131,6 @@ def _number(value: Any, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"results.json: {name} is {value!r}, not a number")
     return value
-
-
-def _losses(path: Path) -> tuple[tuple[int, float], ...]:
-    lines = read_log(path) if path.exists() else []
-    found = [(line.get("step"), line.get("loss")) for line in lines if isinstance(line, dict)]
-    return tuple(
-        (step, loss)
-        for step, loss in found
-        if isinstance(step, int) and isinstance(loss, float) and math.isfinite(loss) and loss > 0
-    )
 
 
 def make_columns(runs: Iterable[Run]) -> list[Column]:

@@ -44,6 +44,8 @@ class ImagesConfig:
     """Side of the central square to test, relative to the image's shorter side."""
     test_images: int | None = None
     """Test at most this many images, spread evenly over the classes; all by default."""
+    hold_out: float = 0.0
+    """Test on this share of the training images, left out of training, instead of val/: for choosing settings."""
     label_smoothing: float = 0.1
     """Share of the label that is spread over all classes."""
     strict: bool = False
@@ -68,7 +70,7 @@ class ImagesConfig:
         check_ranges(self, "[1, inf)", "test_images")
         check_ranges(self, "(0, inf)", "pixel_width")
         check_ranges(self, "(0, 1]", "test_crop")
-        check_ranges(self, "[0, 1)", "label_smoothing")
+        check_ranges(self, "[0, 1)", "label_smoothing", "hold_out")
         check_ranges(self, "[0, inf]", "cache_gb")
 
     @property
@@ -86,6 +88,7 @@ class ImagesConfig:
     def name(self) -> str:
         """Folder of the run within a collection of runs."""
         words = re.sub(r"[^\w.,=-]+", "-", self.label)
+        words += f"-held{self.hold_out:g}" if self.hold_out else ""
         return f"images/{self.data.resolve().name}/{words}-{self.image_size}px/seed{self.training.seed}"
 
 

@@ -5,6 +5,7 @@ What a saved classifier knows of images lies beside its weights, so that its fol
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -33,7 +34,9 @@ def make_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier
         return _saved_model(config, classes)
     name = config.model or DEFAULT_MODEL
     options = read_options(name, config.model_options)
-    options.setdefault("image_size", config.image_size)  # for GFNet's masks, positions, and the reach of Sonic's modes
+    if "image_size" in inspect.signature(model_entry(name)[0].build.__init__).parameters:
+        # For GFNet's masks, positions, and the reach of Sonic's modes.
+        options.setdefault("image_size", config.image_size)
     try:
         model = create_model(name, num_classes=len(classes), **options)
     except (TypeError, RuntimeError) as error:

@@ -142,7 +142,12 @@ def _find_data(config: ImagesConfig) -> tuple[ImageFolder, ImageFolder]:
         raise ValueError(
             f"{config.data / 'train'} holds one class only; there is nothing to tell apart, so add a folder of another"
         )
-    return train, find_test_images(config, train.classes)
+    if not config.hold_out:
+        return train, find_test_images(config, train.classes)
+    counts = np.floor(np.arange(len(train) + 1) * config.hold_out)  # evenly over the sorted files and so over classes
+    held = np.diff(counts) > 0
+    learnt, tested = (train.take(np.flatnonzero(places).tolist()) for places in (~held, held))
+    return learnt, spread(tested, config.test_images)
 
 
 def _look_at_data(

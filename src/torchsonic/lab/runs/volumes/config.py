@@ -31,6 +31,8 @@ class SegmentationConfig:
     """Number of folds of the cross-validation."""
     fold: int = 0
     """Fold to hold out for testing."""
+    hold_out: float = 0.0
+    """Test on this share of the training cases, left out of training, instead of these: for choosing settings."""
     split_seed: int = 0
     """Seed that deals the cases to folds."""
     patient: str | None = None
@@ -67,6 +69,8 @@ class SegmentationConfig:
         dealt = [name for name in ("folds", "fold", "split_seed") if getattr(self, name) != defaults[name]]
         if self.split is not None and dealt:
             raise ValueError(f"{dealt[0]} belongs to folds, which the split file takes the place of; leave one out")
+        if not 0.0 <= self.hold_out <= 0.5:
+            raise ValueError(f"hold_out must be in [0, 0.5], got {self.hold_out}")
         if not 0 <= self.fold < self.folds:
             raise ValueError(f"fold must be 0 to {self.folds - 1}, got {self.fold}")
         check_ranges(self, "[0, 1]", "foreground")
@@ -84,6 +88,7 @@ class SegmentationConfig:
     def place(self) -> str:
         """Last folder of the run: what is tested, and the seed."""
         part = f"fold{self.fold}" if self.split is None else self.split.stem
+        part += f"-held{self.hold_out:g}" if self.hold_out else ""
         return f"{part}-seed{self.training.seed}"
 
 

@@ -86,6 +86,8 @@ class SegmentationExperiment(Experiment[S, PretrainedModel]):
             seed=config.split_seed,
             patient=config.patient,
         )
+        if config.hold_out:
+            split = split.hold_out(config.hold_out, seed=config.split_seed, patient=config.patient)
         used = [self.cases[name] for name in (*split.train, *split.test)]
         with counting_progress("checking", len(used), show=show) as advance:
             options: dict[str, Any] = {"num_classes": config.num_classes, "keep_going": config.keep_going}
