@@ -185,10 +185,13 @@ def test_what_the_page_on_the_paper_says_of_operators_was_measured():
 
 
 def test_what_the_page_on_the_paper_says_of_our_side_is_so():
-    for name in ("sonicnet3d.paper", "resnet50_sonic.paper"):
-        with torch.device("meta"):
-            layers = dict(torchsonic.nn.sonic_layers(torchsonic.create_model(name)))
-        assert {layer.variant for layer in layers.values()} == {"exact"}, name
+    for name in ("sonicnet3d.paper", "resnet50_sonic.paper", "synthshape_sonicnet.paper"):
+        for model, variant in ((name, "paper"), (f"{name}_size", "exact")):
+            if model in torchsonic.list_models():
+                with torch.device("meta"):
+                    layers = dict(torchsonic.nn.sonic_layers(torchsonic.create_model(model)))
+                assert {layer.variant for layer in layers.values()} == {variant}, model
+                assert all(("released" in layer.bank) == (variant == "paper") for layer in layers.values()), model
     directions = initial_directions(64, 2, half_circle=True)
     assert (directions[:, 1] > 0).all()
     assert (directions[:, 0] < 0).any()

@@ -22,7 +22,7 @@ def small(name: str, **overrides):
     for start, options in SHALLOW.items():
         if name.startswith(start):
             overrides = {**options, **overrides}
-    if name == "sonicnet3d.paper":
+    if name.startswith("sonicnet3d.paper"):
         overrides = {"num_modes": 24, **overrides}
     torch.manual_seed(0)
     return torchsonic.create_model(name, **overrides)
@@ -207,7 +207,10 @@ def test_parameter_counts_are_those_of_table_1(name, millions):
         ("resnet50_gfnet", 15.72),
         ("resnet50_s4nd", 16.67),
         ("resnet50_sonic.paper", 1.34),
+        ("resnet50_sonic.paper_size", 1.34),
         ("sonicnet3d.paper", 2.59),
+        ("sonicnet3d.paper_size", 2.59),
+        ("synthshape_sonicnet.paper", 0.07),
         ("vit_s16", 22.05),
     ],
 )

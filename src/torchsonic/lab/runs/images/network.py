@@ -34,7 +34,8 @@ def make_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier
     if config.init is not None:
         return _saved_model(config, classes)
     name = config.model or DEFAULT_MODEL
-    options = read_options(name, config.model_options)
+    words = [f"operator_options.variant={config.variant}"] if config.variant else []
+    options = read_options(name, [*config.model_options, *words])
     options.setdefault("image_size", config.image_size)  # for GFNet's masks, positions, and the reach of Sonic's modes
     try:
         model = create_model(name, num_classes=len(classes), **options)
