@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import torchsonic
-from torchsonic.lab.runs.synthetic import PRESETS
+from torchsonic.lab.runs.protocols import OWN
 from torchsonic.models import model_entry
 from torchsonic.nn.init import initial_directions
 
@@ -196,8 +196,8 @@ def test_what_the_page_on_the_paper_says_of_our_side_is_so():
     assert (directions[:, 1] > 0).all()
     assert (directions[:, 0] < 0).any()
     assert torchsonic.SonicConv2d(2, 2, num_modes=2, variant="paper").input_noise == 0
-    assert PRESETS["paper"]["synthshape"]["training"] == {"steps": 50_000, "batch": 32}
-    assert PRESETS["quick"]["synthshape"]["training"] == {"steps": 600, "batch": 8}
+    assert OWN.presets["paper"]["training"] == {"steps": 50_000, "batch": 32}
+    assert OWN.presets["quick"]["training"] == {"steps": 600, "batch": 8}
     vit, convnet = (torchsonic.create_model(f"synthshape_{name}") for name in ("vit", "convnet"))
     assert vit.backbone.tokens.positions.shape == (1, 64, 4, 4)
     assert [part.kernel_size for part in convnet.backbone if hasattr(part, "kernel_size")] == [(3, 3)] * 4

@@ -31,12 +31,12 @@ class TrainCommand(Command):
         """The defaults of the preset that the arguments name, over which further options then win."""
         chosen = option_value(arguments, "--preset") or cls.preset  # type: ignore[attr-defined]
         if chosen not in cls.presets:  # to be refused by the parser, in its words
-            return cls.blank()
-        return replace(cls.apply_preset(cls.blank(), chosen), preset=chosen)
+            return cls.blank(arguments)
+        return replace(cls.apply_preset(cls.blank(arguments), chosen), preset=chosen)
 
     @classmethod
-    def blank(cls) -> Any:
-        """The command without any option."""
+    def blank(cls, arguments: Sequence[str]) -> Any:
+        """The command without any option but those among the arguments that presets depend on."""
         return cls()
 
     def folds_to_train(self) -> Sequence[int | None]:
