@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import torchsonic
+from torchsonic.lab.metrics import paper_results
 from torchsonic.lab.runs.protocols import OWN
 from torchsonic.models import model_entry
 from torchsonic.nn.init import initial_directions
@@ -167,6 +168,21 @@ def test_both_reports_on_photographs_tell_of_the_same_runs(photographs):
     for name, results in runs.items():
         saved = json.loads((PHOTOGRAPHS / "runs" / name / "results.json").read_text())
         assert saved == results, name
+
+
+def test_the_ratios_of_costs_are_those_of_the_bench_and_of_the_papers_figure():
+    page, results = (ROOT / "docs" / "paper.md").read_text(), paper_results()
+    lines = (ROOT / "results" / "bench" / "scaling.md").read_text().splitlines()
+    measured = {int(cells[1]): cells for line in lines if re.match(r"\| +\d+ \|", line) for cells in [line.split("|")]}
+    for words, name, size, column in (
+        ("time at 64 px", "block_runtime_ms", 64, 2),
+        ("time at 224 px", "block_runtime_ms", 224, 2),
+        ("time at 512 px", "block_runtime_ms", 512, 2),
+        ("peak memory, 128 px and above", "block_peak_memory_mb", 224, 7),
+    ):
+        place = results[name]["resolutions"].index(size)
+        theirs = results[name]["SONIC"][place] / results[name]["Conv3x3"][place]
+        assert f"| {words} | {measured[size][column].strip()} | {theirs:.2f} |" in page
 
 
 def test_what_the_page_on_the_paper_says_of_operators_was_measured():
