@@ -45,7 +45,8 @@ class Pipeline(NamedTuple):
 
 def layer_inputs(model: nn.Module, images: Tensor) -> dict[str, Tensor]:
     """What each Sonic layer of a model is given by the first of some images, ``(C, *size)``, by name."""
-    names, heard = {layer: name for name, layer in named_sonic_layers(model).items()}, {}
+    names: dict[nn.Module, str] = {layer: name for name, layer in named_sonic_layers(model).items()}
+    heard: dict[str, Tensor] = {}
 
     def listen(layer: nn.Module, given: tuple[Tensor, ...]) -> None:
         heard.setdefault(names[layer], given[0][0].detach().cpu())

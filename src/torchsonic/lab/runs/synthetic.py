@@ -48,8 +48,9 @@ __all__ = [
 ]
 
 TaskName = Literal["synthshape", "halligalli"]
-ModelName = Literal["sonicnet", "convnet", "vit", "s4nd", "niff", "gfnet"]
+ModelName = Literal["sonicnet", "orbitnet", "convnet", "vit", "s4nd", "niff", "gfnet"]
 MODELS: tuple[str, ...] = get_args(ModelName)
+OWN_NORM = ("vit", "orbitnet")  # tokens are normalised one by one, fields over a group as one
 PROTOCOLS: Mapping[str, Protocol] = {"own": OWN, "released": RELEASED}
 
 
@@ -60,7 +61,7 @@ class SyntheticConfig:
     task: TaskName = "synthshape"
     """Task to train on."""
     model: ModelName = "sonicnet"
-    """Network to train; all have 64 channels and the paper's parameter counts."""
+    """Network to train; all but orbitnet have 64 channels and the paper's parameter counts."""
     protocol: ProtocolName = "own"
     """Scenes, tests and loss of SynthShape: our own, or those of the authors' released script."""
     fold: int = 0
@@ -244,7 +245,7 @@ def make_model(config: SyntheticConfig) -> PretrainedModel:
     arguments: dict[str, Any] = {"num_classes": make_data(config.task).num_classes}
     arguments["depth"] = config.depth or (4 if config.task == "synthshape" else 1)
     norm = config.norm or ("group" if config.task == "synthshape" else "channel")
-    options: dict[str, Any] = {} if config.model == "vit" else {"norm": norm}  # tokens are always normalised one by one
+    options: dict[str, Any] = {} if config.model in OWN_NORM else {"norm": norm}
     options |= PROTOCOLS[config.protocol].backbones.get(config.model, {})
     if config.model == "sonicnet":
         bank = config.bank or ("broad" if config.task == "synthshape" else "far")
