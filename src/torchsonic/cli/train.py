@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,24 +24,24 @@ class TrainCommand(Command):
     hidden: ClassVar[Collection[str]] = ("training.seed",)
     renamed: ClassVar = {"--seeds": "--seed"}
     config_class: ClassVar[type]
-    presets: ClassVar[Mapping[str, Any]]
+    presets: ClassVar[Collection[str]]
 
     @classmethod
     def with_preset(cls, arguments: Sequence[str]) -> Any:
         """The defaults of the preset that the arguments name, over which further options then win."""
         chosen = option_value(arguments, "--preset") or cls.preset  # type: ignore[attr-defined]
         if chosen not in cls.presets:  # to be refused by the parser, in its words
-            return cls.blank()
-        return replace(cls.apply_preset(cls.blank(), chosen), preset=chosen)
+            return cls.blank(arguments)
+        return replace(cls.apply_preset(cls.blank(arguments), chosen), preset=chosen)
 
     @classmethod
     def apply_preset(cls, command: Any, preset: str) -> Any:
         """The command with the settings of a preset."""
-        return choose_preset(command, cls.presets, preset)
+        return choose_preset(command, cls.presets, preset)  # type: ignore[arg-type]
 
     @classmethod
-    def blank(cls) -> Any:
-        """The command without any option."""
+    def blank(cls, arguments: Sequence[str]) -> Any:
+        """The command without any option but those among the arguments that presets depend on."""
         return cls()
 
     def folds_to_train(self) -> Sequence[int | None]:

@@ -256,7 +256,7 @@ def test_a_saved_model_is_taken_up_with_a_new_head_for_new_classes(finished, tmp
     assert model.training
     with pytest.raises(ValueError, match="holds a sonic_tiny, not resnet50; leave --model out"):
         make_model(small(folder, init=str(folder), model="resnet50"), CLASSES)
-    with pytest.raises(ValueError, match="model_options belong to a new network"):
+    with pytest.raises(ValueError, match="model_options and variant belong to a new network"):
         small(folder, init=str(folder), model_options=("width=8",))
 
 
@@ -352,6 +352,19 @@ def test_options_are_read_as_the_network_annotates_them(words, expected):
 def test_wrong_options_are_refused_with_the_nearest_name(words, message):
     with pytest.raises(ValueError, match=message.replace("?", r"\?")):
         read_options("resnet50_sonic", words)
+
+
+def test_the_variant_reaches_every_sonic_layer_and_stays_the_presets_own(pictures):
+    def variants(**options):
+        model, _ = make_model(small(pictures, model_options=("depths=1,1,1,1",), **options), CLASSES)
+        return {layer.variant for _, layer in torchsonic.nn.sonic_layers(model)}
+
+    assert variants(model="resnet50_sonic") == {"exact"}
+    assert variants(model="resnet50_sonic", variant="paper") == {"paper"}
+    assert variants(model="resnet50_sonic.paper") == {"paper"}
+    assert variants(model="resnet50_sonic.paper", variant="exact") == {"exact"}
+    with pytest.raises(ValueError, match="variant belongs to the Sonic networks, not to resnet50"):
+        small(pictures, model="resnet50", variant="paper")
 
 
 def test_an_option_that_the_operator_refuses_is_named(pictures):

@@ -34,6 +34,7 @@ from torchsonic.lab.runs.masks import (
 from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.training import CheckpointError
 from torchsonic.models import create_model
+from torchsonic.nn import sonic_layers
 
 ROOT = Path(__file__).parents[3]
 
@@ -232,6 +233,7 @@ def test_bad_cases_are_counted_in_the_results(tmp_path):
         ({"instances": True, "num_classes": 5}, "num_classes belongs to masks of classes"),
         ({"patch": (0, 64)}, "patch must be at least 8"),
         ({"model": "unet", "scale_by": "spacing"}, "unet is not; use image"),
+        ({"model": "orbitnet2d", "variant": "paper"}, "variant belongs to SonicNet and SonicUNet, not to orbitnet2d"),
     ],
 )
 def test_wrong_settings_are_named(changes, words):
@@ -251,6 +253,14 @@ def test_other_networks_are_built_for_the_classes(model, monkeypatch):
 def test_presets_change_the_budget():
     assert choose_preset(MasksConfig(), PRESETS, "smoke").training.steps == 10
     assert MasksConfig(data=Path("cells"), instances=True).name == "masks/cells/sonicunet2d-instances/fold0-seed0"
+
+
+def test_the_variant_reaches_the_network():
+    config = MasksConfig(data=Path("cells"), variant="paper")
+    assert config.name == "masks/cells/sonicunet2d-paper/fold0-seed0"
+    facts = [Facts("a", 3, (1, 64, 64), (500.0, 0.5, 0.5), (0, 1, 2))]
+    network = MaskExperiment(config).make_model(facts, 3)
+    assert {layer.variant for _, layer in sonic_layers(network)} == {"paper"}
 
 
 def test_commands_train_predict_report_export_and_explain(discs, tmp_path, capsys, monkeypatch):

@@ -32,6 +32,7 @@ from torchsonic.lab.runs.volumes.plan import choose_patch, complete_config, make
 from torchsonic.lab.runs.volumes.run import mean_scores
 from torchsonic.lab.runs.volumes.split import choose_split
 from torchsonic.lab.training import CheckpointError, TrainingConfig
+from torchsonic.nn import sonic_layers
 
 nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
 
@@ -117,12 +118,28 @@ def test_unet_halves_fine_axes_first_and_never_below_what_is_left():
     assert unet_strides(CUBE.spacing, (36, 52, 36))[0] == (2, 2, 2)
 
 
+@pytest.mark.parametrize("model", [model for model in MODELS if model != "unet"])
+def test_the_variant_is_the_networks_own_unless_it_is_set(model):
+    sizes = {} if model == "sonicunet3d" else {"num_modes": 8, "width": 8}
+    for variant in (None, "exact", "paper"):
+        config = VolumesConfig(model=model, patch_voxels=2000, variant=variant, **sizes)
+        network = make_model(complete_config(config, [THICK], 3), [THICK])
+        usual = "paper" if model == "sonicnet3d.paper" else "exact"
+        assert {layer.variant for _, layer in sonic_layers(network)} == {variant or usual}
+        assert ("-paper" in config.name) == (variant == "paper")
+
+
+def test_a_unet_has_no_variant():
+    with pytest.raises(ValueError, match="variant belongs to SonicNet and SonicUNet, not to unet"):
+        VolumesConfig(model="unet", variant="paper")
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_networks_fit_the_data(model):
     if model == "unet":
         pytest.importorskip("monai", reason="monai is not installed")
     for facts, stride in ((THICK, (1, 2, 2)), (CUBE, (2, 2, 2))):
-        changes = {"num_modes": 8} if model == "sonicnet3d.paper" else {}
+        changes = {"num_modes": 8} if model.startswith("sonicnet3d.paper") else {}
         config = complete_config(VolumesConfig(model=model, patch_voxels=2000, **changes), [facts], 3)
         network = make_model(config, [facts])
         image = torch.randn(1, facts.channels, *config.patch)

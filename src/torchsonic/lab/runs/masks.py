@@ -89,8 +89,8 @@ class MasksConfig(SegmentationConfig):
     @property
     def name(self) -> str:
         """Folder of the run within a collection of runs."""
-        words = [self.model, *(["instances"] if self.instances else []), *([] if self.tell_spacing else ["untold"])]
-        return f"masks/{self.data.resolve().name}/{'-'.join(words)}/{self.place}"
+        words = [self.model, self.variant, "instances" * self.instances, "untold" * (not self.tell_spacing)]
+        return f"masks/{self.data.resolve().name}/{'-'.join(filter(None, words))}/{self.place}"
 
     @property
     def pixel_size(self) -> files.PixelSize:
@@ -138,7 +138,8 @@ class MaskExperiment(SegmentationExperiment[MasksConfig]):
         torch.manual_seed(self.config.training.seed)
         if self.config.model == "unet":
             return MonaiUNet(3, num_classes, spatial_dims=2)
-        return create_model(self.config.model, in_channels=3, num_classes=num_classes, spacing=spacing)
+        options = {"variant": self.config.variant} if self.config.variant else {}
+        return create_model(self.config.model, in_channels=3, num_classes=num_classes, spacing=spacing, **options)
 
     def make_task(self, volumes: Collection, **options: Any) -> VolumeTask:
         return MaskTask(volumes, patch=(1, *self.config.patch), **options)

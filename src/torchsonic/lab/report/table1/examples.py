@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchsonic.lab.data import PERTURBATIONS, HalliGalli, SynthShape, perturb
+from torchsonic.lab.data import HalliGalli, SynthShape, perturb
 from torchsonic.lab.metrics.overlap import confusion, mean_dice
 from torchsonic.lab.report import style
 from torchsonic.lab.report.table1.collect import Column
-from torchsonic.lab.runs.synthetic import FOLDS, HALLIGALLI_TRAIN, TEST_NOISE
+from torchsonic.lab.runs.protocols import ProtocolName
+from torchsonic.lab.runs.synthetic import HALLIGALLI_TRAIN, PROTOCOLS, TEST_NOISE
 from torchsonic.models import PretrainedError, PretrainedModel, from_pretrained
 from torchsonic.viz.style import new_figure
 
@@ -57,11 +58,11 @@ def load_models(
 
 
 @torch.no_grad()
-def draw_segmentations(models: Models, fold: int) -> Figure | None:
+def draw_segmentations(models: Models, fold: int, protocol: ProtocolName = "own") -> Figure | None:
     """A row for each perturbation: input, truth, and each model's classes with the Dice of that image."""
     if not models:
         return None
-    rows = _perturbed_scene(fold, with_spacing=any(map(_can_be_told, models.values())))
+    rows = _perturbed_scene(fold, protocol, with_spacing=any(map(_can_be_told, models.values())))
     figure = new_figure(1.35 * (2 + len(models)) + 1.0, 1.5 * len(rows) + 0.8)
     panels = figure.subplots(len(rows), 2 + len(models), squeeze=False)
     for (title, image, truth, told), line in zip(rows, panels, strict=True):
@@ -83,23 +84,27 @@ def draw_segmentations(models: Models, fold: int) -> Figure | None:
     return figure
 
 
-def _perturbed_scene(fold: int, *, with_spacing: bool) -> list[tuple[str, Tensor, Tensor, dict[str, Any]]]:
+def _perturbed_scene(
+    fold: int, protocol: ProtocolName, *, with_spacing: bool
+) -> list[tuple[str, Tensor, Tensor, dict[str, Any]]]:
     """Title, image and label of a scene, clean and at the middle level of each perturbation, and what models are told.
 
     Rescaling is at its strongest, for its middle level changes nothing, and comes again with its spacing.
     """
     # The held-out sample with most kinds of shapes, of the first few.
-    indices = list(range(fold, 60 * FOLDS, FOLDS))
-    labels = SynthShape().samples(indices)[1]
+    used = PROTOCOLS[protocol]
+    data, indices = used.scenes(SEED), used.split(fold, 0, 60)[1]
+    labels = data.samples(indices)[1]
     index = max(zip(indices, labels, strict=True), key=lambda pair: (len(pair[1].unique()), -pair[0]))[0]
-    image, label = SynthShape().samples([index])
+    image, label = data.samples([index])
     rows: list[tuple[str, Tensor, Tensor, dict[str, Any]]] = [("clean", image, label, {})]
-    for name, perturbation in PERTURBATIONS.items():
-        level = perturbation.levels[-1 if name == "rescaling" else len(perturbation.levels) // 2]
-        shown = perturb(image, label, name, level, seed=SEED)
-        rows.append((f"{name} {level:g}", *shown, {}))
-        if name == "rescaling" and with_spacing:
-            rows.append((f"{name} {level:g},\ntold the spacing", *shown, {"spacing": 1 / level}))
+    for name, way in used.perturbations.items():
+        level = way.levels[-1 if name == "rescaling" else len(way.levels) // 2]
+        told = way.told if with_spacing else None
+        for change, words, options in ((way.apply, "", {}), (told, ",\ntold the spacing", {"spacing": 1 / level})):
+            if change is not None:
+                shown = change(image, label, level, torch.Generator().manual_seed(SEED), 0)
+                rows.append((f"{name} {level:g}{words}", *shown, options))
     return rows
 
 

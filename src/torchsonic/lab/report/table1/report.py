@@ -55,6 +55,7 @@ def make_report(root: Path) -> Report:
 
 def _draw(table: Table1, root: Path) -> tuple[list[Figure], list[tuple[Path, str]]]:
     shapes, fold, no_shapes = load_models(table.columns, "synthshape", root)
+    released, _, no_released = load_models(table.columns, "released", root)
     corners, _, no_corners = load_models(table.columns, "halligalli", root)
     drawn = (
         (
@@ -79,6 +80,12 @@ def _draw(table: Table1, root: Path) -> tuple[list[Figure], list[tuple[Path, str
             draw_segmentations(shapes, fold),
         ),
         (
+            "examples_released",
+            "Example predictions under the released protocol",
+            "As above, on a scene of the released protocol, which training did not see.",
+            draw_segmentations(released, 0, "released"),
+        ),
+        (
             "examples_halligalli",
             "Example answers on HalliGalli",
             "Does exactly one pair of the corner shapes match? Each model's answer at the framed centre; a wrong "
@@ -87,7 +94,7 @@ def _draw(table: Table1, root: Path) -> tuple[list[Figure], list[tuple[Path, str
         ),
     )
     figures = [Figure(name, title, caption, to_png(f)) for name, title, caption, f in drawn if f is not None]
-    return figures, no_shapes + no_corners
+    return figures, no_shapes + no_released + no_corners
 
 
 def as_data(report: Report) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from torchsonic import __version__
 from torchsonic.lab.metrics.detection import MEASURES as LESION_MEASURES
+from torchsonic.lab.metrics.detection import SHARES
 from torchsonic.lab.report import Cell, Code, Column, Document, Figure, Group, Prose, Section, Table
 from torchsonic.lab.report.document import MINUS, NONE, Text
 from torchsonic.lab.report.runs import commit_of, count, decimal, origin_text, signed
@@ -109,9 +110,10 @@ def _lesions(evaluation: Evaluation) -> list[Section]:
         if found is not None:
             overall = found["overall"]
             estimates = [_estimate(overall[name], key="value") for name in LESION_MEASURES]
-            rows.append([model.name, *estimates, *[str(overall[name]) for name in LESION_COUNTS]])
+            shares = "/".join(decimal(overall[name], 2) for name in SHARES)
+            rows.append([model.name, *estimates, *[str(overall[name]) for name in LESION_COUNTS], shares])
     measures = [LESION_WORDS.get(name, name) for name in LESION_MEASURES]
-    headers = ["model", *measures, *[name.replace("_", " ") for name in LESION_COUNTS]]
+    headers = ["model", *measures, *[name.replace("_", " ") for name in LESION_COUNTS], "TP/FP/FN per case"]
     return [Section("Lesions", [Table("Detection of lesions", headers, rows)])] if rows else []
 
 
@@ -175,6 +177,7 @@ def _explanations(evaluation: Evaluation) -> list[str]:
         found.append(
             "Lesions: candidates are cut out of the probabilities round their peaks and matched with lesions at an "
             "intersection over union of at least 0.1; F1, sensitivity and precision count candidates of confidence "
-            f"{evaluation.threshold:g} and more. AUROC asks which cases have a lesion at all; AP is over lesions."
+            f"{evaluation.threshold:g} and more. AUROC asks which cases have a lesion at all; AP is over lesions. "
+            "TP/FP/FN: lesions found, false alarms and lesions missed, over the number of cases."
         )
     return found

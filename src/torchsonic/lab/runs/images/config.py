@@ -13,6 +13,7 @@ from torchsonic.lab.data.images.folder import Check
 from torchsonic.lab.data.ranges import check_ranges
 from torchsonic.lab.training import TrainingConfig
 from torchsonic.models import list_models, model_entry
+from torchsonic.nn.bank import Variant
 
 MODELS = tuple(name for name in list_models() if model_entry(name)[0].task == "classification")
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class ImagesConfig:
     """Network to train; resnet50_sonic by default, or the one of --init."""
     model_options: tuple[str, ...] = ()
     """Arguments of the network as name=value, such as width=16 depths=1,1,2,1 operator_options.num_modes=8."""
+    variant: Variant | None = None
+    """Variant of the Sonic layers in the blocks: exact, or as in the paper's notes; the network's own by default."""
     init: str | None = None
     """Start from the network and weights of a run, a saved model, or hub:owner/name (Hugging Face Hub)."""
     image_size: int = 224
@@ -64,8 +67,10 @@ class ImagesConfig:
     def __post_init__(self) -> None:
         if self.model is not None and self.model not in MODELS:
             raise ValueError(f"model must be one of {', '.join(MODELS)}, got {self.model!r}")
-        if self.init is not None and self.model_options:
-            raise ValueError("model_options belong to a new network; that of init is built as it was saved")
+        if self.init is not None and (self.model_options or self.variant):
+            raise ValueError("model_options and variant belong to a new network; that of init is built as it was saved")
+        if self.variant and self.model is not None and "sonic" not in self.model:
+            raise ValueError(f"variant belongs to the Sonic networks, not to {self.model}")
         check_ranges(self, "[8, inf)", "image_size", "stored_side")
         check_ranges(self, "[1, inf)", "test_images")
         check_ranges(self, "(0, inf)", "pixel_width")
@@ -77,6 +82,7 @@ class ImagesConfig:
     def label(self) -> str:
         """The network in words: its name, what was changed about it, what it began with."""
         parts = [self.model or (DEFAULT_MODEL if self.init is None else "model"), *self.model_options]
+        parts += [f"variant={self.variant}"] if self.variant else []
         if self.init:
             source = Path(self.init)
             # A run keeps its network in "model", which would be the name of every one.

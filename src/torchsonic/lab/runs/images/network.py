@@ -33,7 +33,8 @@ def make_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier
     if config.init is not None:
         return _saved_model(config, classes)
     name = config.model or DEFAULT_MODEL
-    options = read_options(name, config.model_options)
+    words = [f"operator_options.variant={config.variant}"] if config.variant else []
+    options = read_options(name, [*config.model_options, *words])
     if "image_size" in inspect.signature(model_entry(name)[0].build.__init__).parameters:
         # For GFNet's masks, positions, and the reach of Sonic's modes.
         options.setdefault("image_size", config.image_size)

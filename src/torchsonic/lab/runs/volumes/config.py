@@ -12,8 +12,11 @@ from torchsonic.lab.data.volumes.augmentation import Augmentation
 from torchsonic.lab.data.volumes.preparation import Normalisation
 from torchsonic.lab.training import TrainingConfig
 from torchsonic.lab.training.volumes import ScaleBy
+from torchsonic.nn.bank import Variant
 
-ModelName = Literal["sonicunet3d", "sonicnet3d.light", "sonicnet3d", "sonicnet3d.paper", "hybrid", "unet"]
+ModelName = Literal[
+    "sonicunet3d", "sonicnet3d.light", "sonicnet3d", "sonicnet3d.paper", "sonicnet3d.paper_size", "hybrid", "unet"
+]
 MODELS: tuple[str, ...] = get_args(ModelName)
 
 
@@ -43,6 +46,8 @@ class SegmentationConfig:
     """Number of classes, counting the background; found in the labels by default."""
     keep_going: bool = False
     """Skip bad cases with a warning instead of stopping at the first."""
+    variant: Variant | None = None
+    """Variant of the Sonic layers: exact, or as in the paper's notes; the network's own by default."""
     tell_spacing: bool = True
     """Do not tell the network the pixel spacing; it then takes all pixels for median ones. A U-Net is never told."""
     foreground: float = 0.5
@@ -76,6 +81,8 @@ class SegmentationConfig:
         check_ranges(self, "[0, 1]", "foreground")
         check_ranges(self, "[0, 1)", "overlap")
         check_ranges(self, "(0, inf]", "cache_gb")
+        if self.variant is not None and (self.model == "unet" or self.model.startswith("orbit")):
+            raise ValueError(f"variant belongs to SonicNet and SonicUNet, not to {self.model}")
         if self.scale_by == "spacing" and not self.is_told:
             raise ValueError(f"scale_by spacing needs a network that is told it, {self.model} is not; use image")
 
@@ -143,6 +150,7 @@ class VolumesConfig(SegmentationConfig):
         parts = [self.model]
         sizes = {name: getattr(self, name) for name in ("width", "depth", "num_modes", "mlp_ratio")}
         parts += [f"{name}{value}" for name, value in sizes.items() if value is not None]
+        parts += [self.variant] if self.variant else []
         parts += ["untold"] if self.model != "unet" and not self.tell_spacing else []
         parts += ["resampled"] if self.common_spacing else []
         return f"volumes/{self.data.resolve().name}/{'-'.join(parts)}/{self.place}"
