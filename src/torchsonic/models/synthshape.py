@@ -18,6 +18,7 @@ from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.norm import Norm, make_conv, make_norm
 from torchsonic.nn.physical_layer import apply, knows_spacing, refuse_unheard
 from torchsonic.spectral.boundary import PaddingMode
+from torchsonic.spectral.orientation import Matrix
 from torchsonic.spectral.spacing import Spacing, spacing_values
 from torchsonic.spectral.window import Window, check_window, crop
 
@@ -92,7 +93,15 @@ class SynthShapeNet(PretrainedModel):
             return arguments
         return {**arguments, "backbone_options": {**CIRCULAR, **(arguments.get("backbone_options") or {})}}
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None, window: Window | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        spacing: Spacing | None = None,
+        window: Window | None = None,
+        *,
+        orientation: Matrix | None = None,
+        affine: Matrix | None = None,
+    ) -> Tensor:
         """Logits of images.
 
         Parameters
@@ -103,16 +112,25 @@ class SynthShapeNet(PretrainedModel):
             Of the pixels; may be given if ``takes_spacing``.
         window
             Rows and columns in which logits are wanted, two slices; what they do not need is left out where possible.
+        orientation, affine
+            As everywhere, see :class:`torchsonic.nn.OrientedNetwork`; may be given if the backbone is Sonic.
 
         Returns
         -------
         Tensor
             ``(B, num_classes, H, W)``, or of the window's size.
         """
+        if window is not None:
+            check_samples(x, 2, self.in_channels, type(self).__name__)
+            check_window(window, x.shape[2:])
+        if window is None or self.storages is not None or not (orientation is None and affine is None):
+            logits = self._oriented(self._forward, x, spacing, orientation, affine)
+            return logits if window is None else crop(logits, window)
+        return self._forward(x, spacing, window)
+
+    def _forward(self, x: Tensor, spacing: Spacing | None = None, window: Window | None = None) -> Tensor:
         check_samples(x, 2, self.in_channels, type(self).__name__)
         refuse_unheard(self, spacing)
-        if window is not None:
-            check_window(window, x.shape[2:])
         if window is not None and all(is_pointwise(part) for part in self.head):
             image = Projected(x, self.project.get_parameter("weight").flatten(1))
             return self.head(image.crop(window) + run_in_window(self.backbone, image, window, spacing))
