@@ -157,7 +157,7 @@ class LocalConv(SpacedLayer):
         if isinstance(x, Proxy):
             return leaf_call(self, x, spacing, orientation=orientation)
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
-        given = self.told(spacing, orientation)
+        given = self.told(sampling(x, spacing, orientation))
         if not differs_in_batch(given):
             return self._convolve(x, given)
         if lowering() is not None:

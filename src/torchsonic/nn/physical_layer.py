@@ -85,14 +85,11 @@ class SpacedLayer(DefinedLayer):
         """Spacing of the layer's input if ``forward`` is given none; change it with :meth:`set_spacing`."""
         return self._spacing
 
-    def told(self, spacing: Spacing | None, orientation: Matrix | None = None) -> Spacing:
+    def told(self, spacing: Spacing | None) -> Spacing:
         """Spacing, and orientation if there is one, of a call: as they are given, or else as the layer assumes."""
+        turn = self._orientation
         if isinstance(spacing, Sampling):
-            if orientation is not None:
-                raise ValueError(TOLD_TWICE)
             spacing, turn = spacing.spacing, spacing.orientation
-        else:
-            turn = self._orientation if orientation is None else as_orientation(orientation, self.num_axes)
         given = self._spacing if spacing is None else batch_spacing(spacing)
         if turn is None:
             return given
