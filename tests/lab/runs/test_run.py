@@ -119,7 +119,8 @@ def test_runs_of_the_version_before_are_read_and_resumed(tmp_path, name, kind):
     (tmp_path / "checkpoints").mkdir()
     assert kind_of(tmp_path) == kind
     config = READERS[kind](tmp_path)
-    assert plain_settings(config) == read_json(OLD / f"{name}.json")
+    younger = {"tell_orientation": False} if kind == "volumes" else {}
+    assert plain_settings(config) == {**read_json(OLD / f"{name}.json"), **younger}
     moved = {"init": f"/elsewhere/{config.init}"} if getattr(config, "init", None) else {}
     settings = plain_settings(replace(config, **moved))
     refuse_changes(tmp_path, settings, may_change=())

@@ -7,7 +7,7 @@ network; ``results.json`` the test. A file ``.lock`` is there while a process wo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,9 +50,9 @@ def write_config(folder: Path, kind: str, config: Any) -> None:
     write_json(folder / CONFIG_NAME, {**head, **plain_settings(config)})
 
 
-def read_config(folder: Path, cls: type[C]) -> C:
-    """The settings of a run."""
-    values = {name: value for name, value in _read(folder).items() if name not in HEAD}
+def read_config(folder: Path, cls: type[C], *, before: Mapping[str, Any] | None = None) -> C:
+    """The settings of a run; ``before`` are those of runs that are older than a setting."""
+    values = {**(before or {}), **{name: value for name, value in _read(folder).items() if name not in HEAD}}
     return parse_settings(cls, values, str(folder / CONFIG_NAME))
 
 

@@ -45,6 +45,8 @@ class Experiment(ABC, Generic[C, M]):
     """Of :data:`torchsonic.lab.runs.folder.KINDS`."""
     may_change: ClassVar[Collection[str]] = ()
     """Settings that have no effect on the weights, which may be others when a run is resumed."""
+    before: ClassVar[Mapping[str, Any]] = {}
+    """What runs did that are older than a setting."""
 
     def __init__(self, config: C) -> None:
         self.config = with_absolute_paths(config)
@@ -79,7 +81,7 @@ class Experiment(ABC, Generic[C, M]):
 
     def refuse_changes(self, folder: Path) -> None:
         """Refuse to go on with a run of other settings."""
-        refuse_changes(folder, plain_settings(self.config), may_change=self.may_change)
+        refuse_changes(folder, plain_settings(self.config), may_change=self.may_change, before=self.before)
 
 
 def run(experiment: Experiment, folder: Path, *, show: bool = True) -> dict[str, Any]:
@@ -146,16 +148,19 @@ def _describe(experiment: Experiment, model: PretrainedModel, result: Fit) -> di
     }
 
 
-def refuse_changes(folder: Path, settings: Mapping[str, Any], *, may_change: Collection[str]) -> None:
+def refuse_changes(
+    folder: Path, settings: Mapping[str, Any], *, may_change: Collection[str], before: Mapping[str, Any] | None = None
+) -> None:
     """Refuse to go on with a run whose ``config.json`` has other settings than those given as JSON holds them.
 
-    Not compared are settings that are younger than the run, and those that have no effect on the weights:
+    Not compared are settings that are younger than the run, unless ``before`` says what it did, and those that have
+    no effect on the weights:
     ``may_change``, and some of the loop.
     """
     if not (folder / "checkpoints").exists() or not (folder / "config.json").exists():
         return
     # Those of the loop, too, although it looks for itself: that would be after the configuration is written.
-    _compare(read_json(folder / "config.json"), settings, {*may_change, *MAY_CHANGE})
+    _compare({**(before or {}), **read_json(folder / "config.json")}, settings, {*may_change, *MAY_CHANGE})
 
 
 def _compare(saved: Mapping[str, Any], settings: Mapping[str, Any], may_change: Collection[str]) -> None:

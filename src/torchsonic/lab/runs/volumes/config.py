@@ -16,7 +16,7 @@ from torchsonic.lab.training.volumes import ScaleBy
 
 __all__ = ["MODELS", "PRESETS", "ModelName", "SegmentationConfig", "VolumesConfig", "apply_preset", "read_config"]
 
-ModelName = Literal["sonicunet3d", "sonicnet3d.light", "sonicnet3d", "sonicnet3d.paper", "hybrid", "unet"]
+ModelName = Literal["sonicunet3d", "sonicnet3d.light", "sonicnet3d", "sonicnet3d.paper", "hybrid", "orbitnet3d", "unet"]
 MODELS: tuple[str, ...] = get_args(ModelName)
 
 
@@ -92,6 +92,11 @@ class SegmentationConfig:
         return self.tell_spacing and self.model != "unet"
 
     @property
+    def is_oriented(self) -> bool:
+        """Whether the network hears how cases lie in space."""
+        return False
+
+    @property
     def place(self) -> str:
         """Last folder of the run: what is tested, and the seed."""
         part = f"fold{self.fold}" if self.split is None else self.split.stem
@@ -105,9 +110,11 @@ class VolumesConfig(SegmentationConfig):
     data: Path = Path("data")
     """Folder with images/ and labels/."""
     model: ModelName = "sonicunet3d"
-    """Network to train; hybrid is sonicnet3d.light with a local branch, unet is MONAI's U-Net."""
+    """Network to train; hybrid is sonicnet3d.light with a local branch, orbitnet3d turns with the image, unet is MONAI's."""
     common_spacing: tuple[float, float, float] | Literal["median"] | None = None
     """Resample all cases to this spacing, in mm along depth, height and width, or to the median; off by default."""
+    tell_orientation: bool = True
+    """Do not bring cases to one order of axes, nor tell the network how oblique ones lie. A U-Net is never told."""
     normalisation: Normalisation = "zscore"
     """Normalise each channel of a case to mean 0 and deviation 1 (zscore), or not at all."""
     patch: tuple[int, int, int] | None = None
@@ -144,9 +151,16 @@ class VolumesConfig(SegmentationConfig):
         changed = [name for name in _SONIC_ONLY if getattr(self, name) not in (DEFAULTS[name], FORMER.get(name))]
         if self.model == "unet" and changed:
             raise ValueError(f"{changed[0]} belongs to the Sonic networks, not to unet")
+        if self.model == "orbitnet3d" and self.mlp_ratio is not None:
+            raise ValueError("mlp_ratio belongs to SonicNet and SonicUNet, not to orbitnet3d")
         changed = [name for name in _SONICNET_ONLY if getattr(self, name) != DEFAULTS[name]]
         if self.model == "sonicunet3d" and changed:
             raise ValueError(f"{changed[0]} belongs to SonicNet; use it with model sonicnet3d.light or sonicnet3d")
+
+    @property
+    def is_oriented(self) -> bool:
+        """Whether the network hears how cases lie in space."""
+        return self.tell_orientation and self.model != "unet"
 
     @property
     def name(self) -> str:
@@ -155,6 +169,7 @@ class VolumesConfig(SegmentationConfig):
         sizes = {name: getattr(self, name) for name in ("width", "depth", "num_modes", "mlp_ratio")}
         parts += [f"{name}{value}" for name, value in sizes.items() if value is not None]
         parts += ["untold"] if self.model != "unet" and not self.tell_spacing else []
+        parts += ["unturned"] if self.model != "unet" and not self.tell_orientation else []
         parts += ["resampled"] if self.common_spacing else []
         return f"volumes/{self.data.resolve().name}/{'-'.join(parts)}/{self.place}"
 
@@ -162,6 +177,8 @@ class VolumesConfig(SegmentationConfig):
 _SONICNET_ONLY = ("width", "depth", "num_modes", "stride")
 _SONIC_ONLY = (*_SONICNET_ONLY, "mlp_ratio", "padding")
 FORMER = {"padding": "circular"}  # former defaults, which the settings of older runs hold whatever the network
+BEFORE: Mapping[str, Any] = {"tell_orientation": False}
+"""What runs did that are older than a setting."""
 DEFAULTS = {option.name: option.default for option in fields(VolumesConfig)}
 
 # What a preset changes; the same for every model.
@@ -184,4 +201,4 @@ def apply_preset(config: VolumesConfig, preset: str) -> VolumesConfig:
 
 def read_config(folder: Path) -> VolumesConfig:
     """The configuration of a run."""
-    return run_folder.read_config(folder, VolumesConfig)
+    return run_folder.read_config(folder, VolumesConfig, before=BEFORE)
