@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import webbrowser
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
-from torchsonic.cli.command import Command, UserError, is_first_process, make_folder, publish
+from torchsonic.cli.command import Command, UserError, has_screen, is_first_process, make_folder, publish
 from torchsonic.cli.train import TrainCommand, training_line
-from torchsonic.demo import DemoConfig, run_demo
+from torchsonic.lab.report.demo import DemoConfig, run_demo
 from torchsonic.lab.runs.synthetic import PRESETS, ModelName, SyntheticConfig, TaskName, apply_preset, protocol
 
 Preset = Literal["smoke", "demo", "quick", "paper"]
@@ -112,7 +113,7 @@ def _say(text: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Report(Command):
-    """Write Table 1 from all runs in a folder, or the report of a run on masks."""
+    """Write Table 1 from a folder of runs, or a report on masks."""
 
     runs: Path = RUNS
     """Folder with the runs, which may lie deeper in it; or one run of 'torchsonic train masks'."""
@@ -204,12 +205,17 @@ class DataPreview(Command):
 
 @dataclass(frozen=True)
 class Demo(DemoConfig, Command):
-    """Train a small network at one resolution and test it at others."""
+    """Show in three minutes what SONIC does: train, test, measure, and open a page."""
+
+    browser: bool = True
+    """Do not open a browser."""
 
     needs = ("rich", "matplotlib")
 
     def run(self) -> None:
         if self.steps < 1 or self.batch < 1:
             raise UserError(f"--steps and --batch must be at least 1, got {self.steps} and {self.batch}")
-        make_folder(self.out)
-        run_demo(self)
+        page = run_demo(self, make_folder(self.out))
+        print("written:", page)
+        if self.browser and has_screen():
+            webbrowser.open(page.resolve().as_uri())

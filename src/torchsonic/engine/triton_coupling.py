@@ -110,6 +110,7 @@ class TritonCoupling:
     def gradients(self) -> ModeShape:
         assert self._sums is not None
         shape, num_axes = self._shape, self._band.num_axes
-        found = self._sums * inverse_gain(shape)[..., None]
+        inverse = inverse_gain(shape)
+        found = self._sums * inverse[..., None]
         cutoff = None if shape.cutoff is None else self._sums[..., 4] / shape.cutoff
-        return with_gain(found[..., :4], found[..., 8 - num_axes :], shape)._replace(cutoff=cutoff)
+        return with_gain(found[..., :4], found[..., 8 - num_axes :], shape, inverse)._replace(cutoff=cutoff)
