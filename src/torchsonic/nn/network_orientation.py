@@ -19,7 +19,7 @@ from torchsonic.nn.physical_layer import TOLD_TWICE, SpacedLayer
 from torchsonic.spectral.orientation import Matrix, Storage, reorder_spacing, split_affine, split_orientation
 from torchsonic.spectral.spacing import Sampling, Spacing
 
-__all__ = ["OrientedNetwork", "run_rearranged", "set_orientation"]
+__all__ = ["OrientedNetwork", "restored", "run_rearranged", "set_orientation"]
 
 Storages = tuple[Storage, ...]
 
@@ -104,7 +104,7 @@ def _rearrange(module: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _restore(module: Any, arguments: tuple[Any, ...], result: Any) -> Any:
     """Bring the result of a module back to the axes of its input."""
-    return _restored(result, module.storages)
+    return restored(result, module.storages)
 
 
 def _check_count(storages: Storages, batch: int) -> None:
@@ -114,12 +114,12 @@ def _check_count(storages: Storages, batch: int) -> None:
         )
 
 
-def _restored(result: Any, storages: Storages) -> Any:
+def restored(result: Any, storages: Storages) -> Any:
     """Tensors ``(B, K, *size)``, wherever they are in a result, in the axes of the input; others as they are."""
     if isinstance(result, (list, tuple)):
-        return type(result)([_restored(part, storages) for part in result])
+        return type(result)([restored(part, storages) for part in result])
     if isinstance(result, dict):
-        return {name: _restored(part, storages) for name, part in result.items()}
+        return {name: restored(part, storages) for name, part in result.items()}
     if not isinstance(result, Tensor) or result.dim() != len(storages[0].order) + 2:
         return result
     if len(storages) == 1:
@@ -162,7 +162,7 @@ def run_rearranged(
         return spacing if rest is None else Sampling(spacing, rest)
 
     if len(storages) == 1:
-        return _restored(run(storages[0].apply(x), told(steps, rest)), storages)
+        return restored(run(storages[0].apply(x), told(steps, rest)), storages)
     samples = [storage.apply(x[i : i + 1]) for i, storage in enumerate(storages)]
     groups: dict[torch.Size, list[int]] = {}
     for i, sample in enumerate(samples):
@@ -171,7 +171,7 @@ def run_rearranged(
     for number, members in enumerate(groups.values()):
         own = told(steps[members] if isinstance(steps, Tensor) else steps, None if rest is None else rest[members])
         result = run(torch.cat([samples[i] for i in members]), own)
-        results.append(_restored(result, tuple(storages[i] for i in members)))
+        results.append(restored(result, tuple(storages[i] for i in members)))
         places |= {i: (number, place) for place, i in enumerate(members)}
     return _picked(results, [places[i] for i in range(len(x))])
 

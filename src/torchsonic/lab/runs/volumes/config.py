@@ -110,7 +110,7 @@ class VolumesConfig(SegmentationConfig):
     data: Path = Path("data")
     """Folder with images/ and labels/."""
     model: ModelName = "sonicunet3d"
-    """Network to train; hybrid is sonicnet3d.light with a local branch, orbitnet3d turns with the image, unet is MONAI's."""
+    """Network to train. hybrid: sonicnet3d.light and a local branch; orbitnet3d turns with the image; unet: MONAI's."""
     common_spacing: tuple[float, float, float] | Literal["median"] | None = None
     """Resample all cases to this spacing, in mm along depth, height and width, or to the median; off by default."""
     tell_orientation: bool = True
