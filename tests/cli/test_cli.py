@@ -327,13 +327,6 @@ def test_models_stand_beside_the_papers_table_as_ratios_to_resnet():
     assert rows["sonic_tiny"][1] == "-"
 
 
-def test_demo_trains_and_draws(tmp_path):
-    assert main(["demo", "--steps", "3", "--batch", "2", "--out", str(tmp_path)]) == 0
-    page = (tmp_path / "demo.html").read_text()
-    assert all(words in page for words in ("Trained while you waited", "Speed on this machine", "Your own images"))
-    assert (tmp_path / "samplings.png").stat().st_size > 10_000
-
-
 def test_report_writes_its_files_beside_the_runs(tmp_path, capsys):
     make_run(tmp_path, with_model=True)
     (make_run(tmp_path, model="vit") / "results.json").unlink()
