@@ -41,6 +41,7 @@ from torchsonic.viz import (
     take_snapshots,
     write_animation,
 )
+from tools.orientation_figure import draw_orientation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -145,6 +146,10 @@ def _training(shop: _Workshop) -> Path:
     return write_animation(shop.out / "training.webp", snapshots, title="first layer")
 
 
+def _orientation(shop: _Workshop) -> Path:
+    return shop.save("orientation", draw_orientation())
+
+
 FIGURES: dict[str, Callable[[_Workshop], Path]] = {
     "demo": _demo,
     "sweep": _sweep,
@@ -157,6 +162,7 @@ FIGURES: dict[str, Callable[[_Workshop], Path]] = {
     "rose": _rose,
     "training": _training,
     "field": _field,
+    "orientation": _orientation,
 }
 
 
