@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from tools.orientation_figure import draw_orientation
 from torchsonic.lab.data import SynthShape
 from torchsonic.lab.report.demo import live
 from torchsonic.lab.runs.synthetic import (
@@ -41,7 +42,6 @@ from torchsonic.viz import (
     take_snapshots,
     write_animation,
 )
-from tools.orientation_figure import draw_orientation
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 import torchsonic
-
 from tests.layers import make_layer
 from torchsonic import viz
 
