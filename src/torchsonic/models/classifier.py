@@ -70,15 +70,10 @@ class Classifier(PretrainedModel):
         refuse_unheard(self, spacing)
 
     def forward_features(
-        self,
-        x: Tensor,
-        spacing: Spacing | None = None,
-        *,
-        orientation: Matrix | None = None,
-        affine: Matrix | None = None,
+        self, x: Tensor, spacing: Spacing | None = None, *, orientation: Matrix | None = None, affine=None
     ) -> Tensor:
         """Features of the last stage, ``(B, num_features, h, w)``, normalised if the network does that."""
-        return self._oriented(self._features, x, spacing, orientation, affine)
+        return self._oriented(self._features, x, spacing, orientation=orientation, affine=affine)
 
     def _features(self, x: Tensor, spacing: Spacing | None) -> Tensor:
         self._check(x, spacing)
@@ -131,7 +126,7 @@ class Classifier(PretrainedModel):
             features = [self._as_map(feature, x.shape[2:], output_fmt) for feature in kept]
             return features if intermediates_only else ((self.norm(y) if last == end else y), features)
 
-        return self._oriented(run, x, spacing, orientation, affine)
+        return self._oriented(run, x, spacing, orientation=orientation, affine=affine)
 
     def _as_map(self, feature: Tensor, size: Sequence[int], output_fmt: str) -> Tensor:
         """Features of an image of the given size, in the format asked for."""

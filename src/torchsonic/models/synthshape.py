@@ -18,7 +18,6 @@ from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.norm import Norm, make_conv, make_norm
 from torchsonic.nn.physical_layer import apply, knows_spacing, refuse_unheard
 from torchsonic.spectral.boundary import PaddingMode
-from torchsonic.spectral.orientation import Matrix
 from torchsonic.spectral.spacing import Spacing, spacing_values
 from torchsonic.spectral.window import Window, check_window, crop
 
@@ -93,15 +92,7 @@ class SynthShapeNet(PretrainedModel):
             return arguments
         return {**arguments, "backbone_options": {**CIRCULAR, **(arguments.get("backbone_options") or {})}}
 
-    def forward(
-        self,
-        x: Tensor,
-        spacing: Spacing | None = None,
-        window: Window | None = None,
-        *,
-        orientation: Matrix | None = None,
-        affine: Matrix | None = None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, spacing: Spacing | None = None, window: Window | None = None, **told: Any) -> Tensor:
         """Logits of images.
 
         Parameters
@@ -112,8 +103,8 @@ class SynthShapeNet(PretrainedModel):
             Of the pixels; may be given if ``takes_spacing``.
         window
             Rows and columns in which logits are wanted, two slices; what they do not need is left out where possible.
-        orientation, affine
-            As everywhere, see :class:`torchsonic.nn.OrientedNetwork`; may be given if the backbone is Sonic.
+        told
+            ``orientation`` or ``affine``, see :class:`torchsonic.nn.OrientedNetwork`, if the backbone is Sonic.
 
         Returns
         -------
@@ -123,8 +114,8 @@ class SynthShapeNet(PretrainedModel):
         if window is not None:
             check_samples(x, 2, self.in_channels, type(self).__name__)
             check_window(window, x.shape[2:])
-        if window is None or self.storages is not None or not (orientation is None and affine is None):
-            logits = self._oriented(self._forward, x, spacing, orientation, affine)
+        if window is None or told or self.storages is not None:
+            logits = super().forward(x, spacing, **told)
             return logits if window is None else crop(logits, window)
         return self._forward(x, spacing, window)
 

@@ -8,11 +8,12 @@ and the result goes back to the axes of the input. All 48 ways to store a volume
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from torchsonic.nn.network_spacing import set_spacing, spaced_layers
 from torchsonic.nn.physical_layer import TOLD_TWICE, SpacedLayer
@@ -22,6 +23,7 @@ from torchsonic.spectral.spacing import Sampling, Spacing
 __all__ = ["OrientedNetwork", "restored", "run_rearranged", "set_orientation"]
 
 Storages = tuple[Storage, ...]
+Run = Callable[[Tensor, Spacing | None], Any]
 
 
 def set_orientation(model: nn.Module, orientation: Matrix | None) -> nn.Module:
@@ -116,32 +118,18 @@ def _check_count(storages: Storages, batch: int) -> None:
 
 def restored(result: Any, storages: Storages) -> Any:
     """Tensors ``(B, K, *size)``, wherever they are in a result, in the axes of the input; others as they are."""
-    if isinstance(result, (list, tuple)):
-        return type(result)([restored(part, storages) for part in result])
-    if isinstance(result, dict):
-        return {name: restored(part, storages) for name, part in result.items()}
-    if not isinstance(result, Tensor) or result.dim() != len(storages[0].order) + 2:
-        return result
-    if len(storages) == 1:
-        return storages[0].undo(result)
-    return torch.cat([storage.undo(result[i : i + 1]) for i, storage in enumerate(storages)])
+
+    def restore(part: Any) -> Any:
+        if not isinstance(part, Tensor) or part.dim() != len(storages[0].order) + 2:
+            return part
+        if len(storages) == 1:
+            return storages[0].undo(part)
+        return torch.cat([storage.undo(part[i : i + 1]) for i, storage in enumerate(storages)])
+
+    return tree_map(restore, result)
 
 
-def _picked(results: Sequence[Any], places: Sequence[tuple[int, int]]) -> Any:
-    """One result with samples of several: sample i is number ``places[i][1]`` of result ``places[i][0]``."""
-    first = results[0]
-    if isinstance(first, (list, tuple)):
-        return type(first)([_picked(parts, places) for parts in zip(*results, strict=True)])
-    return torch.cat([results[group][place : place + 1] for group, place in places])
-
-
-def run_rearranged(
-    run: Callable[[Tensor, Spacing | None], Any],
-    x: Tensor,
-    spacing: Spacing | None,
-    storages: Storages,
-    rest: Tensor | None = None,
-) -> Any:
+def run_rearranged(run: Run, x: Tensor, spacing: Spacing | None, storages: Storages, rest: Tensor | None = None) -> Any:
     """The result of a function of images and their spacing, computed in the axes of training.
 
     Samples of a batch may differ; those that have the same size in these axes are computed together.
@@ -167,13 +155,12 @@ def run_rearranged(
     groups: dict[torch.Size, list[int]] = {}
     for i, sample in enumerate(samples):
         groups.setdefault(sample.shape, []).append(i)
-    results, places = [], {}
-    for number, members in enumerate(groups.values()):
+    results, order = [], torch.tensor([i for members in groups.values() for i in members])
+    for members in groups.values():
         own = told(steps[members] if isinstance(steps, Tensor) else steps, None if rest is None else rest[members])
         result = run(torch.cat([samples[i] for i in members]), own)
         results.append(restored(result, tuple(storages[i] for i in members)))
-        places |= {i: (number, place) for place, i in enumerate(members)}
-    return _picked(results, [places[i] for i in range(len(x))])
+    return tree_map(lambda *parts: torch.cat(parts)[order.argsort()], *results)
 
 
 class OrientedNetwork(nn.Module):
@@ -192,12 +179,10 @@ class OrientedNetwork(nn.Module):
         orientation: Matrix | None = None,
         affine: Matrix | None = None,
     ) -> Any:
-        """Apply the network.
+        """Apply the network to ``x (B, C, *size)``.
 
         Parameters
         ----------
-        x
-            ``(B, C, *size)``.
         spacing
             Physical step along the axes of ``x``: a number, one per axis, or ``(B, D)``; by default the reference.
         orientation
@@ -207,18 +192,13 @@ class OrientedNetwork(nn.Module):
             In place of both: the matrix ``(D + 1, D + 1)``, or one per sample, from indices of ``x`` to positions, as
             NIfTI files, MONAI and ITK have it.
         """
-        return self._oriented(self._forward, x, spacing, orientation, affine)
+        return self._oriented(self._forward, x, spacing, orientation=orientation, affine=affine)
 
     def _forward(self, x: Tensor, spacing: Spacing | None) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must implement _forward, or forward")
 
     def _oriented(
-        self,
-        run: Callable[[Tensor, Spacing | None], Any],
-        x: Tensor,
-        spacing: Spacing | None,
-        orientation: Matrix | None,
-        affine: Matrix | None,
+        self, run: Run, x: Tensor, spacing: Spacing | None, *, orientation: Matrix | None, affine: Matrix | None
     ) -> Any:
         """The result of a method of this network, in the axes of training; see :func:`run_rearranged`."""
         if orientation is None and affine is None:
