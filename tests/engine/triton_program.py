@@ -10,7 +10,7 @@ from torchsonic.functional import ModeShape, ResponseLimits, spectral_conv
 
 LIMITS = (ResponseLimits(), ResponseLimits(2), ResponseLimits(0, 1.2), ResponseLimits(1, 1.2, True))
 SIZES = (((6,), (6,)), ((5, 6), (5, 6)), ((4, 6), (3, 8)), ((4, 3, 6), (4, 3, 6)))
-TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-5}
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5}
 
 
 def operands_of(size, limits, per_sample, dtype):
