@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def test_every_picture_of_the_documentation_is_made_by_the_command():
     pages = [*DOCS.glob("*.md"), DOCS.parent / "README.md"]
-    shown = {name for page in pages for name in re.findall(r"images/(\w+)\.(?:png|webp)", page.read_text())}
+    shown = {name for page in pages for name in re.findall(r"\((?:docs/)?images/(\w+)\.(?:png|webp)", page.read_text())}
     # The explorer is drawn by a browser: make explorer-picture, which make figures calls.
     assert shown == {*FIGURES, "explorer"}
     assert {path.stem for path in (DOCS / "images").iterdir()} == shown

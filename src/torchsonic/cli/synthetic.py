@@ -112,7 +112,7 @@ def _say(text: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Report(Command):
-    """Write Table 1 from all runs in a folder, or the report of a run on masks."""
+    """Write Table 1 from a folder of runs, or a report on masks."""
 
     runs: Path = RUNS
     """Folder with the runs, which may lie deeper in it; or one run of 'torchsonic train masks'."""

@@ -60,9 +60,9 @@ def backward(
             coupling, w_in = coupling_of(samples, modes), mix_in[modes].flatten(0, 1)
             z = there.coefficients[:, modes] if there else mix_modes(w_in, spectrum)
             found = correlate_spectra(grad_spectrum, coupling.forward(z).flatten(1, 2), band)
-            grad_out[:, modes] += found.unflatten(1, (-1, 2))
+            grad_out[:, modes].add_(found.unflatten(1, (-1, 2)))
             g = coupling.backward(mix_modes(mix_out[:, modes].flatten(1).mT, grad_spectrum), z).flatten(1, 2)
-            grad_in[modes] += correlate_spectra(g, spectrum, band).unflatten(0, (-1, 2))
+            grad_in[modes].add_(correlate_spectra(g, spectrum, band).unflatten(0, (-1, 2)))
             if grad_x is not None:
                 total = add_spectrum(total, w_in.mT, g)
         if grad_x is not None and total is not None:

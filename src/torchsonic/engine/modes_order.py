@@ -80,11 +80,11 @@ def backward(
             else:
                 z = analyse_modes(mix(mix_in[modes].flatten(0, 1), xs), band, plan.boundary)
                 signals = synthesise_modes(coupling.forward(z), band, plan.out_size)
-            grad_out[:, modes] += correlate(gs, signals).unflatten(1, (-1, 2))
+            grad_out[:, modes].add_(correlate(gs, signals).unflatten(1, (-1, 2)))
             del signals  # their memory serves the adjoints
             g = synthesise_modes_adjoint(mix(back_out[:, modes].flatten(1).mT, gs), band)
             u = analyse_modes_adjoint(coupling.backward(g, z), band, plan.size, plan.boundary)
-            grad_in[modes] += correlate(u, xs).unflatten(0, (-1, 2))
+            grad_in[modes].add_(correlate(u, xs).unflatten(0, (-1, 2)))
             if grad_x is not None:
                 add_product(grad_x[samples], back_in[modes].flatten(0, 1).mT, u, first=modes.start == 0)
     return grad_x, grad_in if band.half else grad_in.mul_(signs[:, None]), grad_out

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -71,21 +72,23 @@ class _PhysicalWithGain(torch.autograd.Function):
         part = torch.tanh(raw_oscillation)
         oscillation = limit * part
         length = torch.linalg.vector_norm(raw_direction, dim=-1, keepdim=True)
+        short = length < shortest()
         first = constant((1.0, *[0.0] * (num_axes - 1)), device, dtype)
-        direction = torch.where(length < shortest(), first, raw_direction / length)
-        step = torch.linalg.vector_norm(direction * constant(spacing, device, dtype), dim=-1)
-        reach = scale / step * math.pi
-        nodes, weights = (constant(a, device, dtype) for a in transverse_quadrature(num_axes))
-        # The squared radius of the cell across a mode, whose volume is that of the reference Nyquist box.
-        radius = (step if num_axes == 3 else step.square()) * _radius_factor(spacing)
+        direction = torch.where(short, first, raw_direction / length)
+        # Over pi, so that the highest frequency along a mode is one over it.
+        step = torch.linalg.vector_norm(direction * constant(_steps(spacing), device, dtype), dim=-1)
+        reach = scale / step
+        nodes, weights = (constant(a, device, dtype) for a in _quadrature(spacing))
+        # The squared radius of the cell across a mode, up to the factor that is in the nodes.
+        radius = step if num_axes == 3 else step.square()
         p = torch.addcmul(damping[:, None], (transverse * radius)[:, None], nodes)
         height = (2 * reach)[:, None] * p
         width = torch.addcmul(((oscillation - reach) * (oscillation + reach))[:, None], p, p)
         share = torch.atan2(height, width) / height
         gain = (share * weights).sum(-1).clamp_min(least_power()).rsqrt()
         ctx.save_for_backward(
-            *raw, raw_three, three, part, oscillation, direction, length, step, reach, radius, p, height, width, share,
-            gain,
+            *raw, raw_three, three, part, oscillation, direction, length, short, step, reach, radius, p, height, width,
+            share, gain,
         )  # fmt: skip
         ctx.spacing = spacing
         return direction, scale, damping, oscillation, transverse, gain
@@ -99,35 +102,33 @@ class _PhysicalWithGain(torch.autograd.Function):
             found = torch.autograd.grad(_plain(raw, ctx.spacing), raw, grads, create_graph=True, materialize_grads=True)
             return None, *found
         grad_direction, grad_scale, grad_damping, grad_oscillation, grad_transverse, grad_gain = grads
-        raw_three, three, part, oscillation, direction, length, step, reach, radius, p, height, width, share, gain = (
-            saved
-        )
-        spacing, device, dtype, transverse = ctx.spacing, step.device, step.dtype, three[2]
-        nodes, weights = (constant(a, device, dtype) for a in transverse_quadrature(len(spacing)))
-        # The gradient of the mean power, zero where it is clamped.
-        outer = (grad_gain * gain.pow(3) * (gain < least_power() ** -0.5))[:, None] * (weights * -0.5)
+        raw_three, three, part, oscillation, direction, length, short, step, *rest = saved
+        reach, radius, p, height, width, share, gain = rest
+        spacing, device, dtype = ctx.spacing, step.device, step.dtype
+        scale, damping, transverse = three.unbind(0)
+        nodes, weights = (constant(a, device, dtype) for a in _quadrature(spacing))
         inverse = torch.complex(width, height).reciprocal()  # no square that could overflow
         tilt = inverse.imag / reach[:, None]
-        by_p = outer * ((inverse.real - share) / p + tilt)
-        by_damping = by_p.sum(-1)
-        by_transverse = (by_p * nodes).sum(-1) * radius
-        by_oscillation = (outer * tilt / p).sum(-1) * oscillation
-        spread = by_transverse * transverse
-        stretch = (
-            grad_gain * gain - by_damping * three[1] - by_oscillation * oscillation - spread
-        )  # scale times its own
-        by_step = (spread * (4 - len(spacing)) - stretch) / step
-        grads_three = torch.stack([grad_scale, grad_damping, grad_transverse])
-        grads_three = grads_three + torch.stack([stretch / three[0], by_damping, by_transverse])
-        grad_oscillation = grad_oscillation + by_oscillation
-        squares = constant(tuple(d**2 for d in spacing), device, dtype)
-        grad_direction = torch.addcmul(grad_direction, (by_step / step)[:, None], direction * squares)
+        by_p = (inverse.real - share) / p + tilt
+        means = (torch.stack([by_p, by_p * nodes, tilt / p]) * weights).sum(-1)
+        # The gradient of the mean power, zero where it is clamped.
+        by_power = (grad_gain * gain.pow(3) * -0.5).masked_fill_(gain >= least_power() ** -0.5, 0.0)
+        by_damping, by_radius, by_square = found = means * by_power
+        # Parameters times their gradients; that of the scale is what homogeneity leaves.
+        grown = found * torch.stack([damping, transverse * radius, oscillation.square()])
+        stretch = torch.addcmul(-grown.sum(0), grad_gain, gain)
+        by_step = (grown[1] * (4 - len(spacing)) - stretch) / step / step  # its square could underflow
+        squares = constant(tuple(d**2 for d in _steps(spacing)), device, dtype)
+        grad_direction = torch.addcmul(grad_direction, by_step[:, None], direction * squares)
         along = (direction * grad_direction).sum(-1, keepdim=True)
-        across = torch.addcmul(grad_direction, direction, along, value=-1)
-        turned = torch.where(length < shortest(), 0.0, across / length)
-        stored = grads_three * constant(_affine(spacing)[1], device, dtype) * torch.sigmoid(raw_three)
+        turned = torch.addcmul(grad_direction, direction, along, value=-1).div_(length).masked_fill_(short, 0.0)
+        grads_three = torch.stack([grad_scale, grad_damping, grad_transverse])
+        grads_three.add_(torch.stack([stretch / scale, by_damping, by_radius * radius]))
+        grads_three.mul_(constant(_affine(spacing)[1], device, dtype))
+        stored = torch.ops.aten.softplus_backward(grads_three, raw_three, 1.0, 20.0).unbind(0)
         limit = raw[5]
-        by_part = limit * (1 - part.square()) * grad_oscillation
+        grad_oscillation = torch.addcmul(grad_oscillation, by_square, oscillation)
+        by_part = torch.ops.aten.tanh_backward(grad_oscillation, part) * limit
         by_limit = (part * grad_oscillation).sum().reshape(limit.shape)  # sharded parameters have a vector
         return None, turned, stored[0], stored[1], by_part, stored[2], by_limit
 
@@ -138,7 +139,15 @@ def _affine(spacing: tuple[float, ...]) -> tuple[tuple, tuple]:
     return ((smallest() * unit,), (smallest(),), (0.0,)), ((unit,), (1.0,), (unit**2,))
 
 
-def _radius_factor(spacing: tuple[float, ...]) -> float:
-    """The squared radius over ``step`` (3-D) or ``step`` squared (2-D)."""
+@cache
+def _steps(spacing: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(d / math.pi for d in spacing)
+
+
+@cache
+def _quadrature(spacing: tuple[float, ...]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Nodes times the squared radius over ``step`` (3-D) or ``step`` squared (2-D), and weights."""
+    nodes, weights = transverse_quadrature(len(spacing))
     volume = math.prod(spacing)
-    return (math.pi / volume) ** 2 if len(spacing) == 2 else 4 * math.pi / volume
+    factor = (math.pi**2 / volume) ** 2 if len(spacing) == 2 else 4 * math.pi**2 / volume
+    return tuple(factor * n for n in nodes), weights

@@ -50,16 +50,18 @@ def response_gradient(
     num_axes, v = band.num_axes, shape.direction
     wide = widest_float(grad.device)  # sums cancel, and squares of large responses overflow
     change = grad.to(wide.to_complex(), copy=True).mul_(response).mul_(response)
-    moments = _moments(change, band, both_signs=both_signs) * inverse_gain(shape)[..., None]
+    inverse = inverse_gain(shape)
+    moments = _moments(change, band, both_signs=both_signs) * inverse[..., None]
     steps = spacing.to(wide)[:, None, None].pow(constant(_negative_powers(num_axes), grad.device, wide)).prod(-1)
-    real, imaginary = torch.view_as_real(moments * steps).unbind(-1)
-    inertia = real @ constant(_inertia(num_axes), grad.device, wide)
-    first = imaginary[..., [3**d for d in reversed(range(num_axes))]]
-    turning = (inertia.unflatten(-1, (num_axes, num_axes)) * v[..., None, :]).sum(-1)
-    grad_direction = shape.scale[..., None] * first - 2 * shape.transverse[..., None] * turning
-    along, across = (v * first).sum(-1), (v * turning).sum(-1)
-    grads = torch.stack([along, -real[..., 0], -imaginary[..., 0], -across], -1)
-    return with_gain(grads, grad_direction, shape)
+    parts = torch.view_as_real(moments * steps).flatten(-2) @ constant(_selection(num_axes), grad.device, wide)
+    inertia_and_first = parts[..., 2:].unflatten(-1, (num_axes + 1, num_axes))
+    turned = (inertia_and_first * v[..., None, :]).sum(-1)
+    turning, along = turned[..., :-1], turned[..., -1]
+    across = (v * turning).sum(-1)
+    first = inertia_and_first[..., -1, :] * shape.scale[..., None]
+    grad_direction = torch.addcmul(first, shape.transverse[..., None], turning, value=2)
+    grads = torch.stack([along, parts[..., 0], parts[..., 1], across], -1)
+    return with_gain(grads, grad_direction, shape, inverse)
 
 
 def inverse_gain(shape: ModeShape) -> Tensor:
@@ -67,13 +69,16 @@ def inverse_gain(shape: ModeShape) -> Tensor:
     return shape.gain.reciprocal().nan_to_num_(posinf=0.0)
 
 
-def with_gain(grads: Tensor, grad_direction: Tensor, shape: ModeShape) -> ModeShape:
-    """All gradients, bounded; ``grads (G, M, 4)`` are those of scale, damping, oscillation and transverse."""
+def with_gain(grads: Tensor, grad_direction: Tensor, shape: ModeShape, inverse: Tensor) -> ModeShape:
+    """All gradients, bounded; ``grads (G, M, 4)`` are those of scale, damping, oscillation and transverse.
+
+    ``inverse`` is :func:`inverse_gain`.
+    """
     numbers = torch.stack([shape.scale, shape.damping, shape.oscillation, shape.transverse], -1)
-    grad_gain = -(numbers * grads).sum(-1) * inverse_gain(shape)
+    grad_gain = (numbers * grads).sum(-1) * -inverse
     found = torch.cat([grads, grad_gain[..., None], grad_direction], -1).clamp_(-LARGEST_GRADIENT, LARGEST_GRADIENT)
-    scale, damping, oscillation, transverse, gain = found[..., :5].to(shape.scale.dtype).unbind(-1)
-    return ModeShape(found[..., 5:].to(shape.scale.dtype), scale, damping, oscillation, transverse, gain)
+    found = found.to(shape.scale.dtype)
+    return ModeShape(found[..., 5:], *found[..., :5].unbind(-1))
 
 
 def _moments(values: Tensor, band: Band, *, both_signs: bool) -> Tensor:
@@ -97,12 +102,19 @@ def _negative_powers(num_axes: int) -> tuple[tuple[float, ...], ...]:
 
 
 @cache
-def _inertia(num_axes: int) -> tuple[tuple[float, ...], ...]:
-    """The matrix that takes moments ``(.., 3^D)`` to ``tr(S) 1 - S``, flat."""
+def _selection(num_axes: int) -> tuple[tuple[float, ...], ...]:
+    """The matrix that takes real and imaginary parts of moments, ``(.., 3^D 2)``, to what the gradients need.
+
+    Its columns give ``-Re e``, ``-Im e``, the rows of ``-Re K`` and ``Im m``.
+    """
     rows = []
     for powers in product(range(3), repeat=num_axes):
         pairs = product(range(num_axes), repeat=2)
         second = [tuple((d == i) + (d == j) for d in range(num_axes)) == powers for i, j in pairs]
         on_trace = sum(powers) == 2 and 2 in powers
-        rows.append(tuple(float(on_trace and k % (num_axes + 1) == 0) - float(s) for k, s in enumerate(second)))
+        inertia = [float(s) - float(on_trace and k % (num_axes + 1) == 0) for k, s in enumerate(second)]
+        first = [float(powers[d] == 1 == sum(powers)) for d in range(num_axes)]
+        total = -float(sum(powers) == 0)
+        rows.append((total, 0.0, *inertia, *[0.0] * num_axes))
+        rows.append((0.0, total, *[0.0] * num_axes**2, *first))
     return tuple(rows)

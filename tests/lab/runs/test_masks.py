@@ -225,7 +225,7 @@ def test_bad_cases_are_counted_in_the_results(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"model": "sonicnet3d"}, "model must be one of sonicnet2d, .*unet, got 'sonicnet3d'"),
+        ({"model": "sonicnet3d"}, "model must be one of .*sonicnet2d, .*unet, got 'sonicnet3d'"),
         ({"spacing": (0.5, -1.0)}, "spacing must be one or two positive numbers"),
         ({"spacing": (0.5,), "spacing_table": Path("a.csv")}, "exclude each other"),
         ({"instances": True, "num_classes": 5}, "num_classes belongs to masks of classes"),

@@ -44,8 +44,9 @@ __all__ = [
 ]
 
 TaskName = Literal["synthshape", "halligalli"]
-ModelName = Literal["sonicnet", "convnet", "vit", "s4nd", "niff", "gfnet"]
+ModelName = Literal["sonicnet", "orbitnet", "convnet", "vit", "s4nd", "niff", "gfnet"]
 MODELS: tuple[str, ...] = get_args(ModelName)
+OWN_NORM = ("vit", "orbitnet")  # tokens are normalised one by one, fields over a group as one
 
 # The paper's pool is not given; 5 folds of 400 scenes.
 POOL, FOLDS = 2000, 5
@@ -58,7 +59,7 @@ class SyntheticConfig:
     task: TaskName = "synthshape"
     """Task to train on."""
     model: ModelName = "sonicnet"
-    """Network to train; all have 64 channels and the paper's parameter counts."""
+    """Network to train; all but orbitnet have 64 channels and the paper's parameter counts."""
     fold: int = 0
     """Fold to hold out for testing, 0 to 4; SynthShape only."""
     test_samples: int = 400
@@ -225,7 +226,7 @@ def make_model(config: SyntheticConfig) -> PretrainedModel:
     arguments: dict[str, Any] = {"num_classes": make_data(config.task).num_classes}
     arguments["depth"] = config.depth or (4 if config.task == "synthshape" else 1)
     norm = config.norm or ("group" if config.task == "synthshape" else "channel")
-    options: dict[str, Any] = {} if config.model == "vit" else {"norm": norm}  # tokens are always normalised one by one
+    options: dict[str, Any] = {} if config.model in OWN_NORM else {"norm": norm}
     if config.model == "sonicnet":
         bank = config.bank or ("broad" if config.task == "synthshape" else "far")
         standardise = config.task == "synthshape" if config.standardise is None else config.standardise

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 ModelName = Literal[
+    "orbit_tiny",
     "resnet50",
     "resnet50_dilated",
     "resnet50_gfnet",
