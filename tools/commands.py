@@ -39,6 +39,28 @@ class Figures(Command):
             print("written:", path, flush=True)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Kernels(Command):
+    """Compile the Triton kernels for GPUs, which need not be here, and tell their registers; seconds."""
+
+    needs = ("triton", "rich")
+
+    def run(self) -> None:
+        from tools.kernels import TARGETS, compile_kernels
+        from torchsonic.lab.report import Cell, Document, Section, Table, print_document
+
+        found = compile_kernels()
+        rows = []
+        for name in dict.fromkeys(kernel.kernel for kernel in found):
+            own = [kernel for kernel in found if kernel.kernel == name]
+            cells = [Cell(str(k.registers), f"{k.spills} spilled", "alarm" if k.spills else "") for k in own]
+            rows.append([name, *cells])
+        table = Table("Registers of a thread, float32", ["kernel", *TARGETS], rows)
+        print_document(Document(title="Triton kernels", about="", sections=[Section(table.title, [table])]))
+        if any(kernel.spills for kernel in found):
+            raise UserError("some kernels spill registers to memory, which makes them slow")
+
+
 def _checkout(root: Path) -> Path:
     for name in ("pyproject.toml", "constraints.txt"):
         if not (root / name).is_file():
@@ -103,6 +125,7 @@ COMMANDS: dict[str, type[Command] | Group] = {
         },
     ),
     "figures": Figures,
+    "kernels": Kernels,
     "dependencies": Group(
         "Look at the packages that a checkout asks for.",
         {"check": DependenciesCheck, "licences": DependenciesLicences},

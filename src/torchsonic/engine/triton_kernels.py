@@ -3,18 +3,18 @@
 r"""Coupling on GPUs: responses are evaluated in registers, wherever they are used, and never stored.
 
 For reading, put :mod:`torchsonic.spectral.plain`, :mod:`torchsonic.spectral.limits` and
-:mod:`torchsonic.engine.response_gradient` beside this file. A mode is a pair of real signals with half spectra ``P, Q``.
-With ``U = P + iQ`` and ``V = P - iQ`` it couples as
+:mod:`torchsonic.engine.response_gradient` beside this file. A mode is a pair of real signals with half spectra ``P`` and
+``Q``. With ``U = P + iQ`` and ``V = P - iQ`` it couples as
 
     W_U = T U,      W_V = T' V                          T' is the response of the conjugate pole
     W_U = 2 T U,    W_V = 0,   imaginary parts zeroed   in the paper's notes (PAPER)
 
-:func:`couple` reads ``Z`` and writes ``W``. :func:`couple_adjoint` reads ``Z`` and the gradient of ``W``, writes that of
-``Z`` in its place, and adds up the gradients of the modes' parameters. One program takes a block of frequencies of one
-mode and one sample. Its sums go into a table, which one reduction adds up: the same result every time.
+:func:`couple` reads ``Z`` and writes ``W``. :func:`couple_adjoint` reads ``Z`` and the gradient of ``W``, writes that
+of ``Z`` in its place, and adds up the gradients of the modes' parameters. One program takes a block of frequencies of
+one mode and one sample. Its sums go into a table, which one reduction adds up: the same result every time.
 
-Complex numbers are pairs of real ones, ``ar, ai``. There are always three axes; those that an image lacks come first and
-have one frequency, zero.
+Complex numbers are pairs of real ones, ``ar, ai``. There are always three axes; those that an image lacks come first
+and have one frequency, zero.
 """
 
 from __future__ import annotations
@@ -139,18 +139,20 @@ def _store_pair(z, at, inside, second, ur, ui, vr, vi, real):
 
 
 @triton.jit
-def _place(omega, omega_step, num_modes, n0, n1, n2, BLOCK: tl.constexpr):
-    """Where this program's numbers lie, their bins on each axis, and the frequencies there."""
-    b, m = tl.program_id(2), tl.program_id(1)
+def _place(num_modes, n0, n1, n2, BLOCK: tl.constexpr):
+    """Where this program's numbers lie, whether they exist, and their bins on each axis."""
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = n < n0 * n1 * n2
-    i0, i1, i2 = n // (n1 * n2), (n // n2) % n1, n % n2
-    omega += b * omega_step
-    w0 = tl.load(omega + i0, mask=inside, other=1.0)
-    w1 = tl.load(omega + n0 + i1, mask=inside, other=1.0)
-    w2 = tl.load(omega + n0 + n1 + i2, mask=inside, other=1.0)
-    at = (b.to(tl.int64) * num_modes + m) * (2 * n0 * n1 * n2) + n
-    return at, inside, i0, i1, i2, w0, w1, w2
+    row = tl.program_id(2).to(tl.int64) * num_modes + tl.program_id(1)
+    return row * (2 * n0 * n1 * n2) + n, n < n0 * n1 * n2, n // (n1 * n2), (n // n2) % n1, n % n2
+
+
+@triton.jit
+def _load_omega(omega, omega_step, i0, i1, i2, n0, n1, inside):
+    """The frequencies there."""
+    at = omega + tl.program_id(2) * omega_step
+    w0 = tl.load(at + i0, mask=inside, other=1.0)
+    w1 = tl.load(at + n0 + i1, mask=inside, other=1.0)
+    return w0, w1, tl.load(at + n0 + n1 + i2, mask=inside, other=1.0)
 
 
 @triton.jit
@@ -185,7 +187,8 @@ def couple(
     ``NYQUIST2`` are the bins that stand for both signs, ``REAL`` the last axis's bin that is its own conjugate beside
     0; -1 where there is none.
     """
-    at, inside, i0, i1, i2, w0, w1, w2 = _place(omega, omega_step, num_modes, n0, n1, n2, BLOCK)
+    at, inside, i0, i1, i2 = _place(num_modes, n0, n1, n2, BLOCK)
+    w0, w1, w2 = _load_omega(omega, omega_step, i0, i1, i2, n0, n1, inside)
     v0, v1, v2, scale, damping, oscillation, tau, gain, cutoff = _load_mode(modes, mode_step)
     ur, ui, vr, vi = _load_pair(z, at, inside, n0 * n1 * n2)
     squared = w0 * w0 + w1 * w1 + w2 * w2
@@ -225,7 +228,8 @@ def couple_adjoint(
     With ``dL = Re sum c dT`` and ``T = g R``, every parameter's gradient is a sum over ``e = c T R``; see
     :mod:`torchsonic.engine.response_gradient`. Arguments as for :func:`couple`.
     """
-    at, inside, i0, i1, i2, w0, w1, w2 = _place(omega, omega_step, num_modes, n0, n1, n2, BLOCK)
+    at, inside, i0, i1, i2 = _place(num_modes, n0, n1, n2, BLOCK)
+    w0, w1, w2 = _load_omega(omega, omega_step, i0, i1, i2, n0, n1, inside)
     v0, v1, v2, scale, damping, oscillation, tau, gain, cutoff = _load_mode(modes, mode_step)
     ur, ui, vr, vi = _load_pair(z, at, inside, n0 * n1 * n2)
     gr, gi, hr, hi = _load_pair(grad, at, inside, n0 * n1 * n2)

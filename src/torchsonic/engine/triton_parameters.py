@@ -61,12 +61,17 @@ def _angle(y, x):
 
 
 @triton.jit
-def _load_numbers(raw_direction, raw_scale, raw_damping, raw_oscillation, raw_transverse, m, inside, AXES: tl.constexpr):
+def _load_numbers(
+    raw_direction, raw_scale, raw_damping, raw_oscillation, raw_transverse, m, inside, AXES: tl.constexpr
+):
     u0 = tl.load(raw_direction + m * AXES, mask=inside, other=1.0)
     u1 = tl.load(raw_direction + m * AXES + 1, mask=inside & (AXES > 1), other=0.0)
     u2 = tl.load(raw_direction + m * AXES + 2, mask=inside & (AXES > 2), other=0.0)
     scale, damping = tl.load(raw_scale + m, mask=inside, other=0.0), tl.load(raw_damping + m, mask=inside, other=0.0)
-    turn, tau = tl.load(raw_oscillation + m, mask=inside, other=0.0), tl.load(raw_transverse + m, mask=inside, other=0.0)
+    turn, tau = (
+        tl.load(raw_oscillation + m, mask=inside, other=0.0),
+        tl.load(raw_transverse + m, mask=inside, other=0.0),
+    )
     return u0, u1, u2, scale, damping, turn, tau
 
 
