@@ -42,7 +42,8 @@ def run_on_fake_cuda(module: str, *arguments: str, **options: Any) -> subprocess
 def _load_device() -> None:
     """Compile and load the device; not needed by builds of PyTorch that know CUDA."""
     spec = importlib.util.find_spec("torch")
-    assert spec is not None and spec.origin is not None
+    assert spec is not None
+    assert spec.origin is not None
     assert "torch" not in sys.modules
     torch = Path(spec.origin).parent
     if list((torch / "lib").glob("libtorch_cuda*")):

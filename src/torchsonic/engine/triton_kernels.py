@@ -3,8 +3,8 @@
 r"""Coupling on GPUs: responses are evaluated in registers, wherever they are used, and never stored.
 
 For reading, put :mod:`torchsonic.spectral.plain`, :mod:`torchsonic.spectral.limits` and
-:mod:`torchsonic.engine.response_gradient` beside this file. A mode is a pair of real signals with half spectra ``P`` and
-``Q``. With ``U = P + iQ`` and ``V = P - iQ`` it couples as
+:mod:`torchsonic.engine.response_gradient` beside this file. A mode is a pair of real signals with half spectra ``P``
+and ``Q``. With ``U = P + iQ`` and ``V = P - iQ`` it couples as
 
     W_U = T U,      W_V = T' V                          T' is the response of the conjugate pole
     W_U = 2 T U,    W_V = 0,   imaginary parts zeroed   in the paper's notes (PAPER)
