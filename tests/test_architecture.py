@@ -23,6 +23,7 @@ ALLOWED = {
     "nn": OPERATOR,
     "testing": {"functional", "nn"},
     "demo": {"functional", "nn", "viz"},
+    "doctor": {"engine", "functional", "nn", "testing", "integrations"},
     "models": {*OPERATOR, "io", "nn", "__version__"},
     "baselines": {*OPERATOR, "nn", "models"},
     "parallel": {"arguments", "nn"},
