@@ -79,6 +79,7 @@ bench: $(VENV)/.bench
 	$(BIN)/torchsonic bench data
 	$(BIN)/torchsonic bench volumes
 	$(BIN)/torchsonic bench explorer
+	$(BIN)/torchsonic bench roofline
 
 explorer-picture: $(VENV)/.installed
 	$(BIN)/python -m tests.explorer.picture docs/images/explorer.png

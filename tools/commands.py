@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.bench.others import BenchData, BenchExplorer, BenchInit, BenchMemory, BenchPrecision
+from tools.bench.others import BenchData, BenchExplorer, BenchInit, BenchMemory, BenchPrecision, BenchRoofline
 from tools.bench.results import BenchReport
 from tools.bench.timing import BenchCompile, BenchModels, BenchOperator, BenchScaling, BenchVolumes
 from torchsonic.cli.command import Command, UserError, make_folder
@@ -121,6 +121,7 @@ COMMANDS: dict[str, type[Command] | Group] = {
             "init": BenchInit,
             "data": BenchData,
             "explorer": BenchExplorer,
+            "roofline": BenchRoofline,
             "report": BenchReport,
         },
     ),

@@ -13,6 +13,7 @@ from triton.backends.compiler import GPUTarget
 import torchsonic
 from benchmarks.fake_cuda import fake_copy, fake_cuda
 from benchmarks.operations import OperationCounter
+from torchsonic import doctor
 from torchsonic.engine import accelerator, compiled, kernels
 from torchsonic.engine.couplings import Couplings
 
@@ -201,3 +202,12 @@ def test_compilers_see_the_kernels_and_what_they_write(monkeypatch):
         torch.compile(run, backend=backend, fullgraph=True)(z, omega, modes)
     (node,) = [n for n in graphs[0].graph.nodes if "triton_kernel_wrapper" in str(n.target)]
     assert node.kwargs["tensors_to_clone"] == ["out"]
+
+
+@pytest.mark.parametrize("kind", doctor.LAYERS)
+def test_the_doctors_steps_run_on_the_device(kind):
+    """What it compares with the CPU; numbers there are none to compare here."""
+    with _disable_current_modes():
+        layer, x = doctor.make_layer(kind)
+    found = doctor.train(fake_copy(layer), torch.empty(x.shape, dtype=x.dtype, device="cuda"))
+    assert {t.device.type for t in found} == {"cuda"}
