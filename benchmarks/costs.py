@@ -84,9 +84,9 @@ def costs_on_fake_cuda(entries: list[Entry]) -> dict[str, dict[str, list[Cost]]]
 
 
 def attention_costs(entry: Entry) -> list[Cost]:
-    """Self-attention among all pixels, by formula: no matrix of pixels by pixels in memory, backward evaluates it again.
+    """Self-attention among all pixels, by formula; no matrix of pixels by pixels lies in memory.
 
-    Three projections and one back, as products with (C, C) matrices.
+    Three projections and one back are products with (C, C) matrices. Backward evaluates the attention once more.
     """
     values, pixels, tokens = 4 * entry.num_values, entry.batch * entry.num_samples, entry.num_samples
     product = 2 * pixels * entry.channels**2
@@ -95,12 +95,8 @@ def attention_costs(entry: Entry) -> list[Cost]:
     forward.append(Cost("out", 2 * values, product))
     backward = [Cost("out_input", 2 * values, product), Cost("out_weight", 2 * values, product)]
     backward += [Cost("attention_backward", 8 * values, 2.5 * scores)]
-    return [
-        *forward,
-        *backward,
-        Cost("qkv_input", 4 * values, 3 * product),
-        Cost("qkv_weight", 4 * values, 3 * product),
-    ]
+    backward += [Cost(name, 4 * values, 3 * product) for name in ("qkv_input", "qkv_weight")]
+    return forward + backward
 
 
 def main(names: list[str]) -> None:

@@ -1,8 +1,8 @@
 """How long a training step would take at the published speed of a device: a prediction, never a measurement.
 
 Each operation takes the longest of three times: to move its bytes at the device's bandwidth, to do its flops at the
-device's peak, and to be launched. Nothing overlaps, nothing stays in a cache, and both rates are reached, which libraries
-do not quite do. How far to trust this can be seen on this CPU, for which the prediction stands beside a measurement.
+device's peak, and to be launched. Nothing overlaps, nothing stays in a cache, and both rates are reached, which
+libraries do not quite do. How far to trust this can be seen on this CPU, for which the prediction stands beside a measurement.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DEVICES = {
 }
 """Memory bandwidth and peak as the makers publish them."""
 CPU_LAUNCH = 2e-6
-COPY_BYTES, PRODUCT_SIZE = 1 << 28, 2048
+COPY_BYTES = 1 << 28
 
 
 def predict(costs: Sequence[Cost], device: Device) -> float:
@@ -48,11 +48,13 @@ def predict(costs: Sequence[Cost], device: Device) -> float:
 
 
 def measure_cpu() -> Device:
-    """This CPU's bandwidth, by a copy, and its peak, by a product of matrices."""
+    """Bandwidth of this CPU, by a copy, and its peak, by a product of matrices or a convolution."""
     source, target = torch.ones(COPY_BYTES // 4), torch.zeros(COPY_BYTES // 4)
-    a = torch.randn(PRODUCT_SIZE, PRODUCT_SIZE)
-    copy, product = _best(lambda: target.copy_(source)), _best(lambda: a @ a)
-    return Device(2 * COPY_BYTES / copy, 2 * PRODUCT_SIZE**3 / product, CPU_LAUNCH)
+    a, image, kernel = torch.randn(1024, 1024), torch.randn(8, 64, 64, 64), torch.randn(64, 64, 3, 3)
+    copy = _best(lambda: target.copy_(source))
+    product = 2 * 1024**3 / _best(lambda: a @ a)
+    convolution = 2 * 9 * 64 * image.numel() / _best(lambda: torch.conv2d(image, kernel, padding=1))
+    return Device(2 * COPY_BYTES / copy, max(product, convolution), CPU_LAUNCH)
 
 
 def _best(call, runs: int = 5) -> float:
@@ -101,9 +103,10 @@ def run_roofline(entries: Sequence[Entry], *, repeats: int = 5, seed: int = 0, b
 
 def _measure(entry: Entry, repeats: int, budget: float) -> dict[str, float]:
     x, grad_y = torch.randn(entry.shape, requires_grad=True), torch.randn(entry.shape)
+    modules = {name: make(entry) for name, make in MODULES.items()}
     tasks = [
-        Task(name, "train_step", lambda module=make(entry): training_step(module, x, grad_y))
-        for name, make in MODULES.items()
+        Task(name, "train_step", lambda module=module: training_step(module, x, grad_y))
+        for name, module in modules.items()
     ]
     measure(tasks, repeats=repeats, budget=budget)
     return {task.contender: min(task.samples) for task in tasks}

@@ -1,6 +1,8 @@
 """The doctor on the CPU, and what it says of devices that fail."""
 
+import importlib
 import json
+import sys
 
 import pytest
 import torch
@@ -62,6 +64,20 @@ def test_a_torchvision_for_another_torch_is_named_with_its_remedy(monkeypatch):
     (found,) = [f for f in doctor.check_packages() if f.check == "timm"]
     assert found.verdict == "wrong"
     assert "pip install --force-reinstall torch torchvision" in found.text
+
+
+def test_the_timm_integration_names_it_too(monkeypatch):
+    class Mismatch:
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            if name == "timm":
+                raise RuntimeError("operator torchvision::nms does not exist")
+
+    for name in [name for name in sys.modules if name.split(".")[0] == "timm"] + ["torchsonic.integrations.timm"]:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Mismatch, *sys.meta_path])
+    with pytest.raises(ImportError, match=r"nms does not exist.*pip install --force-reinstall torch torchvision"):
+        importlib.import_module("torchsonic.integrations.timm")
 
 
 def test_a_device_that_is_not_there_is_refused(capsys):
