@@ -2,7 +2,8 @@
 
 Each operation takes the longest of three times: to move its bytes at the device's bandwidth, to do its flops at the
 device's peak, and to be launched. Nothing overlaps, nothing stays in a cache, and both rates are reached, which
-libraries do not quite do. How far to trust this can be seen on this CPU, for which the prediction stands beside a measurement.
+libraries do not quite do. How far to trust this can be seen on this CPU, where the prediction stands beside a
+measurement.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ ASSUMED = (
     "Predicted, not measured. Each operation takes the longest of three times: to move its bytes at the published "
     "bandwidth, to do its flops at the published float32 peak without tensor cores, and to be launched. Operations and "
     "bytes were counted on a CUDA device that computes nothing; attention by formula, without a matrix of pixels by "
-    "pixels in memory. Libraries do not reach these rates, so real times are longer. Convolutions can be shorter: cuDNN "
-    "may use tensor cores, with fewer digits (TF32)."
+    "pixels in memory. Libraries do not reach these rates, so real times are longer. Convolutions can be shorter: "
+    "cuDNN may use tensor cores, with fewer digits (TF32)."
 )
 
 
@@ -40,7 +40,7 @@ def roofline_tables(result: dict) -> list[Table]:
         Table("Counted on CUDA", ["size", "contender", "operations", "MB moved", "GFLOP"], counted, left=2),
         Table(
             "Rates", ["device", "GB/s", "TFLOP/s", "launch, us"], rates,
-            ["Published, but those of this CPU, which were measured by a copy and by a product or a convolution, whichever was faster."],
+            ["Published, but for this CPU: measured by a copy, and by a product or a convolution, whichever was faster."],
         ),
     ]  # fmt: skip
 
