@@ -40,7 +40,7 @@ def roofline_tables(result: dict) -> list[Table]:
         Table("Counted on CUDA", ["size", "contender", "operations", "MB moved", "GFLOP"], counted, left=2),
         Table(
             "Rates", ["device", "GB/s", "TFLOP/s", "launch, us"], rates,
-            ["Published, but for this CPU: measured by a copy, and by a product or a convolution, whichever was faster."],
+            ["Published, but for this CPU: measured by a copy, and by the faster of a product and a convolution."],
         ),
     ]  # fmt: skip
 

@@ -138,3 +138,15 @@ def test_the_kernels_run_in_distributed_training(wrap, one_process):
     wrapped(x).square().sum().backward()
     grads = [p.grad.full_tensor() if wrap == "fsdp2" else p.grad for p in layer.parameters()]
     assert all(torch.allclose(a, b.view_as(a)) for a, b in zip(grads, wanted, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_extreme_parameters_leave_output_and_gradients_finite(seed):
+    torch.manual_seed(seed)
+    layer, x = torchsonic.SonicConv2d(2, 2, num_modes=4), torch.randn(1, 2, 8, 8, requires_grad=True)
+    with torch.no_grad():
+        for parameter in layer.mode_parameters()[:5]:
+            parameter.add_(30 * torch.randn_like(parameter))
+    y = layer(x, spacing=(1e-3, 1.0, 1e3, 0.2)[seed])
+    y.sum().backward()
+    assert all(t.isfinite().all() for t in (y, x.grad, *[p.grad for p in layer.parameters()]))
