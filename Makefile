@@ -1,4 +1,4 @@
-.PHONY: help demo figures explorer-picture docs test test-fast fuzz check bench format clean
+.PHONY: help demo table1 figures explorer-picture docs test test-fast fuzz check bench format clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
@@ -7,7 +7,8 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 help:
-	@echo "make demo     train SonicNet and ConvNet on both synthetic tasks and write a report (about 13 minutes)"
+	@echo "make demo     train a network, test others that come along, measure, and open a page (three minutes)"
+	@echo "make table1   train SonicNet and ConvNet on both synthetic tasks and write a report (about 13 minutes)"
 	@echo "make test     run the whole test suite"
 	@echo "make fuzz     2,500 random layers with extreme parameters, and deep networks from 20 seeds (about ten minutes)"
 	@echo "make check    lint, format, types, import directions, load paths, pinned dependencies, documentation"
@@ -36,7 +37,10 @@ $(VENV)/.docs: $(VENV)/.installed
 	@touch $@
 
 demo: $(VENV)/.installed
-	$(BIN)/torchsonic train table1 --preset demo --model sonicnet convnet --out demo
+	$(BIN)/torchsonic demo
+
+table1: $(VENV)/.installed
+	$(BIN)/torchsonic train table1 --preset demo --model sonicnet convnet --out table1
 
 figures: $(VENV)/.installed
 	$(BIN)/torchsonic figures --out docs/images

@@ -22,7 +22,6 @@ ALLOWED = {
     "functional": {*MATHEMATICS, "engine"},
     "nn": OPERATOR,
     "testing": {"functional", "nn"},
-    "demo": {"functional", "nn", "viz"},
     "doctor": {"engine", "functional", "nn", "testing", "integrations"},
     "models": {*OPERATOR, "io", "nn", "__version__"},
     "baselines": {*OPERATOR, "nn", "models"},
@@ -37,7 +36,7 @@ ALLOWED = {
     TRAINING: {"io", "engine", "functional", "nn", "parallel", DATA, METRICS},
     "lab.runs": {*OPERATOR, *NETWORKS, "io", DATA, METRICS, TRAINING},
     "lab.report": {*OPERATOR, *NETWORKS, "io", "viz", DATA, METRICS, TRAINING, "lab.runs"},
-    "cli": {*OPERATOR, *NETWORKS, "io", "testing", "demo", "integrations", "explorer", "export", "lab"},
+    "cli": {*OPERATOR, *NETWORKS, "io", "testing", "integrations", "explorer", "export", "lab"},
     "__init__": {"functional", "nn", "models", "baselines", "moved"},
 }
 CORE = {"torch", "numpy", "safetensors"}
@@ -45,7 +44,6 @@ OPTIONAL_IN = {
     "baselines": {"monai"},
     "cli": {"tyro", "rich", "tools"},  # the last only in a checkout
     DATA: {"nibabel", "scipy", "PIL"},
-    "demo": {"matplotlib", "rich"},
     METRICS: {"monai", "picai_eval", "report_guided_annotation"},
     "lab.runs": {"lightning_fabric"},
     "lab.report": {"matplotlib", "rich", "jinja2"},  # torch requires the last

@@ -19,7 +19,7 @@ from torchsonic.cli.table import COMMANDS, KINDS, Group, checkout_commands
 MODULES = [
     name
     for _, name, _ in pkgutil.walk_packages(torchsonic.__path__, "torchsonic.")
-    if not name.startswith(("torchsonic.cli", "torchsonic.demo"))
+    if not name.startswith("torchsonic.cli")
 ]
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

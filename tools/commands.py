@@ -61,6 +61,33 @@ class Kernels(Command):
             raise UserError("some kernels spill registers to memory, which makes them slow")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Weights(Command):
+    """Train the networks that come with the package, and put them there; trainings that were stopped continue."""
+
+    runs: Path = Path("runs/weights")
+    """Folder of the trainings."""
+    data: Path = Path("../shared/data")
+    """Folder of the data sets."""
+    only: tuple[str, ...] = ()
+    """Names of the networks to make; all by default."""
+
+    needs = ("lightning_fabric", "rich")
+
+    def run(self) -> None:
+        from tools.weights import RECIPES, collect
+        from torchsonic.cli import main
+
+        unknown = [name for name in self.only if name not in RECIPES]
+        if unknown:
+            raise UserError(f"--only must be of {', '.join(RECIPES)}, got {unknown[0]}")
+        for name in self.only or RECIPES:
+            words = [word.format(data=self.data) for word in RECIPES[name].command.split()]
+            if main(["train", *words, "--out", str(self.runs)]):
+                raise UserError(f"{name} was not trained")
+            print("written:", collect(name, self.runs), flush=True)
+
+
 def _checkout(root: Path) -> Path:
     for name in ("pyproject.toml", "constraints.txt"):
         if not (root / name).is_file():
@@ -127,6 +154,7 @@ COMMANDS: dict[str, type[Command] | Group] = {
     ),
     "figures": Figures,
     "kernels": Kernels,
+    "weights": Weights,
     "dependencies": Group(
         "Look at the packages that a checkout asks for.",
         {"check": DependenciesCheck, "licences": DependenciesLicences},

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from torchsonic.demo import DemoConfig, run_demo
+from torchsonic.lab.data import SynthShape
+from torchsonic.lab.report.demo import live
 from torchsonic.lab.runs.synthetic import (
     ModelName,
     SyntheticConfig,
@@ -90,7 +91,10 @@ class _Workshop:
 
 
 def _demo(shop: _Workshop) -> Path:
-    return run_demo(DemoConfig(out=shop.out))
+    data, network = SynthShape(), live.make_network(seed=0)
+    for _ in live.train(network, data, steps=3 * shop.steps, batch=8):
+        pass
+    return shop.save("demo", live.draw_samplings(live.test_samplings(network, data)))
 
 
 def _sweep(shop: _Workshop) -> Path:

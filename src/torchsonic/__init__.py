@@ -14,7 +14,7 @@ from torchsonic.functional import (
     set_plan_search,
     use_fft_backend,
 )
-from torchsonic.models import PretrainedError, create_model, from_pretrained, list_models
+from torchsonic.models import PretrainedError, create_model, from_pretrained, list_models, list_pretrained
 from torchsonic.moved import MovedModules
 from torchsonic.nn import (
     SonicConv1d,
@@ -48,6 +48,7 @@ __all__ = [
     "functional",
     "infer_strides",
     "list_models",
+    "list_pretrained",
     "make_group",
     "models",
     "nn",

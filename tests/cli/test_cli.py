@@ -327,11 +327,6 @@ def test_models_stand_beside_the_papers_table_as_ratios_to_resnet():
     assert rows["sonic_tiny"][1] == "-"
 
 
-def test_demo_trains_and_draws(tmp_path):
-    assert main(["demo", "--steps", "3", "--batch", "2", "--out", str(tmp_path)]) == 0
-    assert (tmp_path / "demo.png").stat().st_size > 10_000
-
-
 def test_report_writes_its_files_beside_the_runs(tmp_path, capsys):
     make_run(tmp_path, with_model=True)
     (make_run(tmp_path, model="vit") / "results.json").unlink()

@@ -15,6 +15,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import torch
@@ -22,6 +23,7 @@ import torch
 import torchsonic
 from torchsonic.cli.command import Command, error_text, require, warnings_in_one_line
 from torchsonic.cli.table import COMMANDS, FORMER, HELP, KINDS, Group, checkout_commands, find_command
+from torchsonic.models import pretrained_folder
 
 __all__ = ["main", "parse"]
 
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     command = None
     try:
-        command = parse(words)
+        command = parse(_with_folders(words))
         if command is not None:
             require(*command.needs)
             with warnings_in_one_line():
@@ -67,6 +69,15 @@ def _present_words(arguments: Sequence[str]) -> list[str]:
     present = FORMER[words[0]]
     print(f"warning: 'torchsonic {words[0]}' is now 'torchsonic {' '.join(present)}'", file=sys.stderr)
     return [*present, *words[1:]]
+
+
+def _with_folders(words: list[str]) -> list[str]:
+    """The words, with folders in place of the names of networks that come along, before the first option."""
+    if words[0] not in ("predict", "evaluate", "explain", "explore", "export"):
+        return words
+    count = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
+    named = [word if Path(word).exists() else str(pretrained_folder(word) or word) for word in words[:count]]
+    return [*named, *words[count:]]
 
 
 def parse(words: Sequence[str]) -> Command | None:

@@ -105,7 +105,14 @@ def make_folder(path: Path) -> Path:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--out: cannot create {path}: {error.strerror}") from error
+    if not os.access(path, os.W_OK):  # said before any work
+        raise UserError(f"--out: {path} is read-only; choose another folder")
     return path
+
+
+def has_screen() -> bool:
+    """Whether a browser that is opened can be seen."""
+    return sys.platform in ("darwin", "win32") or any(os.environ.get(n) for n in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 def publish(document: Document, out: Path, *, sections: Collection[str] | None = None) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import webbrowser
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
-from torchsonic.cli.command import Command, UserError, is_first_process, make_folder, publish
+from torchsonic.cli.command import Command, UserError, has_screen, is_first_process, make_folder, publish
 from torchsonic.cli.train import TrainCommand, training_line
-from torchsonic.demo import DemoConfig, run_demo
+from torchsonic.lab.report.demo import DemoConfig, run_demo
 from torchsonic.lab.runs.synthetic import PRESETS, ModelName, SyntheticConfig, TaskName, apply_preset, protocol
 
 Preset = Literal["smoke", "demo", "quick", "paper"]
@@ -204,12 +205,17 @@ class DataPreview(Command):
 
 @dataclass(frozen=True)
 class Demo(DemoConfig, Command):
-    """Train a small network at one resolution and test it at others."""
+    """Show in three minutes what SONIC does: train, test, measure, and open a page."""
+
+    browser: bool = True
+    """Do not open a browser."""
 
     needs = ("rich", "matplotlib")
 
     def run(self) -> None:
         if self.steps < 1 or self.batch < 1:
             raise UserError(f"--steps and --batch must be at least 1, got {self.steps} and {self.batch}")
-        make_folder(self.out)
-        run_demo(self)
+        page = run_demo(self, make_folder(self.out))
+        print("written:", page)
+        if self.browser and has_screen():
+            webbrowser.open(page.resolve().as_uri())

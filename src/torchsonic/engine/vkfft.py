@@ -78,7 +78,7 @@ class _OpenCL(Engine):
         from pyvkfft.opencl import VkFFTApp  # pyright: ignore[reportMissingImports]
 
         super().__init__()
-        self._arrays, self._app_type, self._errors = cl.array, VkFFTApp, (cl.Error, *Engine._errors)
+        self._arrays, self._app_type, self._errors = pyopencl.array, VkFFTApp, (cl.Error, *Engine._errors)
         try:
             devices = [device for platform in cl.get_platforms() for device in platform.get_devices()]
         except cl.Error as error:

@@ -12,6 +12,7 @@ from torchsonic.models.sonic_unet import SonicUNet
 from torchsonic.models.sonicnet import SonicNet
 from torchsonic.models.stem import DeepStem, SonicStem
 from torchsonic.models.synthshape import SynthShapeNet
+from torchsonic.models.weights import list_pretrained, pretrained_folder
 
 __all__ = [
     "Classifier",
@@ -32,5 +33,7 @@ __all__ = [
     "create_model",
     "from_pretrained",
     "list_models",
+    "list_pretrained",
     "model_entry",
+    "pretrained_folder",
 ]

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torchsonic.models import model_folder
 from torchsonic.models.hub import HUB, download, import_hub, is_repository
 from torchsonic.models.model_folder import CONFIG_NAME, FORMAT, WEIGHTS_NAME, PretrainedError
+from torchsonic.models.weights import list_pretrained, pretrained_folder
 from torchsonic.nn.definition import definition_problem, is_definition
 from torchsonic.nn.parameters import first_process_writes, own_class, whole_state
 
@@ -110,12 +111,13 @@ class PretrainedModel(nn.Module):
         device: torch.device | str = "cpu",
         verify: bool = True,
     ) -> M:
-        """Build a saved model from a folder, a run, or ``hub:owner/name`` (Hugging Face Hub); it is in evaluation mode.
+        """Build a saved model, which is then in evaluation mode.
 
         Parameters
         ----------
         source
-            Folder of a saved model or of a finished run; or ``hub:owner/name``, which alone asks the network.
+            Folder of a saved model or of a finished run; the name of a network that comes with the package (see
+            :func:`torchsonic.list_pretrained`); or ``hub:owner/name`` (Hugging Face Hub), which alone asks the network.
         revision, token
             Of the repository.
         device
@@ -205,6 +207,8 @@ def _locate(source: str | os.PathLike, revision: str | None, token: str | None) 
             return download(name.removeprefix(HUB), (CONFIG_NAME, WEIGHTS_NAME), revision=revision, token=token)
         except (ImportError, OSError, ValueError) as error:  # the Hub's own errors and the network's are of these
             raise PretrainedError(f"{name} cannot be fetched from the Hub: {error}") from error
+    if not folder.exists() and (stored := pretrained_folder(name)):
+        folder = stored
     if folder.is_dir():
         is_run = not (folder / WEIGHTS_NAME).is_file() and (folder / "model" / CONFIG_NAME).is_file()
         if not is_run and (folder / "checkpoints").is_dir():
@@ -214,7 +218,8 @@ def _locate(source: str | os.PathLike, revision: str | None, token: str | None) 
         raise PretrainedError(f"{folder} is a file; give the folder with {CONFIG_NAME} and {WEIGHTS_NAME}")
     # Nothing is asked for over the network by mistake: the name of a folder may be confidential.
     hint = f"; for a repository on the Hugging Face Hub write {HUB}{name}" if is_repository(name) else ""
-    raise PretrainedError(f"there is no folder {name!r}{hint}")
+    known = ", ".join(list_pretrained())
+    raise PretrainedError(f"there is no folder {name!r}{hint}, and no such network comes with torchsonic ({known})")
 
 
 def _check_names_and_shapes(expected: Mapping[str, Tensor], state: Mapping[str, Tensor], path: Path) -> None:

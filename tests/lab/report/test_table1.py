@@ -76,7 +76,7 @@ def test_rows_are_the_papers_in_its_order(written):
 
 def test_every_model_has_its_column_and_variants_stand_behind(written):
     report, folder, _ = written
-    names = [*paper_results()["synthshape_halligalli"]["models"], "SonicNet (norm channel)"]
+    names = [*paper_results()["synthshape_halligalli"]["models"], "SonicNet (norm channel)", "OrbitNet"]
     assert [column.name for column in report.columns] == names
     for text in ((folder / "report.html").read_text(), (folder / "report.md").read_text()):
         assert all(name in text for name in names)
@@ -199,7 +199,7 @@ def test_files_agree_with_the_table(written):
     assert {path.name for path in paths} == {"report.html", "report.md", "report.json"} | {f"{n}.png" for n in names}
     assert {path.name for path in folder.iterdir()} == {path.name for path in paths}
     data = json.loads((folder / "report.json").read_text())
-    assert len(data["runs"]) == len(report.runs) == 26
+    assert len(data["runs"]) == len(report.runs) == 30
     assert len(data["table"]["rows"]) == len(report.table.rows)
     place = [column["name"] for column in data["table"]["columns"]].index("SonicNet")
     (cells,) = [row["cells"] for row in data["table"]["rows"] if row["row"] == "noise 0.3"]

@@ -15,7 +15,7 @@ TASKS = ("synthshape", "halligalli")
 def test_the_papers_protocol_has_five_folds_and_seeds():
     plan = plan_runs("paper", models=MODELS, tasks=TASKS)
     names = {config.name for config in plan}
-    assert len(names) == len(plan) == 6 * 5 * 5 + 6 * 5
+    assert len(names) == len(plan) == 7 * 5 * 5 + 7 * 5
     assert {config.fold for config in plan if config.task == "halligalli"} == {0}
 
 

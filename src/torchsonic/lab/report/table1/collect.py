@@ -149,9 +149,10 @@ def make_columns(runs: Iterable[Run]) -> list[Column]:
     """Columns in the paper's order; behind a model its variants, and at the end what the paper does not have."""
     names = {name.lower(): name for name in paper_results()["synthshape_halligalli"]["models"]}
     order = {model: place for place, model in enumerate(names)}
+    shown = names | {"orbitnet": "OrbitNet"}
     columns = []
     for (model, options), members in group_by(runs, lambda run: (run.model, run.options)).items():
         words = ", ".join(f"{option} {value}" for option, value in options)
-        name = names.get(model, model) + (f" ({words})" if words else "")
+        name = shown.get(model, model) + (f" ({words})" if words else "")
         columns.append(Column(name, names.get(model), model, options, tuple(members)))
     return sorted(columns, key=lambda column: (order.get(column.model, len(order)), bool(column.options), column.name))

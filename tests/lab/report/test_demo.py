@@ -1,0 +1,74 @@
+"""The page of ``torchsonic demo``."""
+
+import pytest
+import torch
+
+from torchsonic.cli import main
+from torchsonic.lab.data import SynthShape
+from torchsonic.lab.report.demo import live, page, pretrained, speed
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(speed, "SIZES", ((8, 2, 16),))
+        patch.setattr(page, "SCENES", page.SCENES[:8])
+        yield
+
+
+def test_the_command_writes_a_page_that_needs_nothing_else(tmp_path):
+    assert main(["demo", "--steps", "2", "--batch", "2", "--out", str(tmp_path), "--no-browser"]) == 0
+    text = (tmp_path / "demo.html").read_text()
+    for title in ("Trained while you waited", "Speed on this machine", "Your own images"):
+        assert title in text
+    for title in ("Shapes that turn, and noise", "Clues far apart"):
+        assert title in text or "Left out" in text
+    assert "https://" not in text
+    assert (tmp_path / "samplings.png").stat().st_size > 10_000
+
+
+def test_a_network_that_is_missing_or_damaged_is_named_and_the_rest_appears(tmp_path, monkeypatch):
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "config.json").write_text("{")
+    monkeypatch.setattr(page, "SHAPES", {"OrbitNet": str(tmp_path / "broken")})
+    monkeypatch.setattr(page, "CORNERS", {"SonicNet": str(tmp_path / "gone")})
+    said = []
+    text = page.run_demo(page.DemoConfig(steps=2, batch=2), tmp_path / "out", say=said.append, show=False).read_text()
+    assert "Speed on this machine" in text
+    assert "is no valid JSON" in text
+    assert "there is no folder" in text
+    assert sum("left out" in line for line in said) == 2
+
+
+def test_the_live_network_learns_and_is_tested_on_other_grids():
+    data, model = SynthShape(), live.make_network(0)
+    losses = list(live.train(model, data, steps=12, batch=4))
+    assert sum(losses[-3:]) < sum(losses[:3])
+    found = live.test_samplings(model, data)
+    assert [each.size for each in found] == list(live.SAMPLINGS)
+    # On the training grid there is nothing to tell.
+    assert found[0].dice["told the spacing"] == found[0].dice["not told"]
+
+
+def test_levels_are_scored_for_every_network():
+    torch.manual_seed(0)
+    networks = {"a": live.make_network(0).eval(), "b": live.make_network(1).eval()}
+    calls = []
+    curves = pretrained.score_levels(networks, "rotation", (0.0, 30.0), range(4), lambda: calls.append(1))
+    assert set(curves) == {"a", "b"}
+    assert all(len(dice) == 2 and all(0 <= d <= 1 for d in dice) for dice in curves.values())
+    assert len(calls) == 4
+
+
+def test_a_step_keeps_more_than_its_input_and_a_convolution_just_that():
+    ours, theirs = speed.measure_steps(8, 2, 16)
+    inputs = speed.BATCH * 8 * 16 * 16 * 4 / 1e6
+    assert theirs.kept == pytest.approx(inputs)
+    assert ours.kept == pytest.approx(inputs * (1 + 4 * 2 / 8), rel=0.1)
+    assert min(ours.milliseconds, theirs.milliseconds) > 0
+
+
+def test_a_place_that_cannot_be_written_is_refused_before_training(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert main(["demo", "--out", str(tmp_path)]) == 1
+    assert "read-only" in capsys.readouterr().err

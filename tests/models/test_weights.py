@@ -1,0 +1,61 @@
+"""Trained networks that come with the package."""
+
+import json
+import re
+
+import pytest
+import torch
+
+import torchsonic
+from torchsonic.cli import main
+from torchsonic.models import PretrainedError, pretrained_folder
+
+MOST_BYTES = 2_000_000
+
+
+def test_an_unknown_name_is_refused_with_those_that_come_along():
+    with pytest.raises(PretrainedError, match="no such network comes with torchsonic"):
+        torchsonic.from_pretrained("nowhere")
+
+
+def test_a_folder_of_the_same_name_comes_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = torchsonic.create_model("sonicnet2d", width=4, depth=1, num_modes=2)
+    model.save_pretrained(tmp_path / "shapes")
+    assert type(torchsonic.from_pretrained("shapes")) is type(model)
+
+
+@pytest.mark.parametrize("name", torchsonic.list_pretrained())
+def test_a_network_that_comes_along_is_small_described_and_runs(name):
+    folder = pretrained_folder(name)
+    assert folder is not None
+    assert sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) < MOST_BYTES
+    card = (folder / "README.md").read_text()
+    assert all(f"| {word} |" in card for word in ("data", "licence", "training", "command", "commit"))
+    results = json.loads((folder / "results.json").read_text())
+    assert results["run"]["dirty"] is False
+    assert not re.search(
+        r'"/(work|home|root|tmp)', (folder / "results.json").read_text() + (folder / "config.json").read_text()
+    )
+    model = torchsonic.from_pretrained(name)
+    assert not model.training
+    assert sum(p.numel() for p in model.parameters()) == results["parameters"]
+
+
+@pytest.mark.parametrize("name", torchsonic.list_pretrained()[:1])
+def test_commands_take_the_name(name, tmp_path, capsys):
+    assert main(["explain", name, "--out", str(tmp_path / "page.html"), "--layers", "1"]) == 0
+    assert (tmp_path / "page.html").stat().st_size > 10_000
+
+
+def test_the_shapes_network_finds_shapes():
+    if "shapes" not in torchsonic.list_pretrained():
+        pytest.skip("the network 'shapes' does not come with this checkout")
+    from torchsonic.lab.data import SynthShape
+    from torchsonic.lab.metrics.robustness import score_samples
+
+    model, data = torchsonic.from_pretrained("shapes"), SynthShape()
+    scenes = range(5_000_000, 5_000_010)
+    assert score_samples(model, data.samples, scenes, num_classes=data.num_classes, background=False) > 0.9
+    with torch.no_grad():
+        assert model(data.samples(scenes, (32, 48))[0]).shape == (10, 6, 32, 48)
