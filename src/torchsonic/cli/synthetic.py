@@ -48,8 +48,8 @@ class _TrainSynthetic(TrainCommand, SyntheticConfig):
         given: dict[str, Any] = {name: option_value(arguments, f"--{name}") for name in choices}
         return cls(task=cls.task_name, **{name: value for name, value in given.items() if value in choices[name]})
 
-    @staticmethod
-    def apply_preset(command: Any, preset: str) -> Any:
+    @classmethod
+    def apply_preset(cls, command: Any, preset: str) -> Any:
         seeds, folds = repeats(preset, command.task, command.protocol)
         return replace(apply_preset(command, preset), seed=seeds, folds=folds if len(folds) > 1 else ())
 

@@ -93,6 +93,7 @@ class Settings:
 
 # What each kind of trainer listens to; the rest is said to be unused.
 BUDGET = frozenset({"epochs", "iterations", "val_iterations", "save_every", "seed", "batch_size", "patch_size"})
+BUDGET |= {"learning_rate", "weight_decay"}
 NETWORK = frozenset(
     {
         "preset",

@@ -21,7 +21,7 @@ __all__ = ["Classifier", "linear_rates", "stage_options"]
 
 
 class Classifier(PretrainedModel):
-    """Base of the classifiers; ``(B, C, H, W)`` to ``(B, num_classes)``.
+    """Base of the classifiers; ``(B, C, H, W)``, or ``(B, C, L)`` for signals, to ``(B, num_classes)``.
 
     Subclasses build their stages, list them in :meth:`_stages` in the order features are taken, and call
     :meth:`_build_head` last. ``forward``, ``forward_features`` and ``forward_intermediates`` take ``spacing`` if
@@ -30,6 +30,7 @@ class Classifier(PretrainedModel):
 
     takes_spacing: bool
     in_channels: int
+    num_axes: int = 2
     pools: ClassVar[tuple[str, ...]] = ("avg", "max", "")
     formats: ClassVar[tuple[str, ...]] = ("NCHW",)
     num_classes: int
@@ -67,7 +68,7 @@ class Classifier(PretrainedModel):
         return x, kept
 
     def _check(self, x: Tensor, spacing: Spacing | None) -> None:
-        check_samples(x, 2, self.in_channels, type(self).__name__)
+        check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
         refuse_unheard(self, spacing)
 
     def forward_features(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:

@@ -8,6 +8,7 @@ from torchsonic.nn.hybrid import HybridConv, LocalConv
 from torchsonic.nn.network_spacing import infer_strides, place_behind, set_spacing, sonic_layers, spaced_layers
 from torchsonic.nn.norm import ChannelNorm, ReLU
 from torchsonic.nn.orbit import (
+    OrbitBatchNorm,
     OrbitBlock,
     OrbitDropout,
     OrbitMix,
@@ -29,6 +30,7 @@ __all__ = [
     "Execution",
     "HybridConv",
     "LocalConv",
+    "OrbitBatchNorm",
     "OrbitBlock",
     "OrbitDropout",
     "OrbitMix",

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["choose_evenly", "draw_mixed", "draw_stages", "draw_stages_beside", "mixed_responses"]
-
 T = TypeVar("T")
 COLUMNS = 4
 MOST = 16

@@ -68,6 +68,10 @@ class SyntheticConfig:
     """Fold to hold out for testing, 0 to 4; only for our own SynthShape."""
     test_samples: int = 400
     """Number of samples to test on."""
+    hold_out: float = 0.0
+    """Test on this share of the training samples, left out of training, not on the test: for choosing settings."""
+    noise: float | None = None
+    """Largest deviation of the noise on training images; 0.12 for HalliGalli and none for SynthShape by default."""
     depth: int | None = None
     """Number of blocks; 4 for SynthShape and 1 for HalliGalli by default."""
     form: Literal["post", "pre"] = "post"
@@ -96,6 +100,10 @@ class SyntheticConfig:
             which = "HalliGalli" if self.task == "halligalli" else "the released protocol"
             raise ValueError(f"fold must be 0 for {which}, which has no folds, got {self.fold}; use seeds")
         check_ranges(self, "[1, inf)", "test_samples", "depth")
+        check_ranges(self, "[0, 1)", "hold_out")
+        check_ranges(self, "[0, inf)", "noise")
+        if self.noise is not None and self.protocol != "own":
+            raise ValueError(f"noise belongs to our own protocol; the {self.protocol} one has its own, leave it out")
         most = protocol.most_tests
         if self.task == "synthshape" and most is not None and self.test_samples > most:
             raise ValueError(f"test_samples must be at most {most}, the size of a fold, got {self.test_samples}")
@@ -110,6 +118,8 @@ class SyntheticConfig:
         usual = usual_settings(self.protocol, self.model)
         parts += [str(getattr(self, name)) for name, value in usual.items() if getattr(self, name) != value]
         parts += [self.norm] if self.norm else []
+        parts += [f"held{self.hold_out:g}"] if self.hold_out else []
+        parts += [f"noise{self.noise:g}"] if self.noise is not None else []
         return f"{self.task}/{'-'.join(parts)}/fold{self.fold}-seed{self.training.seed}"
 
 
@@ -190,18 +200,33 @@ def make_task(config: SyntheticConfig) -> SegmentationTask:
     data, training = _data_of(config), config.training
     shared: dict[str, Any] = {"batch": training.batch, "seed": training.seed}
     if not isinstance(data, HalliGalli):
-        return SegmentationTask(data, *_split(config), **shared, **PROTOCOLS[config.protocol].task)
+        shared |= {"noise": config.noise or 0.0, **PROTOCOLS[config.protocol].task}
+        return SegmentationTask(data, _learnt_and_held(config)[0], test_indices(config), **shared)
     # The answer is one bit for each image, which Dice adds nothing to.
-    shared |= {"noise": HALLIGALLI_NOISE, "background": True, "dice": 0.0, "window": data.window()}
-    return SegmentationTask(data, range(HALLIGALLI_TRAIN), test_indices(config), **shared)
+    shared |= {
+        "noise": HALLIGALLI_NOISE if config.noise is None else config.noise,
+        "background": True,
+        "dice": 0.0,
+        "window": data.window(),
+    }
+    return SegmentationTask(data, _learnt_and_held(config)[0], test_indices(config), **shared)
+
+
+def _learnt_and_held(config: SyntheticConfig) -> tuple[list[int], list[int]]:
+    """Numbers of the samples that are not for testing: to learn from, and held out."""
+    whole = list(range(HALLIGALLI_TRAIN) if config.task == "halligalli" else _split(config)[0])
+    count = len(whole) - round(config.hold_out * len(whole))
+    return whole[:count], whole[count:]
 
 
 def test_indices(config: SyntheticConfig) -> Sequence[int]:
     """Numbers of the samples that a run is tested on.
 
     SynthShape: scenes that it was not trained on. HalliGalli: other draws of the 625 scenes, all of which training sees
-    too, with other noise.
+    too, with other noise. If samples are held out, those.
     """
+    if config.hold_out:
+        return _learnt_and_held(config)[1][: config.test_samples]
     if config.task == "halligalli":
         return range(HALLIGALLI_TRAIN, HALLIGALLI_TRAIN + config.test_samples)
     return _split(config)[1]

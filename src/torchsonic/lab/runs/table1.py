@@ -23,8 +23,6 @@ from torchsonic.lab.runs.synthetic import (
 from torchsonic.lab.training.checkpoint import CheckpointError
 from torchsonic.lab.training.loop import MAY_CHANGE
 
-__all__ = ["is_finished", "plan_runs", "train_all"]
-
 # Of a sample, roughly: HalliGalli has one block instead of four, computed for four pixels.
 RELATIVE_COST = {"synthshape": 1.0, "halligalli": 0.02}
 
@@ -105,7 +103,7 @@ def train_all(
     failed = []
     for number, config in enumerate(waiting):
         left = time_left(took, waiting[number:])
-        rest = "" if left is None else f", {_words(left)} left in all"
+        rest = "" if left is None else f", {duration(left)} left in all"
         say(f"run {number + 1} of {len(waiting)}: {config.name}{rest}")
         start = time.perf_counter()
         try:
@@ -142,7 +140,14 @@ def _samples(config: SyntheticConfig) -> float:
     return config.training.steps * config.training.batch * RELATIVE_COST[config.task]
 
 
-def _words(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A rough length of time in words.
+
+    Examples
+    --------
+    >>> duration(20), duration(600), duration(9000)
+    ('less than a minute', 'about 10 min', 'about 2.5 h')
+    """
     minutes = round(seconds / 60)
     if minutes < 1:
         return "less than a minute"

@@ -12,9 +12,7 @@ from torch import Tensor, nn
 
 from torchsonic.lab.metrics.robustness import score_samples
 from torchsonic.lab.training.losses import cross_entropy_and_dice, inverse_frequency_weights
-from torchsonic.lab.training.order import epoch_order
-
-__all__ = ["NumberedSamples", "SegmentationTask"]
+from torchsonic.lab.training.task import epoch_order
 
 WEIGHT_SAMPLES = 512
 Criterion = Callable[[Tensor, Tensor, Tensor], Tensor]

@@ -18,8 +18,6 @@ from torchsonic.nn import SonicConvNd
 from torchsonic.viz import convolution_twin
 from torchsonic.viz.lattice import named_sonic_layers
 
-__all__ = ["Subject", "load_subject"]
-
 NUM_IMAGES = 6
 EXTENT = {1: 128, 2: 64, 3: 24}
 """Pixels of an image of noise on an axis of mean spacing."""

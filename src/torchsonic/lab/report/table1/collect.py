@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from torchsonic.lab.metrics.paper import paper_results
+from torchsonic.lab.report.curves import read_losses
 from torchsonic.lab.report.runs import group_by, read_results
 from torchsonic.lab.runs.protocols import OWN
 from torchsonic.lab.runs.released import RELEASED
 from torchsonic.lab.runs.synthetic import PROTOCOLS, SyntheticConfig, TaskName, usual_settings
-from torchsonic.lab.training.loggers import read_log
-
-__all__ = ["TASKS", "Column", "Run", "find_runs", "make_columns"]
 
 # Runs of another protocol are another task: their numbers share no row with ours.
 TASKS = {"synthshape": OWN.title, "released": RELEASED.title, "halligalli": "HalliGalli"}
@@ -131,7 +129,7 @@ def _read(folder: Path, here: Path) -> Run:
         config=config,
         costs={name: _number(results[name], name) for name in COSTS if results.get(name) is not None},
         scores=scores,
-        losses=_losses(folder / "log.jsonl"),
+        losses=read_losses(folder / "log.jsonl"),
         origin=dict(results.get("run", {})),
     )
 
@@ -140,16 +138,6 @@ def _number(value: Any, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"results.json: {name} is {value!r}, not a number")
     return value
-
-
-def _losses(path: Path) -> tuple[tuple[int, float], ...]:
-    lines = read_log(path) if path.exists() else []
-    found = [(line.get("step"), line.get("loss")) for line in lines if isinstance(line, dict)]
-    return tuple(
-        (step, loss)
-        for step, loss in found
-        if isinstance(step, int) and isinstance(loss, float) and math.isfinite(loss) and loss > 0
-    )
 
 
 def make_columns(runs: Iterable[Run]) -> list[Column]:

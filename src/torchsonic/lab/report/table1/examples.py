@@ -13,26 +13,16 @@ from torch import Tensor
 
 from torchsonic.lab.data import HalliGalli, SynthShape, perturb
 from torchsonic.lab.metrics.overlap import confusion, mean_dice
-from torchsonic.lab.report.style import (
-    ANSWERS,
-    class_legend,
-    label_colours,
-    mark_patch,
-    new_figure,
-    plain,
-    show_colour,
-    show_image,
-)
+from torchsonic.lab.report import style
 from torchsonic.lab.report.table1.collect import Column
 from torchsonic.lab.runs.protocols import ProtocolName
 from torchsonic.lab.runs.synthetic import HALLIGALLI_TRAIN, PROTOCOLS, TEST_NOISE
 from torchsonic.models import PretrainedError, PretrainedModel, from_pretrained
+from torchsonic.viz.style import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["draw_answers", "draw_segmentations", "load_models"]
 
 Models = Mapping[str, PretrainedModel]
 SAMPLES_OF_A_CLASS = 3
@@ -76,21 +66,21 @@ def draw_segmentations(models: Models, fold: int, protocol: ProtocolName = "own"
     figure = new_figure(1.35 * (2 + len(models)) + 1.0, 1.5 * len(rows) + 0.8)
     panels = figure.subplots(len(rows), 2 + len(models), squeeze=False)
     for (title, image, truth, told), line in zip(rows, panels, strict=True):
-        show_image(line[0], image[0])
-        show_image(line[1], label_colours(truth[0]))
+        style.show_image(line[0], image[0])
+        style.show_image(line[1], style.label_colours(truth[0]))
         line[0].set_ylabel(title, rotation=0, ha="right", va="center")
         for model, panel in zip(models.values(), line[2:], strict=True):
             if not told or _can_be_told(model):
                 classes = model(image, **told).argmax(1)
                 dice = mean_dice(confusion(classes, truth, SynthShape.num_classes), background=False)
-                show_image(panel, label_colours(classes[0]))
+                style.show_image(panel, style.label_colours(classes[0]))
                 panel.set_xlabel(f"{dice:.2f}", fontsize="small", labelpad=2)
             else:
                 panel.set_axis_off()
                 panel.text(0.5, 0.5, "cannot\nbe told", ha="center", va="center", color="0.4", fontsize="small")
     for title, panel in zip(("input", "truth", *models), panels[0], strict=True):
         panel.set_title(_wrap(title), fontsize="medium")
-    class_legend(figure, loc="outside lower center")
+    style.class_legend(figure, loc="outside lower center")
     return figure
 
 
@@ -143,8 +133,8 @@ def draw_answers(models: Models) -> Figure | None:
         ratios = [3.0, *[1.0] * (1 + len(models))]
         panels = block.subplots(len(ratios), len(chosen), squeeze=False, gridspec_kw={"height_ratios": ratios})
         for panel, picture in zip(panels[0], shown, strict=True):
-            show_image(panel, picture)
-            mark_patch(panel)
+            style.show_image(panel, picture)
+            style.mark_patch(panel)
         # The answer of the patch is the class with the highest mean probability.
         votes = {name: model(shown)[..., patch].softmax(1).mean(-1).argmax(1) for name, model in models.items()}
         for line, (name, vote) in zip(panels[1:], {"truth": truth, **votes}.items(), strict=True):
@@ -157,11 +147,11 @@ def draw_answers(models: Models) -> Figure | None:
 
 def _show_answer(panel: Axes, answer: int, *, is_right: bool) -> None:
     """An answer in its colour; a wrong one is hollow and says so."""
-    word, colour = ANSWERS[answer]
-    show_colour(panel, colour if is_right else "#ffffff", edge=colour)
+    word, colour = style.ANSWERS[answer]
+    style.show_colour(panel, colour if is_right else "#ffffff", edge=colour)
     text, ink = (word, "white") if is_right else (f"{word}: wrong", colour)
     panel.text(0, 0, text, ha="center", va="center", color=ink, fontsize="small")
 
 
 def _wrap(name: str) -> str:
-    return "\n".join(textwrap.wrap(plain(name), TITLE_WIDTH))
+    return "\n".join(textwrap.wrap(style.plain(name), TITLE_WIDTH))

@@ -11,15 +11,13 @@ from torchsonic.lab.report import Cell, Code, Column, Document, Group, Prose, Se
 from torchsonic.lab.report.catalogue import NOTES as COST_NOTES
 from torchsonic.lab.report.comparison import Compared, find_warnings, join_values
 from torchsonic.lab.report.document import NONE, Text
-from torchsonic.lab.report.provenance import commit_of, count, decimal, signed
+from torchsonic.lab.report.runs import commit_of, count, decimal, signed
 from torchsonic.lab.report.table1.collect import TASKS, Run
 from torchsonic.lab.report.table1.collect import Column as Model
 from torchsonic.lab.report.table1.report import Report, as_data
 from torchsonic.lab.report.table1.table import Pair, Row, Table1, rank_lines
 from torchsonic.lab.training import TrainingConfig
 from torchsonic.lab.training.loop import MAY_CHANGE
-
-__all__ = ["compared_runs", "make_page"]
 
 DIGITS = {"dice": 3, "parameters": 3, "flops": 3, "seconds": 0, "samples_per_second": 1}
 SMALL, LARGE = 0.005, 0.03

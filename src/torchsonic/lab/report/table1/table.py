@@ -10,8 +10,6 @@ from torchsonic.lab.metrics.paper import paper_cost, paper_results
 from torchsonic.lab.report.table1.collect import TASKS, Column, Test
 from torchsonic.lab.runs.protocols import OWN
 
-__all__ = ["Estimate", "Pair", "Row", "Table1", "estimate", "make_table", "rank_lines"]
-
 FOCUS = "SonicNet"
 
 

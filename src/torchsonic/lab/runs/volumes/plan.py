@@ -16,16 +16,6 @@ from torchsonic.lab.data.volumes.survey import Facts
 from torchsonic.lab.runs.volumes.config import VolumesConfig
 from torchsonic.models import PretrainedModel, create_model
 
-__all__ = [
-    "check_classes",
-    "choose_patch",
-    "complete_config",
-    "fine_axes",
-    "make_model",
-    "median_spacing",
-    "unet_strides",
-]
-
 LEVELS = (16, 32, 64, 128, 256)
 """Channels of the U-Net."""
 COARSEST = 4
