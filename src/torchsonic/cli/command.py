@@ -21,6 +21,7 @@ EXTRAS = {
     "matplotlib": "viz",
     "PIL": "images",
     "lightning_fabric": "train",
+    "escnn": "steerable",
     "triton": "triton",
     **dict.fromkeys(("monai", "nibabel", "nnunetv2", "picai_eval", "scipy"), "medical"),
 }

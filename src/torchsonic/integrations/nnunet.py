@@ -23,7 +23,6 @@ import torch
 from torch import nn
 
 try:
-    from nnunetv2.training.lr_scheduler.polylr import PolyLRScheduler
     from nnunetv2.training.nnUNetTrainer.nnUNetTrainer import nnUNetTrainer
     from nnunetv2.utilities.default_n_proc_DA import get_allowed_n_proc_DA
     from nnunetv2.utilities.plans_handling.plans_handler import ConfigurationManager, PlansManager
@@ -33,8 +32,13 @@ except ImportError as error:
 
 from torchsonic.engine.memory import keep_all_pages
 from torchsonic.integrations.nnunet_checkpoint import read_checkpoint
+from torchsonic.integrations.nnunet_cost import write_cost
+from torchsonic.integrations.nnunet_dataset import READER
+from torchsonic.integrations.nnunet_schedule import GroupedPolyLR
 from torchsonic.integrations.nnunet_settings import (
     BUDGET,
+    NETWORK,
+    ORBIT,
     Settings,
     complete_network,
     network_arguments,
@@ -43,7 +47,7 @@ from torchsonic.integrations.nnunet_settings import (
 from torchsonic.models import PretrainedModel
 from torchsonic.nn.parameters import parameter_groups
 
-__all__ = ["nnUNetTrainerBudget", "nnUNetTrainerSonic", "nnUNetTrainerSonicHybrid"]
+__all__ = ["nnUNetTrainerBudget", "nnUNetTrainerSonic", "nnUNetTrainerSonicHybrid", "nnUNetTrainerSonicOrbit"]
 
 KEY = "torchsonic"  # of our entry in a configuration of the plans
 MAY_CHANGE = frozenset({"epochs", "iterations", "val_iterations", "save_every"})  # when a training goes on
@@ -106,6 +110,7 @@ class _SettableTrainer(nnUNetTrainer):
         self.num_iterations_per_epoch = self.settings.iterations
         self.num_val_iterations_per_epoch = self.settings.val_iterations
         self.save_every = self.settings.save_every
+        self.initial_lr, self.weight_decay = self.settings.learning_rate, self.settings.weight_decay
 
     def _seed(self, stage: int) -> None:
         """Draw the same numbers in each stage, whatever was drawn before: by another network, or before going on."""
@@ -138,6 +143,13 @@ class _SettableTrainer(nnUNetTrainer):
     def on_train_epoch_start(self) -> None:
         self._seed(1 + self.current_epoch)
         super().on_train_epoch_start()
+
+    def on_train_end(self) -> None:
+        super().on_train_end()
+        if self.local_rank == 0:
+            assert self.output_folder is not None
+            begun, ended = (self.logger.get_value(f"epoch_{end}_timestamps", step=None) for end in ("start", "end"))
+            write_cost(Path(self.output_folder), self._built(), begun, ended, self.device)
 
     def train_step(self, batch: dict) -> dict:
         if self.device.type == "cpu":
@@ -193,7 +205,7 @@ class _SettableTrainer(nnUNetTrainer):
 
 
 class nnUNetTrainerBudget(_SettableTrainer):
-    """nnU-Net's own network and optimiser with settable epochs, iterations, seed, batch and patch.
+    """nnU-Net's own network and optimiser with settable epochs, iterations, seed, batch, patch, rate and decay.
 
     With the same settings and ``nnUNet_n_proc_DA=0`` it sees the same patches in the same order as the Sonic trainers.
     """
@@ -210,15 +222,23 @@ class nnUNetTrainerBudget(_SettableTrainer):
 class nnUNetTrainerSonic(_SettableTrainer):
     """nnU-Net with :class:`torchsonic.models.SonicUNet`, or ``SonicNet`` in 2-D, at the spacing of the plans."""
 
-    uses = ALL - {"local_kernel"}
-    hybrid: ClassVar[bool] = False
+    uses = ALL - {"local_kernel", "group"}
+    kind: ClassVar[dict[str, bool]] = {}
 
     def _network(self, resolved: dict[str, Any]) -> dict[str, Any]:
-        return network_arguments(self.settings, len(resolved["spacing"]), hybrid=self.hybrid)
+        return network_arguments(self.settings, len(resolved["spacing"]), **self.kind)
+
+    def on_train_start(self) -> None:
+        reader = self.plans_manager.plans.get("image_reader_writer")
+        if reader != READER and len(self.configuration_manager.patch_size) == 3:
+            self.print_to_log_file(
+                f"torchsonic: {reader} leaves volumes in the order of axes of their files; if that differs, set "
+                f'"overwrite_image_reader_writer": "{READER}" in dataset.json and plan again'
+            )
+        super().on_train_start()
 
     def _apply(self) -> None:
         super()._apply()
-        self.initial_lr, self.weight_decay = self.settings.learning_rate, self.settings.weight_decay
         self.enable_deep_supervision = False
 
     @staticmethod
@@ -253,7 +273,7 @@ class nnUNetTrainerSonic(_SettableTrainer):
         # The compiler takes the operator as one piece and gains little, so it is left to those who ask for it.
         return "nnUNet_compile" in os.environ and super()._do_i_compile()
 
-    def configure_optimizers(self) -> tuple[Any, PolyLRScheduler]:
+    def configure_optimizers(self) -> tuple[Any, GroupedPolyLR]:
         groups = parameter_groups(
             self._built(),
             self.initial_lr,
@@ -264,28 +284,21 @@ class nnUNetTrainerSonic(_SettableTrainer):
             optimiser = torch.optim.SGD(groups, momentum=MOMENTUM, nesterov=True)
         else:
             optimiser = torch.optim.AdamW(groups)
-        return optimiser, _GroupedPolyLR(optimiser, self.initial_lr, self.num_epochs)
+        return optimiser, GroupedPolyLR(optimiser, self.initial_lr, self.num_epochs)
 
 
 class nnUNetTrainerSonicHybrid(nnUNetTrainerSonic):
     """The same with a small local convolution beside each global one."""
 
-    uses = ALL
-    hybrid = True
+    uses = ALL - {"group"}
+    kind: ClassVar = {"hybrid": True}
 
 
-class _GroupedPolyLR(PolyLRScheduler):
-    """nnU-Net's schedule, which gives every group one rate, with each group's own share of it."""
+class nnUNetTrainerSonicOrbit(nnUNetTrainerSonic):
+    """nnU-Net with :class:`torchsonic.models.OrbitNet`, whose logits turn with the image."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, initial_lr: float, max_steps: int) -> None:
-        self.shares = [group["lr"] / initial_lr for group in optimizer.param_groups]
-        super().__init__(optimizer, initial_lr, max_steps)
-
-    def step(self, current_step: int | None = None) -> None:
-        super().step(current_step)
-        for group, share in zip(self.optimizer.param_groups, self.shares, strict=True):
-            group["lr"] *= share
-        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+    uses = (ALL - NETWORK) | ORBIT
+    kind: ClassVar = {"orbit": True}
 
 
 def _as_settings(saved: Mapping[str, Any]) -> Settings:
