@@ -33,10 +33,10 @@ def absent() -> str | None:
     return None if shutil.which("g++") else "the fake CUDA device needs g++"
 
 
-def run_on_fake_cuda(module: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+def run_on_fake_cuda(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a module in a process that has the device."""
     program = [sys.executable, "-m", "benchmarks.fake_cuda", module, *arguments]
-    return subprocess.run(program, capture_output=True, text=True, check=False, **options)
+    return subprocess.run(program, capture_output=True, text=True, check=False)
 
 
 def _load_device() -> None:

@@ -72,13 +72,13 @@ def _compile(kernel: Any, constants: dict[str, Any], target: str, dtype: str) ->
 
 
 def _nvidia(ptx: str, target: str) -> tuple[int, int]:
-    import triton  # pyright: ignore[reportMissingImports]
+    from triton import knobs  # pyright: ignore[reportMissingImports]
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.ptx"
         file.write_text(ptx)
         name = re.search(r"\.target (\w+)", ptx)
-        assembler = [triton.knobs.nvidia.ptxas.path, "-v", f"--gpu-name={name[1] if name else target}"]
+        assembler = [knobs.nvidia.ptxas.path, "-v", f"--gpu-name={name[1] if name else target}"]
         done = subprocess.run(
             [*assembler, str(file), "-o", str(file.with_suffix(".cubin"))], capture_output=True, text=True, check=True
         )
