@@ -33,6 +33,8 @@ class Finding:
 
     extra: str
     problems: list[str] = field(default_factory=list)
+    note: str = ""
+    """Why it could not be tried to the end on this machine."""
 
 
 def try_wheel(wheel: Path, extras: Sequence[str], work: Path) -> list[Finding]:
@@ -51,7 +53,8 @@ def try_wheel(wheel: Path, extras: Sequence[str], work: Path) -> list[Finding]:
 
 def _tell(finding: Finding) -> Finding:
     name = f"with [{finding.extra}]" if finding.extra else "without extras"
-    print(f"{name}: {'; '.join(finding.problems) or 'works'}", flush=True)
+    untried = f"not tried to the end: {finding.note}" if finding.note else "works"
+    print(f"{name}: {'; '.join(finding.problems) or untried}", flush=True)
     return finding
 
 
@@ -75,9 +78,7 @@ def _try(python: Path, extra: str) -> Finding:
     if done.returncode:
         return Finding(extra, [f"the trial fails: {done.stderr.strip()[-600:]}"])
     said = json.loads(done.stdout.splitlines()[-1])
-    if FOREIGN in said.get(extra, ""):
-        print(f"note on [{extra}]: {said[extra]}")
-    return Finding(extra, judge(extra, said))
+    return Finding(extra, judge(extra, said), said[extra] if FOREIGN in said[extra] else "")
 
 
 def judge(extra: str, said: Mapping[str, str]) -> list[str]:
