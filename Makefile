@@ -48,7 +48,7 @@ table1: $(VENV)/.installed
 	$(BIN)/torchsonic train table1 --preset demo --model sonicnet convnet --out table1
 
 figures: $(VENV)/.installed
-	$(BIN)/torchsonic figures --out docs/images
+	$(BIN)/torchsonic figures --out docs/images $(if $(VOLUMES),--volumes $(VOLUMES))
 	$(BIN)/torchsonic compare operators --out results/operators
 	$(MAKE) --no-print-directory explorer-picture
 
@@ -88,6 +88,7 @@ bench: $(VENV)/.bench
 	$(BIN)/torchsonic bench data
 	$(BIN)/torchsonic bench volumes
 	$(BIN)/torchsonic bench explorer
+	$(BIN)/torchsonic bench roofline
 
 dist: $(VENV)/.dist
 	rm -rf dist

@@ -14,7 +14,7 @@ import torch
 
 from torchsonic.lab.report import Cell, Column, Document, Group, Section, Table, print_document, write_document
 from torchsonic.lab.report.document import NONE
-from torchsonic.lab.report.provenance import origin_text
+from torchsonic.lab.report.runs import origin_text
 from torchsonic.lab.runs.provenance import describe_run
 
 __all__ = ["Numbers", "beside_paper", "publish", "read_json"]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from torchsonic.io import write_whole
-from torchsonic.lab.report.provenance import count
+from torchsonic.lab.report.runs import count
 
 __all__ = [
     "PAPER",

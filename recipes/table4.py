@@ -17,7 +17,9 @@ from recipes.runner import SMOKE, Step, add_folder, make_parser, missing_package
 from torchsonic.lab.metrics import paper_results
 from torchsonic.lab.report import Figure, Section
 from torchsonic.lab.report.image_sizes.page import CAPTION
-from torchsonic.lab.runs.images import ImagesConfig, apply_preset, read_config
+from torchsonic.lab.runs.folder import read_config
+from torchsonic.lab.runs.images import PRESETS, ImagesConfig
+from torchsonic.lab.runs.settings import choose_preset
 
 __all__ = ["NETWORKS", "make_page", "make_steps"]
 
@@ -63,7 +65,7 @@ def run_folder(options: argparse.Namespace, network: str) -> Path:
     changed: dict[str, Any] = {"data": options.imagenet}
     if is_smoke(options):
         changed = {"data": options.out / "data" / "imagenet", "model_options": tuple(NETWORKS[network][1])}
-    config = apply_preset(ImagesConfig(model=network, **changed), preset_of(options))  # type: ignore[arg-type]
+    config = choose_preset(ImagesConfig(model=network, **changed), PRESETS, preset_of(options))  # type: ignore[arg-type]
     return options.out / "runs" / config.name
 
 
@@ -127,7 +129,7 @@ def make_page(options: argparse.Namespace) -> None:
     figure = Figure("sizes", "Top-1 over image sizes, and its loss beside the paper's", CAPTION, picture)
     words = [f"{size} px" for size in sizes]
     curve = beside_paper("Top-1 lost relative to the training size, percent", words, curve_rows)
-    config = read_config(run_folder(options, options.networks[0]))
+    config = read_config(run_folder(options, options.networks[0]), ImagesConfig)
     publish(
         options.out / "report",
         title="Table 4: ImageNet",

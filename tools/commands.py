@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.bench.others import BenchData, BenchExplorer, BenchInit, BenchMemory, BenchPrecision
+from tools.bench.others import BenchData, BenchExplorer, BenchInit, BenchMemory, BenchPrecision, BenchRoofline
 from tools.bench.results import BenchReport
 from tools.bench.timing import BenchCompile, BenchModels, BenchOperator, BenchScaling, BenchVolumes
 from torchsonic.cli.command import Command, UserError, make_folder
@@ -22,6 +22,8 @@ class Figures(Command):
     """Folder for the figures."""
     steps: int = 150
     """Training steps of the networks on SynthShape that are shown."""
+    volumes: Path | None = None
+    """Folder of images/ and labels/ (NIfTI) for the stages of a medical network; without it, that figure is kept."""
     only: tuple[str, ...] = ()
     """Names of the figures to make, without their endings; all by default."""
 
@@ -35,8 +37,31 @@ class Figures(Command):
         unknown = [name for name in self.only if name not in FIGURES]
         if unknown:
             raise UserError(f"--only must be of {', '.join(FIGURES)}, got {unknown[0]}")
-        for path in make_figures(make_folder(self.out), only=self.only or tuple(FIGURES), steps=self.steps):
-            print("written:", path, flush=True)
+        options = {"only": self.only or tuple(FIGURES), "steps": self.steps, "volumes": self.volumes}
+        for name, path in make_figures(make_folder(self.out), **options):
+            print(f"{name}: needs --volumes, left as it was" if path is None else f"written: {path}", flush=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernels(Command):
+    """Compile the Triton kernels for GPUs, which need not be here, and tell their registers; seconds."""
+
+    needs = ("triton", "rich")
+
+    def run(self) -> None:
+        from tools.kernels import TARGETS, compile_kernels
+        from torchsonic.lab.report import Cell, Document, Section, Table, print_document
+
+        found = compile_kernels()
+        rows = []
+        for name in dict.fromkeys(kernel.kernel for kernel in found):
+            own = [kernel for kernel in found if kernel.kernel == name]
+            cells = [Cell(str(k.registers), f"{k.spills} spilled", "alarm" if k.spills else "") for k in own]
+            rows.append([name, *cells])
+        table = Table("Registers of a thread, float32", ["kernel", *TARGETS], rows)
+        print_document(Document(title="Triton kernels", about="", sections=[Section(table.title, [table])]))
+        if any(kernel.spills for kernel in found):
+            raise UserError("some kernels spill registers to memory, which makes them slow")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,10 +151,12 @@ COMMANDS: dict[str, type[Command] | Group] = {
             "init": BenchInit,
             "data": BenchData,
             "explorer": BenchExplorer,
+            "roofline": BenchRoofline,
             "report": BenchReport,
         },
     ),
     "figures": Figures,
+    "kernels": Kernels,
     "weights": Weights,
     "dependencies": Group(
         "Look at the packages that a checkout asks for.",

@@ -3,7 +3,7 @@
 import inspect
 import json
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 import torchsonic
 from torchsonic.integrations.nnunet_settings import (
     NETWORK,
+    ORBIT,
     PREFIX,
     Settings,
     complete_network,
@@ -106,7 +107,7 @@ def test_code_is_checked_as_variables_are():
         Settings(depth=0)
 
 
-@pytest.mark.parametrize("preset", ["default", "light", "paper"])
+@pytest.mark.parametrize("preset", ["default", "light", "paper", "paper_size"])
 def test_the_network_is_the_presets_with_what_was_set(preset):
     arguments = network_arguments(Settings(preset=preset, width=8, norm="channel"), 3, hybrid=False)
     name = "sonicnet3d" if preset == "default" else f"sonicnet3d.{preset}"
@@ -146,6 +147,7 @@ def test_every_setting_of_the_network_reaches_it():
         stride=(1, 2),
         norm="instance",
         form="pre",
+        variant="paper",
         padding_mode="reflect",
         field=12.0,
         head_kernel=3,
@@ -153,7 +155,11 @@ def test_every_setting_of_the_network_reaches_it():
         checkpointing=True,
     )
     plain, made = (network_arguments(s, 2, hybrid=True) for s in (Settings(), changed))
-    assert all(made[name] != plain.get(name) for name in NETWORK - {"preset"})
+    assert all(made[name] != plain.get(name) for name in NETWORK - {"preset", "group"})
+    orbit = Settings(width=4, depth=2, num_modes=3, stride=(1, 2), padding_mode="reflect", field=9.0, group="D4")
+    plain, turning = (network_arguments(s, 2, orbit=True) for s in (Settings(), replace(orbit, checkpointing=True)))
+    assert all(turning[name] != plain[name] for name in ORBIT)
+    assert turning["class"] == "OrbitNet"
     assert json.loads(json.dumps(made)) == made
     paper = network_arguments(Settings(preset="paper"), 3, hybrid=False)
     assert paper["checkpointing"], "what is not given is the preset's"

@@ -11,6 +11,8 @@ from typing import Any
 
 from torch import nn
 
+from torchsonic.integrations import TORCHVISION_REMEDY
+
 try:
     import timm
     from timm.models import build_model_with_cfg, register_model
@@ -18,7 +20,7 @@ try:
 except ImportError as error:
     raise ImportError('torchsonic.integrations.timm needs timm; run: pip install "torchsonic[timm]"') from error
 except RuntimeError as error:  # a torchvision built for another torch says so in its own way
-    raise ImportError(f"timm cannot be imported ({error}); install a torchvision that fits torch") from error
+    raise ImportError(f"timm cannot be imported ({error}): {TORCHVISION_REMEDY}") from error
 
 from torchsonic.models.classifier import Classifier
 from torchsonic.models.registry import MODELS, create_model
@@ -56,8 +58,9 @@ def _first_conv(model: Classifier) -> str | None:
 
 
 def _build(name: str):
-    # All levels of a hierarchy; the last three blocks of a transformer, whose levels are all alike.
-    levels = 3 if name.startswith("vit") else tuple(range(5 if name.startswith("resnet50") else 4))
+    # All levels of a hierarchy; the last three blocks of a transformer, whose levels are all alike; one of orbits.
+    counts = {"vit": 3, "resnet50": (0, 1, 2, 3, 4), "sonic": (0, 1, 2, 3), "orbit": (0,)}
+    levels = next(count for start, count in counts.items() if name.startswith(start))
 
     def make(preset: str | None = None, **arguments: Any):
         for theirs, ours in RENAMED.items():

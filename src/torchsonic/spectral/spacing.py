@@ -34,9 +34,12 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Sampling:
-    """A spacing together with an orientation ``(1, D, D)`` or ``(B, D, D)``; layers take it in place of a spacing."""
+    """A spacing together with an orientation ``(1, D, D)`` or ``(B, D, D)``; layers take it in place of a spacing.
 
-    spacing: Spacing
+    With ``None`` for the spacing, every layer assumes its own.
+    """
+
+    spacing: Spacing | None
     orientation: Tensor
 
 
@@ -114,8 +117,8 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
         raise ValueError(f"spacing must be the same for all samples here, got shape {tuple(steps.shape)}")
     elif batch is not None and batch != ANY_BATCH and steps.shape[0] != 1 and steps.shape[0] != batch:
         raise ValueError(f"spacing has {steps.shape[0]} rows for a batch of {batch} samples; give one row per sample")
-    if not torch.compiler.is_compiling():
-        refuse_impossible(steps)
+    if spacing.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere the host would have to wait
+        refuse_impossible(spacing)
     return steps
 
 

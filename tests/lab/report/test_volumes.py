@@ -342,6 +342,8 @@ def test_pages_show_every_number(tmp_path):
         ):
             assert words in shown
         assert "AUROC" in shown
+        assert "TP/FP/FN per case" in shown
+        assert "1.00/0.00/0.00" in shown
         assert "+0.540" in shown, "mean over classes: 0.84 against 0.30"
     data = json.loads((tmp_path / "report.json").read_text())
     assert data["models"][0]["summary"]["classes"][1]["dice"]["mean"] is None

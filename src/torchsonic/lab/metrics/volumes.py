@@ -130,18 +130,8 @@ def bounding_box(mask: NDArray[np.bool_]) -> tuple[slice, ...]:
 
 def summarise(
     cases: Mapping[str, Sequence[Mapping[str, Any]]] | Iterable[Sequence[Mapping[str, Any]]],
-    *,
-    seed: int = 0,
-    resamples: int = RESAMPLES,
 ) -> dict[str, Any]:
-    """Means over cases with 95 % bootstrap intervals.
-
-    Parameters
-    ----------
-    cases
-        What :func:`score_case` gave for each case, all with the same classes; also a mapping from their names.
-    seed, resamples
-        Of the bootstrap, which draws cases with replacement.
+    """Means over cases, of what :func:`score_case` gave for each (by name or not), with 95 % bootstrap intervals.
 
     Returns
     -------
@@ -154,13 +144,12 @@ def summarise(
     classes = [[row["class"] for row in table] for table in tables]
     if any(found != classes[0] for found in classes):
         raise ValueError(f"cases must have the same classes, got {sorted(set(map(tuple, classes)))}")
-    shared = {"seed": seed, "resamples": resamples}
     scores = {measure: np.array([[row[measure] for row in table] for table in tables], float) for measure in MEASURES}
     each = [
-        {"class": number, **{m: bootstrap_mean(found[:, place], **shared) for m, found in scores.items()}}
+        {"class": number, **{m: bootstrap_mean(found[:, place]) for m, found in scores.items()}}
         for place, number in enumerate(classes[0] if classes else [])
     ]
-    mean = {m: bootstrap_mean(map(mean_of, found), **shared) for m, found in scores.items()}
+    mean = {m: bootstrap_mean(map(mean_of, found)) for m, found in scores.items()}
     return {"cases": len(tables), "classes": each, "mean": mean}
 
 
@@ -176,10 +165,8 @@ def mean_of(values: Iterable[float]) -> float:
     return math.fsum(found) / len(found) if found else math.nan
 
 
-def bootstrap_mean(
-    values: Iterable[float], *, seed: int = 0, resamples: int = RESAMPLES, confidence: float = CONFIDENCE
-) -> dict[str, Any]:
-    """Mean and percentile bootstrap interval of independent numbers, of which NaN are left out.
+def bootstrap_mean(values: Iterable[float], *, seed: int = 0) -> dict[str, Any]:
+    """Mean and 95 % percentile bootstrap interval of independent numbers, of which NaN are left out.
 
     Returns
     -------
@@ -197,6 +184,6 @@ def bootstrap_mean(
         return {"mean": None, "low": None, "high": None, "count": 0}
     if len(found) == 1:
         return {"mean": float(found[0]), "low": None, "high": None, "count": 1}
-    chosen = np.random.default_rng(seed).integers(len(found), size=(resamples, len(found)))
-    low, high = np.quantile(found[chosen].mean(axis=1), [(1 - confidence) / 2, (1 + confidence) / 2])
+    chosen = np.random.default_rng(seed).integers(len(found), size=(RESAMPLES, len(found)))
+    low, high = np.quantile(found[chosen].mean(axis=1), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return {"mean": float(found.mean()), "low": float(low), "high": float(high), "count": len(found)}

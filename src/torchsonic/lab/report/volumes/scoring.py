@@ -18,8 +18,6 @@ from torchsonic.lab.report.volumes.overlay import draw_case
 from torchsonic.lab.report.volumes.results import CaseResult, Evaluation, ModelResult
 from torchsonic.lab.training.progress import counting_progress
 
-__all__ = ["Answer", "Predict", "Scoring", "class_names", "number_classes", "score_cases"]
-
 REGION = re.compile(r"[^=]+=([1-9]\d*(?:,[1-9]\d*)*)")
 Answer = tuple[NDArray[np.int16], dict[str, Any]]
 """Labels of a case, and what else :class:`CaseResult` is to know of it."""

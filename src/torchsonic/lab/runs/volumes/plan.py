@@ -16,16 +16,6 @@ from torchsonic.lab.data.volumes.survey import Facts
 from torchsonic.lab.runs.volumes.config import VolumesConfig
 from torchsonic.models import PretrainedModel, create_model
 
-__all__ = [
-    "check_classes",
-    "choose_patch",
-    "complete_config",
-    "fine_axes",
-    "make_model",
-    "median_spacing",
-    "unet_strides",
-]
-
 LEVELS = (16, 32, 64, 128, 256)
 """Channels of the U-Net."""
 COARSEST = 4
@@ -137,13 +127,13 @@ def make_model(config: VolumesConfig, facts: Sequence[Facts]) -> PretrainedModel
         return MonaiUNet(channels, config.num_classes, channels=LEVELS[: len(strides) + 1], strides=strides)
     options: dict[str, Any] = {"spacing": spacing}
     options |= {"padding": None, "padding_mode": config.padding} if config.padding else {}
-    sizes = {name: getattr(config, name) for name in ("width", "depth", "num_modes", "mlp_ratio")}
+    sizes = {name: getattr(config, name) for name in ("width", "depth", "num_modes", "mlp_ratio", "variant")}
     options |= {name: value for name, value in sizes.items() if value is not None}
     name = config.model
     if name == "hybrid":
         name, options["local_kernel"] = "sonicnet3d.light", 3
     if config.stride is not None:
         options["stride"] = config.stride
-    elif name == "sonicnet3d.light":
+    elif name in ("sonicnet3d.light", "orbitnet3d"):
         options["stride"] = tuple(2 if fine else 1 for fine in fine_axes(spacing))
     return create_model(name, in_channels=channels, num_classes=config.num_classes, **options)

@@ -12,11 +12,12 @@ import numpy as np
 
 from torchsonic.lab.data.volumes import Case, Volume, find_cases, read_case
 from torchsonic.lab.data.volumes.collection import Collection
+from torchsonic.lab.data.volumes.orientation import straighten
 from torchsonic.lab.data.volumes.preparation import prepare
 from torchsonic.lab.data.volumes.survey import Facts, survey
-from torchsonic.lab.runs.folder import load_model, read_facts
+from torchsonic.lab.runs.folder import load_model, read_config, read_facts
 from torchsonic.lab.runs.run import Experiment, run
-from torchsonic.lab.runs.volumes.config import SegmentationConfig, VolumesConfig, read_config
+from torchsonic.lab.runs.volumes.config import SegmentationConfig, VolumesConfig
 from torchsonic.lab.runs.volumes.plan import complete_config, make_model
 from torchsonic.lab.runs.volumes.predict import score_cases
 from torchsonic.lab.runs.volumes.split import Split, choose_split
@@ -27,8 +28,6 @@ from torchsonic.models import PretrainedModel
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-__all__ = ["SPLIT_NAME", "SegmentationExperiment", "VolumeExperiment", "load_run", "mean_scores", "run_experiment"]
 
 S = TypeVar("S", bound=SegmentationConfig)
 SPLIT_NAME = "split.json"
@@ -73,6 +72,7 @@ class SegmentationExperiment(Experiment[S, PretrainedModel]):
     def prepare(self, folder: Path, fabric: Fabric, *, show: bool) -> PretrainedModel:
         facts, num_classes = self._look_at_data(show=show)
         found = {"train": self.split.train, "test": self.split.test, "left_out": self.left_out}
+        found |= {"axes": sorted({fact.axes for fact in facts})}
         self.facts = {SPLIT_NAME: {**found, "digests": {fact.name: fact.digest for fact in facts}}}
         return self.make_model(facts, num_classes)
 
@@ -88,6 +88,8 @@ class SegmentationExperiment(Experiment[S, PretrainedModel]):
             seed=config.split_seed,
             patient=config.patient,
         )
+        if config.hold_out:
+            split = split.hold_out(config.hold_out, seed=config.split_seed, patient=config.patient)
         used = [self.cases[name] for name in (*split.train, *split.test)]
         with counting_progress("checking", len(used), show=show) as advance:
             options: dict[str, Any] = {"num_classes": config.num_classes, "keep_going": config.keep_going}
@@ -129,6 +131,7 @@ class SegmentationExperiment(Experiment[S, PretrainedModel]):
             num_classes=config.num_classes,
             limit=config.cache_gb * 1e9,
             dtype=np.dtype(config.cache_dtype),
+            oriented=config.is_oriented,
         )
         with counting_progress("reading", len(cases), show=show) as advance:
             for case in cases:
@@ -152,7 +155,8 @@ class VolumeExperiment(SegmentationExperiment[VolumesConfig]):
         return find_cases(self.config.data)
 
     def read_case(self, case: Case, *, num_classes: int | None) -> Volume:
-        return read_case(case, num_classes=num_classes)
+        volume = read_case(case, num_classes=num_classes, straight=self.config.is_oriented)
+        return straighten(volume)[0] if self.config.is_oriented else volume
 
     def prepare_volume(self, volume: Volume) -> Volume:
         assert self.config.common_spacing != "median"
@@ -212,4 +216,4 @@ def mean_scores(rows: Sequence[dict[str, Any]], measures: Mapping[str, str] = DI
 
 def load_run(folder: Path) -> tuple[PretrainedModel, VolumesConfig]:
     """The trained model of a run and its completed configuration."""
-    return load_model(folder), read_config(folder)
+    return load_model(folder), read_config(folder, VolumesConfig)
