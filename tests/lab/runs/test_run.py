@@ -119,7 +119,10 @@ def test_runs_of_the_version_before_are_read_and_resumed(tmp_path, name, kind):
     (tmp_path / "checkpoints").mkdir()
     assert kind_of(tmp_path) == kind
     config = READERS[kind](tmp_path)
-    assert plain_settings(config) == read_json(OLD / f"{name}.json")
+    younger = {"hold_out": 0.0, "noise": None}
+    known = {name: value for name, value in plain_settings(config).items() if name not in younger}
+    assert known == read_json(OLD / f"{name}.json")
+    assert all(getattr(config, name, value) == value for name, value in younger.items())
     moved = {"init": f"/elsewhere/{config.init}"} if getattr(config, "init", None) else {}
     settings = plain_settings(replace(config, **moved))
     refuse_changes(tmp_path, settings, may_change=())
