@@ -25,7 +25,6 @@ __all__ = [
 ]
 
 ModelName = Literal[
-    "cnn_tiny",
     "orbit_tiny",
     "resnet50",
     "resnet50_dilated",
