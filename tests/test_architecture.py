@@ -191,3 +191,12 @@ def test_public_names_exist():
     for module in (torchsonic, *core, *others):
         for name in module.__all__:
             assert hasattr(module, name), f"{module.__name__}.{name}"
+
+
+def test_slow_tests_are_named_as_they_are():
+    """A test that is renamed must not become a fast one unseen."""
+    for line in (ROOT / "tests" / "slow.txt").read_text().splitlines():
+        path, _, name = line.partition("::")
+        if path.startswith("tests/"):
+            place = ROOT / path
+            assert place.is_dir() or f"def {name.rpartition('::')[2]}(" in place.read_text(), line

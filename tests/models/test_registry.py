@@ -26,7 +26,7 @@ def small(name: str, **overrides):
     """The registered model with fewer blocks, so that the suite stays fast; every kind of part is still there."""
     start = next((start for start in SHALLOW if name.startswith(start)), None)
     overrides = {**SHALLOW.get(start, {}), **overrides}
-    if name == "sonicnet3d.paper":
+    if name.startswith("sonicnet3d.paper"):
         overrides = {"num_modes": 24, **overrides}
     torch.manual_seed(0)
     return torchsonic.create_model(name, **overrides)
@@ -216,7 +216,10 @@ def test_parameter_counts_are_those_of_table_1(name, millions):
         ("resnet50_gfnet", 15.72),
         ("resnet50_s4nd", 16.67),
         ("resnet50_sonic.paper", 1.34),
+        ("resnet50_sonic.paper_size", 1.34),
         ("sonicnet3d.paper", 2.59),
+        ("sonicnet3d.paper_size", 2.59),
+        ("synthshape_sonicnet.paper", 0.07),
         ("vit_s16", 22.05),
     ],
 )

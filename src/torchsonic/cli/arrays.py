@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from torchsonic.cli.command import Command, make_folder
 from torchsonic.cli.train import TrainCommand, training_line
-from torchsonic.lab.runs.arrays import PRESETS, ArraysConfig, apply_preset, run_experiment
+from torchsonic.lab.runs.arrays import PRESETS, ArraysConfig, run_experiment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +19,7 @@ class TrainArrays(TrainCommand, ArraysConfig):
     """Steps and sizes. smoke takes less than a minute; quick trains for 2,000 steps."""
 
     config_class: ClassVar[type] = ArraysConfig
-    presets: ClassVar[Collection[str]] = PRESETS
-    apply_preset = staticmethod(apply_preset)
+    presets = PRESETS
     thrift: ClassVar[str] = "smaller --batch, or --accumulate"
 
     def run(self) -> None:

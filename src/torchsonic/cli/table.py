@@ -14,11 +14,10 @@ from pathlib import Path
 import torchsonic
 from torchsonic.cli.arrays import DataMnist, TrainArrays
 from torchsonic.cli.command import Command, UserError
-from torchsonic.cli.compare import CompareOperators
 from torchsonic.cli.export import Export
 from torchsonic.cli.images import EvaluateImages, PredictImages, TrainImages
 from torchsonic.cli.masks import PredictMasks, TrainMasks
-from torchsonic.cli.models import Convert, Explain, Explore, Models
+from torchsonic.cli.models import CompareOperators, Convert, Explain, Explore, Models
 from torchsonic.cli.nnunet import NnunetConvert, NnunetInstall
 from torchsonic.cli.study import RunStudy, Summary
 from torchsonic.cli.synthetic import (

@@ -23,7 +23,6 @@ import torch
 from torch import nn
 
 try:
-    from nnunetv2.training.lr_scheduler.polylr import PolyLRScheduler
     from nnunetv2.training.nnUNetTrainer.nnUNetTrainer import nnUNetTrainer
     from nnunetv2.utilities.default_n_proc_DA import get_allowed_n_proc_DA
     from nnunetv2.utilities.plans_handling.plans_handler import ConfigurationManager, PlansManager
@@ -33,6 +32,8 @@ except ImportError as error:
 
 from torchsonic.engine.memory import keep_all_pages
 from torchsonic.integrations.nnunet_checkpoint import read_checkpoint
+from torchsonic.integrations.nnunet_cost import write_cost
+from torchsonic.integrations.nnunet_schedule import GroupedPolyLR
 from torchsonic.integrations.nnunet_settings import (
     BUDGET,
     Settings,
@@ -106,6 +107,7 @@ class _SettableTrainer(nnUNetTrainer):
         self.num_iterations_per_epoch = self.settings.iterations
         self.num_val_iterations_per_epoch = self.settings.val_iterations
         self.save_every = self.settings.save_every
+        self.initial_lr, self.weight_decay = self.settings.learning_rate, self.settings.weight_decay
 
     def _seed(self, stage: int) -> None:
         """Draw the same numbers in each stage, whatever was drawn before: by another network, or before going on."""
@@ -138,6 +140,13 @@ class _SettableTrainer(nnUNetTrainer):
     def on_train_epoch_start(self) -> None:
         self._seed(1 + self.current_epoch)
         super().on_train_epoch_start()
+
+    def on_train_end(self) -> None:
+        super().on_train_end()
+        if self.local_rank == 0:
+            assert self.output_folder is not None
+            begun, ended = (self.logger.get_value(f"epoch_{end}_timestamps", step=None) for end in ("start", "end"))
+            write_cost(Path(self.output_folder), self._built(), begun, ended, self.device)
 
     def train_step(self, batch: dict) -> dict:
         if self.device.type == "cpu":
@@ -193,7 +202,7 @@ class _SettableTrainer(nnUNetTrainer):
 
 
 class nnUNetTrainerBudget(_SettableTrainer):
-    """nnU-Net's own network and optimiser with settable epochs, iterations, seed, batch and patch.
+    """nnU-Net's own network and optimiser with settable epochs, iterations, seed, batch, patch, rate and decay.
 
     With the same settings and ``nnUNet_n_proc_DA=0`` it sees the same patches in the same order as the Sonic trainers.
     """
@@ -218,7 +227,6 @@ class nnUNetTrainerSonic(_SettableTrainer):
 
     def _apply(self) -> None:
         super()._apply()
-        self.initial_lr, self.weight_decay = self.settings.learning_rate, self.settings.weight_decay
         self.enable_deep_supervision = False
 
     @staticmethod
@@ -253,7 +261,7 @@ class nnUNetTrainerSonic(_SettableTrainer):
         # The compiler takes the operator as one piece and gains little, so it is left to those who ask for it.
         return "nnUNet_compile" in os.environ and super()._do_i_compile()
 
-    def configure_optimizers(self) -> tuple[Any, PolyLRScheduler]:
+    def configure_optimizers(self) -> tuple[Any, GroupedPolyLR]:
         groups = parameter_groups(
             self._built(),
             self.initial_lr,
@@ -264,7 +272,7 @@ class nnUNetTrainerSonic(_SettableTrainer):
             optimiser = torch.optim.SGD(groups, momentum=MOMENTUM, nesterov=True)
         else:
             optimiser = torch.optim.AdamW(groups)
-        return optimiser, _GroupedPolyLR(optimiser, self.initial_lr, self.num_epochs)
+        return optimiser, GroupedPolyLR(optimiser, self.initial_lr, self.num_epochs)
 
 
 class nnUNetTrainerSonicHybrid(nnUNetTrainerSonic):
@@ -272,20 +280,6 @@ class nnUNetTrainerSonicHybrid(nnUNetTrainerSonic):
 
     uses = ALL
     hybrid = True
-
-
-class _GroupedPolyLR(PolyLRScheduler):
-    """nnU-Net's schedule, which gives every group one rate, with each group's own share of it."""
-
-    def __init__(self, optimizer: torch.optim.Optimizer, initial_lr: float, max_steps: int) -> None:
-        self.shares = [group["lr"] / initial_lr for group in optimizer.param_groups]
-        super().__init__(optimizer, initial_lr, max_steps)
-
-    def step(self, current_step: int | None = None) -> None:
-        super().step(current_step)
-        for group, share in zip(self.optimizer.param_groups, self.shares, strict=True):
-            group["lr"] *= share
-        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
 
 
 def _as_settings(saved: Mapping[str, Any]) -> Settings:

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from torchsonic.arguments import check_samples, choice
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.nn.chain import SpacedSequential, walk
+from torchsonic.nn.network_spacing import sonic_layers
 from torchsonic.nn.parameters import mode_parameters
 from torchsonic.nn.physical_layer import knows_spacing, refuse_unheard
+from torchsonic.nn.released_init import spread_over_depth
 from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["Classifier", "linear_rates", "stage_options"]
@@ -181,6 +183,7 @@ class Classifier(PretrainedModel):
     def init_weights(self) -> None:
         """Kaiming normal for convolutions, small normal for linear layers; operators keep what they drew themselves."""
         _draw_weights(self)
+        spread_over_depth(sonic_layers(self))
 
 
 def _draw_weights(module: nn.Module) -> None:

@@ -86,7 +86,7 @@ def list_models(pattern: str = "*", *, presets: bool = True) -> list[str]:
     Examples
     --------
     >>> torchsonic.list_models("sonicnet3d*")
-    ['sonicnet3d', 'sonicnet3d.light', 'sonicnet3d.paper']
+    ['sonicnet3d', 'sonicnet3d.light', 'sonicnet3d.paper', 'sonicnet3d.paper_size']
     """
     names = []
     for name in MODELS:

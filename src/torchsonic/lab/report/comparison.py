@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchsonic.lab.report.provenance import commit_of, count
+from torchsonic.lab.report.runs import commit_of, count
 from torchsonic.lab.runs.provenance import BUSY_LIMIT
 
 __all__ = ["Compared", "find_warnings", "join_values"]

@@ -10,12 +10,13 @@ from torchsonic.lab.report.comparison import Compared, find_warnings
 from torchsonic.lab.report.curves import draw_band, log_scale, read_losses, smooth
 from torchsonic.lab.report.document import NONE, Cell, Document, Figure, Group, Items, Prose, Section, Table
 from torchsonic.lab.report.files import to_png
-from torchsonic.lab.report.provenance import count, decimal, origin_text
-from torchsonic.lab.report.style import new_figure, plain, thin_axes
+from torchsonic.lab.report.runs import count, decimal, origin_text
+from torchsonic.lab.report.style import plain
 from torchsonic.lab.runs.table1 import duration
 from torchsonic.lab.studies.definition import Measure, Study
 from torchsonic.lab.studies.outcome import Outcome, find_numbers, find_outcomes, ranks
 from torchsonic.lab.studies.plan import Planned, plan_runs, time_left
+from torchsonic.viz.style import new_figure, thin_axes
 
 __all__ = ["make_page", "status_line"]
 

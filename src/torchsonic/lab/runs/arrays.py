@@ -24,7 +24,7 @@ from torchsonic.lab.runs.images.options import read_options
 from torchsonic.lab.runs.run import Experiment, run
 from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.training import Fit, TrainingConfig
-from torchsonic.lab.training.order import place_in_epoch
+from torchsonic.lab.training.task import place_in_epoch
 from torchsonic.models import Classifier, create_model, list_models, model_entry
 from torchsonic.spectral.spacing import spacing_values
 

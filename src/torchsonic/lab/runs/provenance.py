@@ -16,8 +16,6 @@ import torch
 
 from torchsonic import __version__
 
-__all__ = ["activity_warning", "current_commit", "describe_run", "summary_line"]
-
 BUSY_LIMIT = 0.2
 BUSY_SECONDS = 1.0
 ROOT = Path(__file__).resolve().parents[4]

@@ -35,10 +35,7 @@ M = TypeVar("M", bound=PretrainedModel)
 class Experiment(ABC, Generic[C, M]):
     """What a task supplies: data and network, the task of the loop, the test, and a description.
 
-    Parameters
-    ----------
-    config
-        Settings, among them ``training``, those of the loop. Paths become absolute.
+    Its settings have those of the loop in ``training``; their paths become absolute.
     """
 
     kind: ClassVar[str]

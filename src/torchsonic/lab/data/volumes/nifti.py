@@ -16,9 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torchsonic.io import replacing
-from torchsonic.lab.data.volumes.cases import SUFFIXES, Case, CaseError, find_cases
-
-__all__ = ["Case", "CaseError", "Volume", "find_cases", "read_case", "write_labels"]
+from torchsonic.lab.data.volumes.cases import SUFFIXES, Case, CaseError
 
 MOST_CLASSES = 1 << 15
 SINGULAR = 1e-6

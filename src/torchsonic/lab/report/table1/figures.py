@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from torchsonic.lab.report.curves import draw_band, log_scale, smooth
 from torchsonic.lab.report.runs import group_by
-from torchsonic.lab.report.style import OPERATORS, new_figure, plain, thin_axes
+from torchsonic.lab.report.style import OPERATORS, plain
 from torchsonic.lab.report.table1.collect import TASKS, Column
 from torchsonic.lab.report.table1.table import Row, Table1
+from torchsonic.viz.style import new_figure, thin_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["draw_curves", "draw_levels"]
 
 OTHERS = (("#000000", "X"), ("#777777", "*"), ("#AA8800", "h"))
 LINES = ("-", "--", ":", "-.")
@@ -59,16 +58,17 @@ def draw_curves(columns: Sequence[Column]) -> Figure | None:
 def draw_levels(table: Table1) -> Figure | None:
     """Dice over level, one panel for each perturbation: lines are ours, faint markers beside them the paper's."""
     perturbed = [row for row in table.rows if row.test and row.test[0] != "clean"]
-    groups = group_by(perturbed, lambda row: row.test[0] if row.test else "")
+    groups = group_by(perturbed, lambda row: (row.group, row.test[0] if row.test else ""))
     if not groups:
         return None
     across = min(4, len(groups))
     down = -(-len(groups) // across)
     figure = new_figure(3.2 * across, 2.9 * down + 0.6)
     panels = figure.subplots(down, across, squeeze=False).ravel().tolist()
-    for panel, (name, rows) in zip(panels, groups.items(), strict=False):
+    for panel, ((group, name), rows) in zip(panels, groups.items(), strict=False):
         _draw_panel(panel, table.columns, rows)
-        panel.set(title=plain(TASKS.get(name, name)), ylim=(-0.03, 1.03))
+        protocol = ", released" if group.startswith(TASKS["released"]) else ""
+        panel.set(title=plain(TASKS.get(name, name)) + protocol, ylim=(-0.03, 1.03))
         panel.set_xlabel({"halligalli": "noise"}.get(name, "level"))
     for panel in panels[::across]:
         panel.set_ylabel("Dice")

@@ -4,7 +4,7 @@ A run is a folder: ``config.json``, ``split.json``, ``log.jsonl``, ``checkpoints
 ``results.json``.
 """
 
-from torchsonic.lab.runs.volumes.config import MODELS, PRESETS, VolumesConfig, apply_preset, read_config
+from torchsonic.lab.runs.volumes.config import MODELS, PRESETS, VolumesConfig
 from torchsonic.lab.runs.volumes.predict import predict_case, predict_probabilities, read_good_cases, score_cases
 from torchsonic.lab.runs.volumes.run import load_run, run_experiment
 from torchsonic.lab.runs.volumes.split import Split, make_folds, read_split
@@ -14,12 +14,10 @@ __all__ = [
     "PRESETS",
     "Split",
     "VolumesConfig",
-    "apply_preset",
     "load_run",
     "make_folds",
     "predict_case",
     "predict_probabilities",
-    "read_config",
     "read_good_cases",
     "read_split",
     "run_experiment",

@@ -19,8 +19,6 @@ from torchsonic.lab.runs.volumes.config import VolumesConfig
 from torchsonic.lab.runs.volumes.sliding_window import sliding_window
 from torchsonic.models import PretrainedModel
 
-__all__ = ["predict_case", "predict_probabilities", "read_good_cases", "score_cases"]
-
 
 def window_voxels(patch: Sequence[int], reference: Sequence[float], spacing: Sequence[float]) -> tuple[int, ...]:
     """Voxels of a window that shows as many millimetres as patches did in training, even where they are more or fewer.
@@ -48,12 +46,7 @@ def predict_probabilities(
 ) -> NDArray[np.float32]:
     """Probability of each class, ``(K, D, H, W)``, on the grid of the volume as it was read.
 
-    Parameters
-    ----------
-    model, config
-        Of a run, see :func:`load_run`.
-    tell_spacing
-        ``False`` keeps the spacing from a network that was trained to be told it.
+    ``model`` and ``config`` are a run's; ``tell_spacing=False`` keeps the spacing from a network trained to be told it.
     """
     assert config.patch is not None
     assert config.common_spacing != "median"

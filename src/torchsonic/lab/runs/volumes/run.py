@@ -14,9 +14,9 @@ from torchsonic.lab.data.volumes import Case, Volume, find_cases, read_case
 from torchsonic.lab.data.volumes.collection import Collection
 from torchsonic.lab.data.volumes.preparation import prepare
 from torchsonic.lab.data.volumes.survey import Facts, survey
-from torchsonic.lab.runs.folder import load_model, read_facts
+from torchsonic.lab.runs.folder import load_model, read_config, read_facts
 from torchsonic.lab.runs.run import Experiment, run
-from torchsonic.lab.runs.volumes.config import SegmentationConfig, VolumesConfig, read_config
+from torchsonic.lab.runs.volumes.config import SegmentationConfig, VolumesConfig
 from torchsonic.lab.runs.volumes.plan import complete_config, make_model
 from torchsonic.lab.runs.volumes.predict import score_cases
 from torchsonic.lab.runs.volumes.split import Split, choose_split
@@ -27,8 +27,6 @@ from torchsonic.models import PretrainedModel
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-__all__ = ["SPLIT_NAME", "SegmentationExperiment", "VolumeExperiment", "load_run", "mean_scores", "run_experiment"]
 
 S = TypeVar("S", bound=SegmentationConfig)
 SPLIT_NAME = "split.json"
@@ -214,4 +212,4 @@ def mean_scores(rows: Sequence[dict[str, Any]], measures: Mapping[str, str] = DI
 
 def load_run(folder: Path) -> tuple[PretrainedModel, VolumesConfig]:
     """The trained model of a run and its completed configuration."""
-    return load_model(folder), read_config(folder)
+    return load_model(folder), read_config(folder, VolumesConfig)

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["Split", "choose_split", "make_folds", "read_split"]
-
 
 @dataclass(frozen=True)
 class Split:
