@@ -30,7 +30,7 @@ ALLOWED = {
     "export": {*OPERATOR, "io", "nn", "__version__"},
     "explorer": {*NETWORKS, "functional", DATA},
     "lab": set(),
-    DATA: {"io"},
+    DATA: {"io", "functional"},
     METRICS: {"functional", DATA},
     TRAINING: {"io", "engine", "functional", "nn", "parallel", DATA, METRICS},
     "lab.runs": {*OPERATOR, *NETWORKS, "io", DATA, METRICS, TRAINING},

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from tools.orientation_figure import draw_orientation
 from torchsonic.lab.data import SynthShape
 from torchsonic.lab.report.demo import live
 from torchsonic.lab.runs.folder import load_model
@@ -174,6 +175,10 @@ def _training(shop: _Workshop) -> Path:
     return write_animation(shop.out / "training.webp", snapshots, title="first layer")
 
 
+def _orientation(shop: _Workshop) -> Path:
+    return shop.save("orientation", draw_orientation())
+
+
 FIGURES: dict[str, Callable[[_Workshop], Path | None]] = {
     "demo": _demo,
     "sweep": _sweep,
@@ -188,6 +193,7 @@ FIGURES: dict[str, Callable[[_Workshop], Path | None]] = {
     "rose": _rose,
     "training": _training,
     "field": _field,
+    "orientation": _orientation,
 }
 
 

@@ -25,6 +25,7 @@ from torchsonic.nn import (
     infer_strides,
     parameter_groups,
     replace_convs,
+    set_orientation,
     set_spacing,
 )
 
@@ -57,6 +58,7 @@ __all__ = [
     "replace_convs",
     "set_coupling",
     "set_fft_backend",
+    "set_orientation",
     "set_plan_search",
     "set_spacing",
     "use_fft_backend",

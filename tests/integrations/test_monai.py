@@ -18,7 +18,16 @@ from monai.inferers import SlidingWindowInferer as PlainInferer  # noqa: E402
 from monai.transforms import Orientationd, RandZoomd  # noqa: E402
 
 from tests.integrations.absent import import_without  # noqa: E402
-from torchsonic.integrations.monai import SlidingWindowInferer, SonicNet, SonicUNet, spacing_of  # noqa: E402
+from torchsonic.integrations.monai import (  # noqa: E402
+    OrbitNet,
+    SlidingWindowInferer,
+    SonicNet,
+    SonicUNet,
+    orientation_of,
+    spacing_of,
+)
+from torchsonic.testing import relative_error  # noqa: E402
+from torchsonic.testing.orientation import all_storages  # noqa: E402
 
 BUNDLE = Path(__file__).parents[2] / "recipes" / "monai_bundle"
 SIZE = (10, 12, 6)
@@ -60,7 +69,8 @@ def test_each_sample_of_a_batch_has_its_own_spacing(batch):
     torch.testing.assert_close(spacing_of(batch), expected)
     model, plain = make(), batch.as_tensor()
     with torch.no_grad():
-        heard, told, untold = model(batch), model(plain, expected), model(batch, spacing=(1.0, 1.0, 6.0))
+        heard, told = model(batch), model(plain, expected, orientation=orientation_of(batch))
+        untold = model(batch, spacing=(1.0, 1.0, 6.0))
     torch.testing.assert_close(heard.as_tensor(), told)
     assert not torch.allclose(heard.as_tensor(), untold.as_tensor(), rtol=1e-2)
 
@@ -105,9 +115,10 @@ def test_logits_keep_what_the_image_knows(batch):
 
 def test_gradients_are_those_of_plain_tensors(batch):
     gradients = []
-    for x, told in ((batch, None), (batch.as_tensor(), spacing_of(batch))):
+    told = {"spacing": spacing_of(batch), "orientation": orientation_of(batch)}
+    for x, said in ((batch, {}), (batch.as_tensor(), told)):
         model, leaf = make(), x.clone().requires_grad_()
-        model(leaf, told).square().sum().backward()
+        model(leaf, **said).square().sum().backward()
         gradients.append([torch.as_tensor(leaf.grad).as_subclass(torch.Tensor), *[p.grad for p in model.parameters()]])
     for ours, plain in zip(*gradients, strict=True):
         torch.testing.assert_close(ours, plain)
@@ -144,8 +155,8 @@ def test_windows_keep_the_spacing_of_their_image(batch, sw_batch_size, options):
     with torch.no_grad():
         stitched = SlidingWindowInferer(sw_batch_size=sw_batch_size, **shared, **options)(batch, model)
         alone = [
-            PlainInferer(**shared)(batch.as_tensor()[place][None], model, spacing=spacing)
-            for place, spacing in enumerate((FIRST, SECOND))
+            PlainInferer(**shared)(batch.as_tensor()[place][None], model, spacing=spacing, orientation=turn(angle))
+            for place, (spacing, angle) in enumerate(((FIRST, 0.0), (SECOND, 0.4)))
         ]
     assert isinstance(stitched, MetaTensor)
     torch.testing.assert_close(spacing_of(stitched), spacing_of(batch))
@@ -153,7 +164,7 @@ def test_windows_keep_the_spacing_of_their_image(batch, sw_batch_size, options):
 
 
 def test_windows_of_plain_tensors_are_told_the_spacing_of_the_call(batch):
-    model, steps = make(), spacing_of(batch)
+    model, steps = make(use_orientation=False), spacing_of(batch)
     inferer = SlidingWindowInferer(roi_size=(8, 8, 6), sw_batch_size=3, mode="gaussian")
     with torch.no_grad():
         told = inferer(batch.as_tensor(), model, spacing=steps)
@@ -205,7 +216,7 @@ def test_saved_models_are_torchsonics(tmp_path, batch):
         expected = model(batch)
         torch.testing.assert_close(loaded(batch), expected)
         torch.testing.assert_close(again(batch), expected)
-        torch.testing.assert_close(plain(batch.as_tensor(), spacing_of(batch)), expected.as_tensor())
+        torch.testing.assert_close(plain(batch.as_tensor(), affine=batch.affine), expected.as_tensor())
     assert SonicNet.from_pretrained(tmp_path, use_meta=False).use_meta is False
 
 
@@ -213,7 +224,7 @@ def test_the_network_for_volumes_hears_the_spacing_too(tmp_path, batch):
     model = SonicUNet(3, 1, 2, widths=(8, 8), num_modes=(4, 4), spacing=(1.0, 1.0, 6.0)).eval()
     loaded = SonicUNet.from_pretrained(model.save_pretrained(tmp_path))
     with torch.no_grad():
-        expected = model.network(batch.as_tensor(), spacing_of(batch))
+        expected = model.network(batch.as_tensor(), spacing_of(batch), orientation=orientation_of(batch))
         torch.testing.assert_close(model(batch).as_tensor(), expected)
         torch.testing.assert_close(loaded(batch).as_tensor(), expected)
 
@@ -288,3 +299,40 @@ def test_both_bundle_configurations_describe_one_network():
 def test_without_monai_the_error_names_the_extra(monkeypatch):
     said = import_without("monai", "torchsonic.integrations.monai", monkeypatch)
     assert 'pip install "torchsonic[medical]"' in said
+
+
+def in_storage(image, storage):
+    """An image in another order of axes, with the affine that says so."""
+    affine = image.affine.clone()
+    affine[:3, :3] = affine[:3, :3] @ storage.matrix()
+    return MetaTensor(storage.apply(image.as_tensor()), affine=affine)
+
+
+@pytest.mark.parametrize("kind", [SonicNet, SonicUNet, OrbitNet])
+def test_images_in_any_order_of_axes_are_one(kind):
+    sizes = {"widths": (4, 4), "num_modes": (4, 4)} if kind is SonicUNet else {"width": 2, "depth": 2, "num_modes": 2}
+    model = kind(3, 1, 2, spacing=(1.0, 1.0, 3.0), **sizes, **({"group": "C4"} if kind is OrbitNet else {})).eval()
+    given = MetaTensor(torch.randn(1, 1, 12, 10, 5), affine=torch.diag(torch.tensor([0.8, 0.9, 3.0, 1.0])).double())
+    inferer = SlidingWindowInferer((8, 8, 4), overlap=0.5, mode="gaussian")
+    with torch.no_grad():
+        whole, windows = model(given).as_tensor(), inferer(given, model).as_tensor()
+        for storage in list(all_storages(3))[::7]:
+            stored = in_storage(given, storage)
+            found = model(stored)
+            assert relative_error(found.as_tensor(), storage.apply(whole)) < 1e-4
+            torch.testing.assert_close(found.affine, stored.affine)
+            found = inferer(stored, model)
+            assert relative_error(found.as_tensor(), storage.apply(windows)) < 1e-4
+            torch.testing.assert_close(found.affine, stored.affine)
+        model.use_orientation = False
+        assert relative_error(model(stored).as_tensor(), storage.apply(whole)) > 1e-3
+
+
+def test_a_sheared_image_is_refused_and_a_slice_has_no_orientation():
+    affine = torch.eye(4, dtype=torch.float64)
+    affine[0, 1] = 0.3
+    with pytest.raises(ValueError, match=r"of the MetaTensor: affine is sheared.*use_orientation=False"):
+        SonicNet(3, 1, 2, width=2, depth=1)(MetaTensor(torch.randn(1, 1, 6, 6, 4), affine=affine))
+    upright = torch.eye(4, dtype=torch.float64)[:, [0, 2, 1, 3]]  # its rows run upwards
+    assert orientation_of(MetaTensor(torch.randn(1, 1, 6, 6), affine=upright), 2) is None
+    assert orientation_of(MetaTensor(torch.randn(1, 1, 6, 6), affine=-torch.eye(4)), 2).shape == (1, 2, 2)

@@ -25,6 +25,7 @@ from torchsonic.integrations.nnunet import (
     nnUNetTrainerBudget,
     nnUNetTrainerSonic,
     nnUNetTrainerSonicHybrid,
+    nnUNetTrainerSonicOrbit,
 )
 from torchsonic.integrations.nnunet_settings import PREFIX
 from torchsonic.models import SonicNet
@@ -143,6 +144,20 @@ def test_the_hybrid_differs_by_its_local_kernels(train):
     local = [m for m in hybrid.network.modules() if isinstance(m, LocalConv)]
     assert [m.kernel_size for m in local] == [5, 5]
     assert all(m.reference_spacing == tuple(SPACING) for m in local)
+
+
+@pytest.mark.parametrize(("configuration", "group", "elements"), [("2d", None, 8), ("3d_fullres", "C4", 4)])
+def test_the_orbit_trainer_has_a_network_that_turns(train, configuration, group, elements):
+    trainer = train(nnUNetTrainerSonicOrbit, configuration, width=2, depth=2, group=group or "", norm="batch")
+    assert type(trainer.network).__name__ == "OrbitNet"
+    assert len(trainer.network.features.group) == elements
+    assert trainer.network(shaped(trainer)).shape[1] == 3
+    log = Path(trainer.log_file).read_text()
+    assert "nnUNetTrainerSonicOrbit has no use for norm" in log
+    rebuilt = nnUNetTrainerSonicOrbit.build_network_architecture(
+        trainer.plans_manager, trainer.configuration_manager, 1, 3, enable_deep_supervision=False
+    )
+    rebuilt.load_state_dict(trainer.network.state_dict())
 
 
 def test_settings_reach_the_trainer_and_the_plans(train):
@@ -414,6 +429,11 @@ def test_the_real_commands_plan_train_and_predict(tmp_path):
     name, images = validated.name.removesuffix(".nii.gz"), tmp_path / "images"
     images.mkdir()
     shutil.copy(data / "images" / f"{name}.nii.gz", images / f"{name}_0000.nii.gz")
+    source = nibabel.load(images / f"{name}_0000.nii.gz")
+    turned = source.as_reoriented(
+        nibabel.orientations.axcodes2ornt(("S", "L", "P"), (("P", "A"), ("I", "S"), ("R", "L")))
+    )
+    nibabel.save(turned, images / "turned_0000.nii.gz")
     other = {"width": 32, "norm": "group", "stride": 1, "patch_size": "8,8,8"}
     arguments = ("-d", 4, "-c", "3d_fullres", "-tr", "nnUNetTrainerSonic", "-f", 0, "-npp", 0, "-nps", 0)
     run("nnUNetv2_predict", *arguments, "-i", images, "-o", tmp_path / "out", "-device", "cpu", **other)
@@ -424,5 +444,10 @@ def test_the_real_commands_plan_train_and_predict(tmp_path):
     found = np.asarray(prediction.dataobj)
     assert len(np.unique(found)) > 1
     assert set(np.unique(found)) <= set(np.unique(label.dataobj))
+    # The same volume in another order of axes has the same labels, in that order.
+    other = nibabel.load(tmp_path / "out" / "turned.nii.gz")
+    assert other.shape == turned.shape != source.shape
+    back = nibabel.orientations.ornt_transform(*map(nibabel.io_orientation, (other.affine, prediction.affine)))
+    np.testing.assert_array_equal(np.asarray(other.as_reoriented(back).dataobj), found)
     # The network as it was trained has predicted this case at the end of training.
     np.testing.assert_array_equal(found, np.asarray(nibabel.load(validated).dataobj))

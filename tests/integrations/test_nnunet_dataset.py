@@ -26,7 +26,10 @@ def test_conversion_keeps_files_and_describes_them(tmp_path):
         "labels": {"background": 0, "front": 1, "back": 2},
         "numTraining": 3,
         "file_ending": ".nii.gz",
+        "overwrite_image_reader_writer": "NibabelIOWithReorient",
     }
+    plain = convert_dataset(data, tmp_path / "other", name="Plain", number=5, tell_orientation=False)
+    assert "overwrite_image_reader_writer" not in json.loads((plain / "dataset.json").read_text())
     assert len(counted) == 3
     for name in ("case_0", "case_1", "case_2"):
         images, labels = data / "images" / f"{name}.nii.gz", data / "labels" / f"{name}.nii.gz"

@@ -3,7 +3,7 @@
 import inspect
 import json
 import re
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 import torchsonic
 from torchsonic.integrations.nnunet_settings import (
     NETWORK,
+    ORBIT,
     PREFIX,
     Settings,
     complete_network,
@@ -154,7 +155,11 @@ def test_every_setting_of_the_network_reaches_it():
         checkpointing=True,
     )
     plain, made = (network_arguments(s, 2, hybrid=True) for s in (Settings(), changed))
-    assert all(made[name] != plain.get(name) for name in NETWORK - {"preset"})
+    assert all(made[name] != plain.get(name) for name in NETWORK - {"preset", "group"})
+    orbit = Settings(width=4, depth=2, num_modes=3, stride=(1, 2), padding_mode="reflect", field=9.0, group="D4")
+    plain, turning = (network_arguments(s, 2, orbit=True) for s in (Settings(), replace(orbit, checkpointing=True)))
+    assert all(turning[name] != plain[name] for name in ORBIT)
+    assert turning["class"] == "OrbitNet"
     assert json.loads(json.dumps(made)) == made
     paper = network_arguments(Settings(preset="paper"), 3, hybrid=False)
     assert paper["checkpointing"], "what is not given is the preset's"

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import torchsonic
 from tests.layers import make_layer
 from torchsonic import viz
 
@@ -48,6 +49,23 @@ def test_the_strongest_modes_come_first():
     assert index[0] == 4
     assert shares.tolist() == sorted(shares.tolist(), reverse=True)
     assert float(viz.strongest_modes(layer)[1].sum()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("num_axes", [2, 3])
+def test_a_modes_turns_are_one(num_axes):
+    layer = {2: torchsonic.SonicOrbitConv2d, 3: torchsonic.SonicOrbitConv3d}[num_axes](
+        4, 8, num_modes=3, group="C4", dtype=torch.float64
+    )
+    with torch.no_grad():
+        layer.mix_in[1] *= 50
+    index, shares = viz.strongest_modes(layer)
+    assert index[0] == 1
+    assert len(index) == 3
+    assert float(shares.sum()) == pytest.approx(1)
+    figure = viz.draw_modes(layer, count=2, samples=9)
+    assert "2 of 3 modes, each in 4 turns" in figure.get_suptitle()
+    marks = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 2]
+    assert len(marks) == (4 if num_axes == 2 else 0)
 
 
 def test_peak_gain_is_the_highest_response():

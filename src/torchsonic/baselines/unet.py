@@ -61,7 +61,7 @@ class MonaiUNet(PretrainedModel):
             num_res_units=res_units,
         )
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+    def _forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         """Logits; a spacing is refused, since nothing would hear it."""
         refuse_unheard(self, spacing)
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__)

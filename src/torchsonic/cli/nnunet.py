@@ -6,6 +6,7 @@ import os
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torchsonic.cli.command import Command, UserError
 
@@ -54,6 +55,8 @@ class NnunetConvert(Command):
     """Names of the channels; MRI by default. nnU-Net normalises CT differently."""
     labels: tuple[str, ...] = ()
     """Names of the classes 1, 2 and so on; class_1, class_2 by default."""
+    tell_orientation: bool = True
+    """Let nnU-Net read volumes in the order of axes of their files instead of bringing them to one."""
 
     needs = ("nibabel", "rich")
 
@@ -62,7 +65,8 @@ class NnunetConvert(Command):
         from torchsonic.lab.data.volumes import find_cases
         from torchsonic.lab.training.progress import counting_progress
 
-        names = {"name": self.name, "number": self.id, "channels": self.channels, "labels": self.labels}
+        names: dict[str, Any] = {"name": self.name, "number": self.id, "channels": self.channels, "labels": self.labels}
+        names["tell_orientation"] = self.tell_orientation
         with counting_progress("copying cases", len(find_cases(self.data)), show=True) as advance:
             folder = convert_dataset(self.data, self.out, advance=advance, **names)
         print(f"written: {folder}")

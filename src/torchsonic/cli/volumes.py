@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -67,6 +68,8 @@ class PredictVolumes(OnDevice):
     """Folder for the labels, one NIfTI file for each case."""
     tell_spacing: bool = True
     """Do not tell the spacing to a network that was told it in training."""
+    tell_orientation: bool = True
+    """Do not tell the orientation to a network that was told it in training."""
     keep_going: bool = False
     """Skip bad cases with a warning instead of stopping at the first."""
 
@@ -75,24 +78,29 @@ class PredictVolumes(OnDevice):
     thrift: ClassVar[str] = "use a device with more memory, or --device cpu"
 
     def run(self) -> None:
-        from torchsonic.lab.data.volumes import find_cases, write_labels
-        from torchsonic.lab.runs.volumes import load_run, predict_case, read_good_cases
+        from torchsonic.lab.data.volumes import find_cases, read_case, write_labels
+        from torchsonic.lab.runs.volumes import AxesWatch, load_run, predict_case, read_good_cases
         from torchsonic.lab.training.progress import counting_progress
 
         self.check_device()
         model, config = load_run(self.folder)
         model.to(self.device)
-        if not self.tell_spacing and not config.is_told:
-            raise UserError(f"--no-tell-spacing: the network in {self.folder} was not told it in training either")
+        for name, heard in (("spacing", config.is_told), ("orientation", config.is_oriented)):
+            if not getattr(self, f"tell_{name}") and not heard:
+                raise UserError(f"--no-tell-{name}: the network in {self.folder} was not told it in training either")
         cases = find_cases(self.data, labels=False)
         inputs = {image.resolve().parent for case in cases for image in case.images}
         if self.out.resolve() in {*inputs, (self.data / "labels").resolve()}:
             raise UserError(f"--out {self.out} holds the data, which would be overwritten; name another folder")
         out, written = make_folder(self.out), 0
         with counting_progress("predicting", len(cases), show=True) as advance:
+            told = {"tell_spacing": self.tell_spacing, "tell_orientation": self.tell_orientation}
+            watch = AxesWatch(self.folder, config, tell_orientation=self.tell_orientation)
             options = {"channels": model.arguments["in_channels"], "keep_going": self.keep_going}
-            for volume in read_good_cases(cases, advance=advance, **options):
-                labels = predict_case(model, volume, config, tell_spacing=self.tell_spacing)
+            read = partial(read_case, straight=watch.is_told)
+            for volume in read_good_cases(cases, read=read, advance=advance, **options):
+                watch(volume)
+                labels = predict_case(model, volume, config, **told)
                 write_labels(out / f"{volume.name}.nii.gz", labels, volume.affine)
                 written += 1
         print(f"{written} of {len(cases)} cases written to {out}")

@@ -14,6 +14,7 @@ from torchsonic.spectral.groups import Group, make_group
 from torchsonic.spectral.limits import ResponseLimits
 from torchsonic.spectral.nyquist import field_power
 from torchsonic.spectral.operator import ModeOperator, response_matrix
+from torchsonic.spectral.orientation import Storage, split_affine, split_orientation
 from torchsonic.spectral.response import Modes, ModeShape, mode_response
 from torchsonic.spectral.spacing import as_spacing
 
@@ -26,6 +27,7 @@ __all__ = [
     "Modes",
     "Plan",
     "ResponseLimits",
+    "Storage",
     "as_spacing",
     "estimated_bytes",
     "fft_backend",
@@ -49,5 +51,7 @@ __all__ = [
     "set_plan_search",
     "sonic_conv",
     "spectral_conv",
+    "split_affine",
+    "split_orientation",
     "use_fft_backend",
 ]

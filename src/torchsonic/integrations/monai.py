@@ -1,9 +1,9 @@
-"""torchsonic in MONAI: a network that reads the spacing of a ``MetaTensor``, and windows that keep it.
+"""torchsonic in MONAI: networks that read spacing and orientation of a ``MetaTensor``, and windows that keep them.
 
 MONAI's images carry an affine, whose columns belong to the spatial axes of the tensor in their order, and transforms
-keep both in step (``Orientationd``, ``Spacingd``, ``RandZoomd`` and so on). :class:`SonicNet` takes the spacing from
-there, for each sample of a batch its own. ``monai.inferers.SlidingWindowInferer`` cuts windows out of plain tensors, so
-that the network would no longer hear the spacing; :class:`SlidingWindowInferer` here gives it back to them.
+keep both in step (``Orientationd``, ``Spacingd``, ``RandZoomd`` and so on). :class:`SonicNet` takes spacing and
+orientation from there, for each sample of a batch its own. ``monai.inferers.SlidingWindowInferer`` cuts windows out of
+plain tensors, so that the network would no longer hear either; :class:`SlidingWindowInferer` here gives them back.
 """
 
 from __future__ import annotations
@@ -27,63 +27,28 @@ except ImportError as error:
     raise ImportError('torchsonic.integrations.monai needs MONAI; run: pip install "torchsonic[medical]"') from error
 
 from torchsonic import models
+from torchsonic.integrations.monai_affine import orientation_of, spacing_of
+from torchsonic.nn.network_orientation import restored
+from torchsonic.spectral.orientation import Matrix, Storage, reorder_spacing, split_orientation
 from torchsonic.spectral.spacing import Spacing, as_spacing
 
-__all__ = ["SlidingWindowInferer", "SonicNet", "SonicUNet", "spacing_of"]
+__all__ = ["OrbitNet", "SlidingWindowInferer", "SonicNet", "SonicUNet", "orientation_of", "spacing_of"]
 
-
-def spacing_of(x: Tensor, spatial_dims: int = 3) -> Tensor | None:
-    """Physical spacing of each sample of a batch, from its affine.
-
-    Parameters
-    ----------
-    x
-        ``(B, C, *size)``. A batch has an affine for each sample, ``(B, 4, 4)``, if MONAI collated it, or one for all.
-    spatial_dims
-        Number of spatial axes D; an image of fewer axes than its affine uses the affine's first ones.
-
-    Returns
-    -------
-    Tensor or None
-        ``(B, D)``, float64, in the order of the tensor's axes; ``None`` of a plain tensor. Where a file had no affine
-        MONAI puts the identity, so its spacing is 1.
-
-    Examples
-    --------
-    >>> from monai.data import MetaTensor
-    >>> affine = torch.diag(torch.tensor([0.8, 0.8, 5.0, 1.0]))
-    >>> spacing_of(MetaTensor(torch.zeros(1, 1, 16, 16, 4), affine=affine))
-    tensor([[0.8000, 0.8000, 5.0000]], dtype=torch.float64)
-    """
-    if not isinstance(x, MetaTensor):
-        return None
-    affine = torch.as_tensor(x.affine).as_subclass(Tensor).detach().to("cpu", torch.float64)
-    affine = affine[None] if affine.dim() == 2 else affine
-    batch = x.shape[0]
-    if affine.dim() != 3 or affine.shape[0] not in (1, batch) or affine.shape[-1] <= spatial_dims:
-        raise ValueError(
-            f"the affine of the MetaTensor has shape {tuple(x.affine.shape)}, which does not fit {batch} samples of "
-            f"{spatial_dims} spatial axes; collate with monai.data.list_data_collate, or pass spacing="
-        )
-    # The length of a column is the step along an axis, however the image is turned.
-    steps = torch.linalg.vector_norm(affine[:, :-1, :spatial_dims], dim=1)
-    if not bool((torch.isfinite(steps) & (steps > 0)).all()):
-        raise ValueError(
-            f"the affine of the MetaTensor gives the spacing {steps.tolist()}; mend it or use use_meta=False"
-        )
-    return steps.expand(batch, -1)
+Segmenter = models.SonicNet | models.SonicUNet | models.OrbitNet
 
 
 class SonicNet(nn.Module):
-    """:class:`torchsonic.models.SonicNet` with MONAI's arguments; spacing comes with the image.
+    """:class:`torchsonic.models.SonicNet` with MONAI's arguments; spacing and orientation come with the image.
 
     Parameters
     ----------
     spatial_dims, in_channels, out_channels
         As everywhere in MONAI.
     use_meta
-        Take the spacing from a ``MetaTensor``. With ``False``, or given a plain tensor, the network assumes its
-        reference spacing unless ``forward`` is told another.
+        Take spacing and orientation from a ``MetaTensor``. With ``False``, or given a plain tensor, the network assumes
+        its reference spacing unless ``forward`` is told another.
+    use_orientation
+        Take the orientation, too: images in any order of axes are one. ``False`` takes arrays as they are.
     options
         Of :class:`torchsonic.models.SonicNet`: ``width``, ``depth``, ``num_modes``, ``stride``, ``norm``, ``spacing``
         (the reference, along the tensor's axes) and so on.
@@ -99,20 +64,28 @@ class SonicNet(nn.Module):
     """
 
     takes_spacing: ClassVar[bool] = True
-    network_type: ClassVar[type[models.SonicNet | models.SonicUNet]] = models.SonicNet
+    network_type: ClassVar[type[Segmenter]] = models.SonicNet
 
     def __init__(
-        self, spatial_dims: int, in_channels: int, out_channels: int, *, use_meta: bool = True, **options: Any
+        self,
+        spatial_dims: int,
+        in_channels: int,
+        out_channels: int,
+        *,
+        use_meta: bool = True,
+        use_orientation: bool = True,
+        **options: Any,
     ) -> None:
         super().__init__()
-        self._wrap(self.network_type(in_channels, out_channels, spatial_dims=spatial_dims, **options), use_meta)
+        network = self.network_type(in_channels, out_channels, spatial_dims=spatial_dims, **options)
+        self._wrap(network, use_meta, use_orientation)
 
-    def _wrap(self, network: models.SonicNet | models.SonicUNet, use_meta: bool) -> None:
-        self.network, self.use_meta = network, use_meta
+    def _wrap(self, network: Segmenter, use_meta: bool, use_orientation: bool) -> None:
+        self.network, self.use_meta, self.use_orientation = network, use_meta, use_meta and use_orientation
         self.spatial_dims = network.num_axes
         self._heard = False
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+    def forward(self, x: Tensor, spacing: Spacing | None = None, *, orientation: Matrix | None = None) -> Tensor:
         """Logits ``(B, out_channels, *size)``, a ``MetaTensor`` if ``x`` is one.
 
         Parameters
@@ -121,12 +94,16 @@ class SonicNet(nn.Module):
             ``(B, in_channels, *size)``.
         spacing
             A number, one per axis, or ``(B, D)``; wins over what the image says.
+        orientation
+            ``(D, D)`` or ``(B, D, D)``; wins over what the image says.
         """
         if spacing is None and self.use_meta:
             spacing = self._listen(x)
+        if orientation is None and self.use_orientation:
+            orientation = orientation_of(x, self.spatial_dims)
         if not isinstance(x, MetaTensor):
-            return self.network(x, spacing)
-        logits = self.network(x.as_tensor(), spacing)
+            return self.network(x, spacing, orientation=orientation)
+        logits = self.network(x.as_tensor(), spacing, orientation=orientation)
         return MetaTensor(logits).copy_meta_from(x, copy_attr=False) if get_track_meta() else logits
 
     def _listen(self, x: Tensor) -> Spacing | None:
@@ -149,11 +126,13 @@ class SonicNet(nn.Module):
         return self.network.save_pretrained(folder)
 
     @classmethod
-    def from_pretrained(cls, source: str | os.PathLike, *, use_meta: bool = True, **options: Any) -> SonicNet:
+    def from_pretrained(
+        cls, source: str | os.PathLike, *, use_meta: bool = True, use_orientation: bool = True, **options: Any
+    ) -> SonicNet:
         """Load what :meth:`save_pretrained` or the network itself saved; options as there."""
         model = cls.__new__(cls)
         nn.Module.__init__(model)
-        model._wrap(cls.network_type.from_pretrained(source, **options), use_meta)
+        model._wrap(cls.network_type.from_pretrained(source, **options), use_meta, use_orientation)
         return model.eval()
 
 
@@ -170,12 +149,27 @@ class SonicUNet(SonicNet):
     network_type = models.SonicUNet
 
 
+class OrbitNet(SonicNet):
+    """:class:`torchsonic.models.orbitnet.OrbitNet` with MONAI's arguments: logits that turn with the image.
+
+    Examples
+    --------
+    >>> model = OrbitNet(3, 1, 2, width=2, depth=1, group="C4")
+    >>> model(torch.randn(1, 1, 10, 12, 6), spacing=(1.25, 1.25, 10.0)).shape
+    torch.Size([1, 2, 10, 12, 6])
+    """
+
+    network_type = models.OrbitNet
+
+
 class SlidingWindowInferer(monai.inferers.SlidingWindowInferer):
     """MONAI's inferer, whose windows keep the spacing of the image they are cut from.
 
     All arguments are MONAI's. Of a ``MetaTensor``, the network gets every window as one, too, with the affine of its
     image (so its origin is the image's, not the window's); windows of several images may share a call. A ``spacing``
-    given with the call, for example of a plain tensor, goes to the network as ``spacing``, each window its image's.
+    given with the call, for example of a plain tensor, goes to the network as ``spacing``, each window its image's. For
+    a network that hears the orientation, an image in another order of axes is brought to the axes of training first:
+    ``roi_size`` counts along these, windows lie at the same places of the body, and the result has the image's axes.
 
     Examples
     --------
@@ -189,6 +183,18 @@ class SlidingWindowInferer(monai.inferers.SlidingWindowInferer):
 
     def __call__(self, inputs: Tensor, network: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Stitched outputs of all windows, as MONAI's."""
+        storages = self._storages(inputs, network)
+        if storages is not None:
+            spacing = kwargs.get("spacing")
+            kwargs |= {} if spacing is None else {"spacing": reorder_spacing(spacing, storages)}
+            (storage,) = storages
+            affine = inputs.affine.clone()  # type: ignore[attr-defined]
+            affine[..., :-1, :-1] = affine[..., :-1, :-1] @ storage.matrix().to(affine)  # origins count for nothing
+            turned = MetaTensor(storage.apply(torch.Tensor(inputs.as_tensor())), meta={"affine": affine})  # type: ignore[attr-defined]
+            turned.is_batch = affine.dim() == 3
+            result = restored(self(turned, network, *args, **kwargs), storages)
+            is_meta = isinstance(result, MetaTensor)
+            return result.copy_meta_from(inputs, copy_attr=False) if is_meta else result
         spacing = kwargs.pop("spacing", None)
         axes, batch = inputs.dim() - 2, inputs.shape[0]
         steps = None if spacing is None else as_spacing(spacing, axes, batch=batch, device="cpu").expand(batch, axes)
@@ -210,3 +216,13 @@ class SlidingWindowInferer(monai.inferers.SlidingWindowInferer):
         twin = copy.copy(self)  # only the coordinates of a window say which image it is from
         twin.with_coord = True
         return monai.inferers.SlidingWindowInferer.__call__(twin, inputs, predict, *args, **kwargs)
+
+    def _storages(self, inputs: Tensor, network: Callable[..., Any]) -> tuple[Storage, ...] | None:
+        """How to rearrange images before windows are cut: all alike, if they are not in the axes of training."""
+        axes = inputs.dim() - 2
+        turns = orientation_of(inputs, axes) if getattr(network, "use_orientation", False) else None
+        if turns is None:
+            return None
+        storages = set(split_orientation(turns, axes)[0])
+        same = Storage(tuple(range(axes)), (False,) * axes)
+        return None if len(storages) > 1 or same in storages else tuple(storages)

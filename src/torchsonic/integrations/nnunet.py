@@ -33,9 +33,12 @@ except ImportError as error:
 from torchsonic.engine.memory import keep_all_pages
 from torchsonic.integrations.nnunet_checkpoint import read_checkpoint
 from torchsonic.integrations.nnunet_cost import write_cost
+from torchsonic.integrations.nnunet_dataset import READER
 from torchsonic.integrations.nnunet_schedule import GroupedPolyLR
 from torchsonic.integrations.nnunet_settings import (
     BUDGET,
+    NETWORK,
+    ORBIT,
     Settings,
     complete_network,
     network_arguments,
@@ -44,7 +47,7 @@ from torchsonic.integrations.nnunet_settings import (
 from torchsonic.models import PretrainedModel
 from torchsonic.nn.parameters import parameter_groups
 
-__all__ = ["nnUNetTrainerBudget", "nnUNetTrainerSonic", "nnUNetTrainerSonicHybrid"]
+__all__ = ["nnUNetTrainerBudget", "nnUNetTrainerSonic", "nnUNetTrainerSonicHybrid", "nnUNetTrainerSonicOrbit"]
 
 KEY = "torchsonic"  # of our entry in a configuration of the plans
 MAY_CHANGE = frozenset({"epochs", "iterations", "val_iterations", "save_every"})  # when a training goes on
@@ -219,11 +222,20 @@ class nnUNetTrainerBudget(_SettableTrainer):
 class nnUNetTrainerSonic(_SettableTrainer):
     """nnU-Net with :class:`torchsonic.models.SonicUNet`, or ``SonicNet`` in 2-D, at the spacing of the plans."""
 
-    uses = ALL - {"local_kernel"}
-    hybrid: ClassVar[bool] = False
+    uses = ALL - {"local_kernel", "group"}
+    kind: ClassVar[dict[str, bool]] = {}
 
     def _network(self, resolved: dict[str, Any]) -> dict[str, Any]:
-        return network_arguments(self.settings, len(resolved["spacing"]), hybrid=self.hybrid)
+        return network_arguments(self.settings, len(resolved["spacing"]), **self.kind)
+
+    def on_train_start(self) -> None:
+        reader = self.plans_manager.plans.get("image_reader_writer")
+        if reader != READER and len(self.configuration_manager.patch_size) == 3:
+            self.print_to_log_file(
+                f"torchsonic: {reader} leaves volumes in the order of axes of their files; if that differs, set "
+                f'"overwrite_image_reader_writer": "{READER}" in dataset.json and plan again'
+            )
+        super().on_train_start()
 
     def _apply(self) -> None:
         super()._apply()
@@ -278,8 +290,15 @@ class nnUNetTrainerSonic(_SettableTrainer):
 class nnUNetTrainerSonicHybrid(nnUNetTrainerSonic):
     """The same with a small local convolution beside each global one."""
 
-    uses = ALL
-    hybrid = True
+    uses = ALL - {"group"}
+    kind: ClassVar = {"hybrid": True}
+
+
+class nnUNetTrainerSonicOrbit(nnUNetTrainerSonic):
+    """nnU-Net with :class:`torchsonic.models.OrbitNet`, whose logits turn with the image."""
+
+    uses = (ALL - NETWORK) | ORBIT
+    kind: ClassVar = {"orbit": True}
 
 
 def _as_settings(saved: Mapping[str, Any]) -> Settings:

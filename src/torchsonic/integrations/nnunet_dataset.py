@@ -17,7 +17,9 @@ from torchsonic.lab.data.volumes import Case, CaseError, find_cases, read_case
 
 __all__ = ["TRAINERS", "convert_dataset", "install_trainers"]
 
-TRAINERS = ("nnUNetTrainerSonic", "nnUNetTrainerSonicHybrid", "nnUNetTrainerBudget")
+TRAINERS = ("nnUNetTrainerSonic", "nnUNetTrainerSonicHybrid", "nnUNetTrainerSonicOrbit", "nnUNetTrainerBudget")
+READER = "NibabelIOWithReorient"
+"""nnU-Net's reader that brings volumes to one order of axes, and predictions back to that of the file."""
 TRAINER_FILE = "torchsonic_trainers.py"
 
 
@@ -49,6 +51,7 @@ def convert_dataset(
     number: int,
     channels: Sequence[str] = (),
     labels: Sequence[str] = (),
+    tell_orientation: bool = True,
     advance: Callable[[], None] = lambda: None,
 ) -> Path:
     """Copy a folder with ``images/`` and ``labels/`` into nnU-Net's layout; it appears whole or not at all.
@@ -66,6 +69,8 @@ def convert_dataset(
         whole dataset, any other name image by image. ``MRI`` by default.
     labels
         Names of the classes behind the background; ``class_1`` and so on by default.
+    tell_orientation
+        Let nnU-Net bring volumes to one order of axes, whatever those of the files.
     advance
         Called after each case.
 
@@ -92,6 +97,7 @@ def convert_dataset(
             "labels": _label_names(present, labels),
             "numTraining": len(cases),
             "file_ending": ending,
+            **({"overwrite_image_reader_writer": READER} if tell_orientation else {}),
         }
         write_whole(made / "dataset.json", json.dumps(description, indent=2) + "\n")
         os.replace(made, target)

@@ -25,7 +25,7 @@ from torchsonic.nn.block import Form
 from torchsonic.nn.norm import Norm
 from torchsonic.spectral.boundary import PaddingMode
 
-__all__ = ["BUDGET", "NETWORK", "PREFIX", "Settings", "complete_network", "network_arguments", "read_settings"]
+__all__ = ["BUDGET", "NETWORK", "ORBIT", "PREFIX", "Settings", "complete_network", "network_arguments", "read_settings"]
 
 PREFIX = "TORCHSONIC_NNUNET_"
 FILE = f"{PREFIX}CONFIG"
@@ -83,6 +83,8 @@ class Settings:
     """Taps of the last convolution, odd."""
     local_kernel: int = 3
     """Taps of the local convolutions of nnUNetTrainerSonicHybrid, odd."""
+    group: str | None = None
+    """Rotations of nnUNetTrainerSonicOrbit, such as `C8` in 2-D and `O` or `C4` in 3-D."""
     checkpointing: bool | None = None
     """Keep only the inputs of blocks for the backward pass: less memory, more time."""
 
@@ -109,9 +111,11 @@ NETWORK = frozenset(
         "field",
         "head_kernel",
         "local_kernel",
+        "group",
         "checkpointing",
     }
 )
+ORBIT = frozenset({"width", "depth", "num_modes", "stride", "padding_mode", "field", "group", "checkpointing"})
 _SONICNET = frozenset({"width", "depth", "num_modes", "stride", "form", "head_kernel", "checkpointing"})
 _FROM_PLANS = ("self", "in_channels", "num_classes", "spatial_dims", "spacing")
 _COUNTS = ("epochs", "iterations", "val_iterations", "save_every", "batch_size", "width", "depth", "num_modes")
@@ -150,15 +154,19 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> tuple[Settings
     return Settings(**values), frozenset(values)
 
 
-def network_arguments(settings: Settings, num_axes: int, *, hybrid: bool) -> dict[str, Any]:
+def network_arguments(
+    settings: Settings, num_axes: int, *, hybrid: bool = False, orbit: bool = False
+) -> dict[str, Any]:
     """The class of the network, as ``"class"``, and its arguments that a preset and the settings over it make.
 
     They are complete but for channels, axes and spacing: a saved network must not change with defaults and presets.
     """
-    given = {key: getattr(settings, key) for key in NETWORK - {"preset", "local_kernel"}}
-    given = {key: value for key, value in given.items() if value is not None}
-    name = f"sonicnet{num_axes}d"
-    if settings.preset != "default":
+    own = ORBIT if orbit else NETWORK - {"preset", "local_kernel", "group"}
+    given = {key: getattr(settings, key) for key in own if getattr(settings, key) is not None}
+    name = f"{'orbit' if orbit else 'sonic'}net{num_axes}d"
+    if orbit:
+        pass
+    elif settings.preset != "default":
         name += f".{settings.preset}"
     elif num_axes == 3 and not _SONICNET & given.keys():
         name = "sonicunet3d"
@@ -176,7 +184,8 @@ def network_arguments(settings: Settings, num_axes: int, *, hybrid: bool) -> dic
     arguments = {key: value for key, value in arguments.items() if key not in _FROM_PLANS}
     if arguments["padding_mode"] == "circular":
         arguments["padding"] = None
-    return {"class": entry.build.__name__, **arguments, "local_kernel": settings.local_kernel if hybrid else 0}
+    local = {} if orbit else {"local_kernel": settings.local_kernel if hybrid else 0}
+    return {"class": entry.build.__name__, **arguments, **local}
 
 
 def complete_network(saved: Mapping[str, Any]) -> dict[str, Any]:
@@ -247,7 +256,7 @@ def _convert(value: Any, kind: Any, source: str) -> Any:
 
 
 def _scalar(part: Any, target: type, value: Any, source: str) -> Any:
-    words = {int: "an integer", float: "a number", bool: "true or false"}[target]
+    words = {int: "an integer", float: "a number", bool: "true or false", str: "a name"}[target]
     try:
         if target is bool:
             text = str(part).strip().lower()

@@ -56,8 +56,9 @@ def _first_conv(model: Classifier) -> str | None:
 
 
 def _build(name: str):
-    # All levels of a hierarchy; the last three blocks of a transformer, whose levels are all alike.
-    levels = 3 if name.startswith("vit") else tuple(range(5 if name.startswith("resnet50") else 4))
+    # All levels of a hierarchy; the last three blocks of a transformer, whose levels are all alike; one of orbits.
+    counts = {"vit": 3, "resnet50": (0, 1, 2, 3, 4), "sonic": (0, 1, 2, 3), "orbit": (0,)}
+    levels = next(count for start, count in counts.items() if name.startswith(start))
 
     def make(preset: str | None = None, **arguments: Any):
         for theirs, ours in RENAMED.items():

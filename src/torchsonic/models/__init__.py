@@ -2,6 +2,7 @@
 
 from torchsonic.models import entries as _entries  # noqa: F401  (registers the names)
 from torchsonic.models.classifier import Classifier
+from torchsonic.models.orbitnet import OrbitClassifier, OrbitNet
 from torchsonic.models.pretrained import PretrainedError, PretrainedModel, from_pretrained
 from torchsonic.models.reference_grid import OctaveGrid, ReferenceGrid
 from torchsonic.models.registry import ModelEntry, create_model, list_models, model_entry
@@ -21,6 +22,8 @@ __all__ = [
     "MixerBlock",
     "ModelEntry",
     "OctaveGrid",
+    "OrbitClassifier",
+    "OrbitNet",
     "PretrainedError",
     "PretrainedModel",
     "ReferenceGrid",

@@ -15,6 +15,7 @@ from torchsonic.nn.network_spacing import sonic_layers
 from torchsonic.nn.parameters import mode_parameters
 from torchsonic.nn.physical_layer import knows_spacing, refuse_unheard
 from torchsonic.nn.released_init import spread_over_depth
+from torchsonic.spectral.orientation import Matrix
 from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["Classifier", "linear_rates", "stage_options"]
@@ -71,8 +72,13 @@ class Classifier(PretrainedModel):
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
         refuse_unheard(self, spacing)
 
-    def forward_features(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+    def forward_features(
+        self, x: Tensor, spacing: Spacing | None = None, *, orientation: Matrix | None = None, affine=None
+    ) -> Tensor:
         """Features of the last stage, ``(B, num_features, h, w)``, normalised if the network does that."""
+        return self._oriented(self._features, x, spacing, orientation=orientation, affine=affine)
+
+    def _features(self, x: Tensor, spacing: Spacing | None) -> Tensor:
         self._check(x, spacing)
         return self.norm(self._run(x, spacing, self._num_kept - 1)[0])
 
@@ -87,9 +93,8 @@ class Classifier(PretrainedModel):
         x = self.head_drop(self._pool(x))
         return x if pre_logits else self.fc(x)
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
-        """Logits of images of the given spacing."""
-        return self.forward_head(self.forward_features(x, spacing))
+    def _forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+        return self.forward_head(self._features(x, spacing))
 
     def forward_intermediates(
         self,
@@ -100,6 +105,8 @@ class Classifier(PretrainedModel):
         output_fmt: str = "NCHW",
         intermediates_only: bool = False,
         spacing: Spacing | None = None,
+        orientation: Matrix | None = None,
+        affine: Matrix | None = None,
     ) -> list[Tensor] | tuple[Tensor, list[Tensor]]:
         """Features at several levels, and the last features unless ``intermediates_only``.
 
@@ -113,12 +120,16 @@ class Classifier(PretrainedModel):
             Compute nothing behind the last level asked for.
         """
         choice(output_fmt, self.formats, "output_fmt")
-        self._check(x, spacing)
         taken, end = self._levels(indices), self._num_kept - 1
         last = max(taken) if stop_early or intermediates_only else end
-        y, kept = self._run(x, spacing, last, taken, norm)
-        features = [self._as_map(feature, x.shape[2:], output_fmt) for feature in kept]
-        return features if intermediates_only else ((self.norm(y) if last == end else y), features)
+
+        def run(x: Tensor, spacing: Spacing | None) -> Any:
+            self._check(x, spacing)
+            y, kept = self._run(x, spacing, last, taken, norm)
+            features = [self._as_map(feature, x.shape[2:], output_fmt) for feature in kept]
+            return features if intermediates_only else ((self.norm(y) if last == end else y), features)
+
+        return self._oriented(run, x, spacing, orientation=orientation, affine=affine)
 
     def _as_map(self, feature: Tensor, size: Sequence[int], output_fmt: str) -> Tensor:
         """Features of an image of the given size, in the format asked for."""

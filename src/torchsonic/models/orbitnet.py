@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from torchsonic.arguments import check_samples, choice, per_axis, positive
 from torchsonic.functional.resample import resample
-from torchsonic.models.classifier import Classifier
+from torchsonic.models.classifier import Classifier, linear_rates
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.models.registry import BACKBONES
 from torchsonic.models.sonicnet import MARGIN, border_options
@@ -37,8 +37,8 @@ class OrbitFeatures(nn.Module):
         Fields of every block, its stride and its modes.
     group, axis
         See :class:`torchsonic.SonicOrbitConv2d`.
-    dropout
-        Probability of dropping a field behind a block, in training.
+    dropout, drop_path
+        Probability of dropping a field behind a block, and of the last block, in training; earlier ones have less.
     options
         Of the Sonic layers.
     """
@@ -59,6 +59,7 @@ class OrbitFeatures(nn.Module):
         padding_mode: PaddingMode = "zeros",
         spacing: float | Sequence[float] = 1.0,
         dropout: float = 0.0,
+        drop_path: float = 0.0,
         checkpointing: bool = False,
         **options: Any,
     ) -> None:
@@ -68,6 +69,7 @@ class OrbitFeatures(nn.Module):
         steps = spacing_values(spacing, spatial_dims)
         strides = [1] * len(widths) if strides is None else strides
         parts: list[nn.Module] = []
+        rates = linear_rates(drop_path, len(widths))
         before = (1,) * spatial_dims
         channels = in_channels
         for index, (width, modes, stride) in enumerate(zip(widths, num_modes, strides, strict=True)):
@@ -80,6 +82,7 @@ class OrbitFeatures(nn.Module):
                 axis=axis,
                 lift=index == 0,
                 stride=stride,
+                drop_path=rates[index],
                 spacing=steps,
                 **border_options(padding, padding_mode, steps, before),
                 **options,
@@ -173,8 +176,7 @@ class OrbitNet(PretrainedModel):
             make_conv(2 * width, num_classes, spatial_dims=spatial_dims, bias=True),
         )
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
-        """Logits of images of the given spacing: a number, one per axis, or ``(B, D)``."""
+    def _forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
         size = tuple(x.shape[2:])
         logits = self.head(self.features(x, spacing))
@@ -192,8 +194,8 @@ class OrbitClassifier(Classifier):
         Fields of every block, its stride and its modes.
     dropout
         Probability of dropping a field behind a block, in training.
-    drop_rate, global_pool
-        Dropout before the last layer; ``avg``, ``max`` or ``""``.
+    drop_rate, drop_path_rate, global_pool
+        Dropout before the last layer; stochastic depth; ``avg``, ``max`` or ``""``.
     norm
         ``group``, or ``batch``, which learns faster where batches are large.
     group, spacing, field, padding, padding_mode, standardise
@@ -223,6 +225,7 @@ class OrbitClassifier(Classifier):
         standardise: bool = False,
         dropout: float = 0.0,
         drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
         global_pool: str = "avg",
     ) -> None:
         super().__init__()
@@ -237,6 +240,7 @@ class OrbitClassifier(Classifier):
             padding_mode=padding_mode,
             spacing=spacing,
             dropout=dropout,
+            drop_path=drop_path_rate,
             field=field,
             norm=norm,
             standardise=standardise,
@@ -247,6 +251,9 @@ class OrbitClassifier(Classifier):
 
     def _stages(self) -> list[tuple[str, Sequence[nn.Module]]]:
         return [("features", (self.features,))]
+
+    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
+        return {"stem": r"^features\.blocks\.0", "blocks": r"^features\.blocks\.(\d+)"}
 
 
 class _OrbitBackbone(nn.Module):

@@ -24,6 +24,7 @@ from torchsonic.models.hub import HUB, download, import_hub, is_repository
 from torchsonic.models.model_folder import CONFIG_NAME, FORMAT, WEIGHTS_NAME, PretrainedError
 from torchsonic.models.weights import list_pretrained, pretrained_folder
 from torchsonic.nn.definition import definition_problem, is_definition
+from torchsonic.nn.network_orientation import OrientedNetwork
 from torchsonic.nn.parameters import first_process_writes, own_class, whole_state
 
 __all__ = ["CONFIG_NAME", "WEIGHTS_NAME", "PretrainedError", "PretrainedModel", "from_pretrained"]
@@ -33,7 +34,7 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 M = TypeVar("M", bound="PretrainedModel")
 
 
-class PretrainedModel(nn.Module):
+class PretrainedModel(OrientedNetwork):
     """A module that remembers its constructor's arguments, so that it can be saved and built again.
 
     Subclasses take keyword arguments that JSON can hold: numbers, strings, booleans, ``None``, lists and dictionaries

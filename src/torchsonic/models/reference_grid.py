@@ -12,7 +12,7 @@ from torchsonic.arguments import check_samples, choice
 from torchsonic.engine.lowering import is_symbolic, lowering
 from torchsonic.functional.resample import resample
 from torchsonic.nn.physical_layer import SpacedLayer, scale_spacing
-from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, spacing_values
+from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, differs_in_batch, plain_spacing, spacing_values
 from torchsonic.spectral.tracing import tracing
 
 __all__ = ["OctaveGrid", "ReferenceGrid", "reference_size"]
@@ -26,7 +26,7 @@ MOST_OCTAVES = 2
 
 def reference_size(layer: SpacedLayer, size: Sequence[int], given: Spacing) -> tuple[int, ...]:
     """Samples at a layer's stride times its reference spacing, for an input of the given size and spacing."""
-    reference = layer.reference_spacing
+    reference, given = layer.reference_spacing, plain_spacing(given)
     if isinstance(given, Tensor):
         if lowering() is not None:
             raise ValueError(
@@ -72,6 +72,8 @@ class ReferenceGrid(SpacedLayer):
     torch.Size([1, 3, 64, 96])
     """
 
+    takes_orientation = True  # it resamples along the axes of the array, whatever their directions
+
     def __init__(self, *, spatial_dims: int = 2, spacing: float | Sequence[float] = 1.0) -> None:
         super().__init__()
         self.num_axes = choice(spatial_dims, (1, 2, 3), "spatial_dims")
@@ -95,7 +97,7 @@ class ReferenceGrid(SpacedLayer):
         """Resample the image; return it and its spacing."""
         check_samples(x, self.num_axes, None, type(self).__name__)
         given = self.told(spacing)
-        if isinstance(given, Tensor) and lowering() is None:
+        if differs_in_batch(given) and lowering() is None:
             self._check_batch(as_spacing(given, self.num_axes, batch=x.shape[0]))
         size = tuple(x.shape[2:])
         out_size = self.output_size(size, given)
@@ -135,7 +137,7 @@ class OctaveGrid(ReferenceGrid):
 
     def output_size(self, size: Sequence[int], spacing: Spacing | None = None) -> tuple[int, ...]:
         """Samples of the grid for an image of the given size and spacing."""
-        given = self.told(spacing)
+        given = plain_spacing(self.told(spacing))
         if not isinstance(given, Tensor):
             steps = spacing_values(given, self.num_axes)
         elif lowering() is not None or tracing():  # whose numbers nobody knows yet

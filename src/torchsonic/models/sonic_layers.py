@@ -58,7 +58,7 @@ class SonicLayers(PretrainedModel):
     def __len__(self) -> int:
         return len(self.layers)
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+    def _forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         """Apply the layer, if there is but one."""
         if len(self) != 1:
             raise ValueError(

@@ -142,8 +142,7 @@ class SonicUNet(PretrainedModel):
             make_conv(2 * widths[0], num_classes, spatial_dims=spatial_dims, bias=True),
         )
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
-        """Logits of images of the given spacing: a number, one per axis, or ``(B, D)``."""
+    def _forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
         size, kept = tuple(x.shape[2:]), []
         x, spacing = self.grid.walk(x, spacing)

@@ -160,8 +160,7 @@ class SonicNet(PretrainedModel):
     def complete_format_1(cls, arguments: dict[str, Any]) -> dict[str, Any]:
         return {**CIRCULAR, **arguments}
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
-        """Logits of images of the given spacing: a number, one per axis, or ``(B, D)``."""
+    def _forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
         size = tuple(x.shape[2:])
         logits = self.head(self.blocks(x, spacing))

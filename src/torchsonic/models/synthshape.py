@@ -92,7 +92,7 @@ class SynthShapeNet(PretrainedModel):
             return arguments
         return {**arguments, "backbone_options": {**CIRCULAR, **(arguments.get("backbone_options") or {})}}
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None, window: Window | None = None) -> Tensor:
+    def forward(self, x: Tensor, spacing: Spacing | None = None, window: Window | None = None, **told: Any) -> Tensor:
         """Logits of images.
 
         Parameters
@@ -103,16 +103,25 @@ class SynthShapeNet(PretrainedModel):
             Of the pixels; may be given if ``takes_spacing``.
         window
             Rows and columns in which logits are wanted, two slices; what they do not need is left out where possible.
+        told
+            ``orientation`` or ``affine``, see :class:`torchsonic.nn.OrientedNetwork`, if the backbone is Sonic.
 
         Returns
         -------
         Tensor
             ``(B, num_classes, H, W)``, or of the window's size.
         """
+        if window is not None:
+            check_samples(x, 2, self.in_channels, type(self).__name__)
+            check_window(window, x.shape[2:])
+        if window is None or told or self.storages is not None:
+            logits = super().forward(x, spacing, **told)
+            return logits if window is None else crop(logits, window)
+        return self._forward(x, spacing, window)
+
+    def _forward(self, x: Tensor, spacing: Spacing | None = None, window: Window | None = None) -> Tensor:
         check_samples(x, 2, self.in_channels, type(self).__name__)
         refuse_unheard(self, spacing)
-        if window is not None:
-            check_window(window, x.shape[2:])
         if window is not None and all(is_pointwise(part) for part in self.head):
             image = Projected(x, self.project.get_parameter("weight").flatten(1))
             return self.head(image.crop(window) + run_in_window(self.backbone, image, window, spacing))

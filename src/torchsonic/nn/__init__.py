@@ -5,6 +5,7 @@ from torchsonic.nn.block import Bottleneck, ResidualBlock, SonicBlock
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.conv import SonicConv1d, SonicConv2d, SonicConv3d, SonicConvNd
 from torchsonic.nn.hybrid import HybridConv, LocalConv
+from torchsonic.nn.network_orientation import OrientedNetwork, set_orientation
 from torchsonic.nn.network_spacing import infer_strides, place_behind, set_spacing, sonic_layers, spaced_layers
 from torchsonic.nn.norm import ChannelNorm, ReLU
 from torchsonic.nn.orbit import (
@@ -36,6 +37,7 @@ __all__ = [
     "OrbitMix",
     "OrbitNorm",
     "OrbitPool",
+    "OrientedNetwork",
     "ReLU",
     "ResidualBlock",
     "SonicBlock",
@@ -53,6 +55,7 @@ __all__ = [
     "place_behind",
     "replace_convs",
     "replaced_convs",
+    "set_orientation",
     "set_spacing",
     "sonic_layers",
     "spaced_layers",

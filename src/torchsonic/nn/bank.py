@@ -41,6 +41,7 @@ class ModeBank(PaddedLayer):
     cutoff ``w_c = sigmoid(.) pi / d_max`` is a fraction of the Nyquist frequency of the coarsest axis.
     """
 
+    takes_orientation = True
     orbit_size: int = 1  # modes of the operator that share the parameters of one; see torchsonic.nn.orbit
     bias: nn.Parameter | None
     in_channels: int

@@ -14,8 +14,9 @@ from torchsonic.functional.resample import resample
 from torchsonic.nn.hybrid import make_operator
 from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
 from torchsonic.nn.options import refuse_third
-from torchsonic.nn.physical_layer import apply, coarsening
+from torchsonic.nn.physical_layer import apply, coarsening, sampling
 from torchsonic.nn.residual import ChannelMLP, DropPath, Shortcut
+from torchsonic.spectral.orientation import Matrix
 from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["Bottleneck", "Form", "Operator", "ResidualBlock", "SonicBlock"]
@@ -98,8 +99,9 @@ class ResidualBlock(_Block):
         smooth = getattr(self.operator, "keeps_extent", False)
         self.shortcut = Shortcut(in_channels, out_channels, stride, spatial_dims=spatial_dims, smooth=smooth)
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
-        """Apply the block to an input of the given spacing."""
+    def forward(self, x: Tensor, spacing: Spacing | None = None, *, orientation: Matrix | None = None) -> Tensor:
+        """Apply the block to an input of the given spacing and orientation."""
+        spacing = sampling(x, spacing, orientation)
         if self.form == "post":
             return self.activation(self.drop_path(self.norm(apply(self.operator, x, spacing))) + self.shortcut(x))
         return self.drop_path(apply(self.operator, self.activation(self.norm(x)), spacing)) + self.shortcut(x)
@@ -163,9 +165,9 @@ class SonicBlock(ResidualBlock):
         if mlp_ratio:
             self.mlp = ChannelMLP(out_channels, mlp_ratio, spatial_dims=spatial_dims, norm=norm)
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
-        """Apply the block to an input of the given spacing."""
-        return self.mlp(super().forward(x, spacing))
+    def forward(self, x: Tensor, spacing: Spacing | None = None, *, orientation: Matrix | None = None) -> Tensor:
+        """Apply the block to an input of the given spacing and orientation."""
+        return self.mlp(super().forward(x, spacing, orientation=orientation))
 
 
 class Bottleneck(_Block):
@@ -219,8 +221,9 @@ class Bottleneck(_Block):
                 make_norm(norm, out_channels, spatial_dims),
             )
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
-        """Apply the block to an input of the given spacing."""
+    def forward(self, x: Tensor, spacing: Spacing | None = None, *, orientation: Matrix | None = None) -> Tensor:
+        """Apply the block to an input of the given spacing and orientation."""
+        spacing = sampling(x, spacing, orientation)
         y = self.activation(self.bn1(self.conv1(x)))
         y = self.activation(self.bn2(apply(self.conv2, y, spacing)))
         x = resample(x, y.shape[2:]) if self.smooth else x

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from torchsonic.nn.network_spacing import place_behind
-from torchsonic.nn.physical_layer import apply, coarsening, knows_spacing, nominal_stride, scale_spacing
+from torchsonic.nn.physical_layer import apply, coarsening, knows_spacing, nominal_stride, sampling, scale_spacing
+from torchsonic.spectral.orientation import Matrix
 from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["SpacedSequential", "walk"]
@@ -136,6 +137,8 @@ class SpacedSequential(nn.Sequential):
                 x, spacing = walk(module, x, spacing)
         return x, spacing
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:  # type: ignore[override]
-        """Apply all layers to an input of the given spacing."""
-        return self.walk(x, spacing)[0]
+    def forward(  # type: ignore[override]
+        self, x: Tensor, spacing: Spacing | None = None, *, orientation: Matrix | None = None
+    ) -> Tensor:
+        """Apply all layers to an input of the given spacing and orientation."""
+        return self.walk(x, sampling(x, spacing, orientation))[0]

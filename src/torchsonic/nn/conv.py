@@ -17,7 +17,7 @@ from torchsonic.functional.options import Execution, group_fields
 from torchsonic.nn.bank import DEFAULT_FIELD, Gain, Variant
 from torchsonic.nn.evaluation import CachedModes
 from torchsonic.nn.options import refuse_third, show_option, take_groups
-from torchsonic.nn.physical_layer import leaf_call, split_batch
+from torchsonic.nn.physical_layer import leaf_call, sampling, split_batch
 from torchsonic.nn.released_init import Bank
 from torchsonic.nn.standardise import Standardise, standardise
 from torchsonic.spectral.boundary import PaddingMode, check_padding
@@ -136,7 +136,7 @@ class SonicConvNd(CachedModes):
         out_size = (
             self.output_size(size) if output_size is None else per_axis(output_size, self.num_axes, "output_size")
         )
-        given = self.told(spacing, orientation)
+        given = self.told(sampling(x, spacing, orientation))
         steps = as_spacing(given, self.num_axes, batch=x.shape[0], device=x.device)
         if self._margins_differ(given):
             # The plain method: a subclass acts on the whole batch.

@@ -20,9 +20,10 @@ from torchsonic.arguments import check_samples, choice, per_axis, positive
 from torchsonic.engine.lowering import lowering, number
 from torchsonic.nn.conv import SonicConvNd, make_sonic
 from torchsonic.nn.options import refuse_third
-from torchsonic.nn.physical_layer import NO_INPUT_OF_AN_EXPORT, SpacedLayer, leaf_call
+from torchsonic.nn.physical_layer import NO_INPUT_OF_AN_EXPORT, SpacedLayer, leaf_call, sampling, split_batch
 from torchsonic.spectral.boundary import PaddingMode
-from torchsonic.spectral.spacing import Spacing, as_spacing, spacing_values
+from torchsonic.spectral.orientation import Matrix, Storage, split_storage
+from torchsonic.spectral.spacing import Spacing, as_spacing, differs_in_batch, orientation_of, spacing_values
 
 __all__ = ["HybridConv", "LocalConv", "make_operator"]
 
@@ -53,6 +54,9 @@ class LocalConv(SpacedLayer):
     >>> torch.allclose(fine[..., 2:-2:2, 2:-2:2], coarse[..., 1:-1, 1:-1], atol=1e-5)
     True
     """
+
+    takes_orientation = True
+    _storages: Sequence[Storage] = ()
 
     def __init__(
         self,
@@ -91,10 +95,25 @@ class LocalConv(SpacedLayer):
         """A stride keeps every stride-th sample."""
         return tuple(float(s) for s in self.stride)
 
-    def _taps(self, steps: tuple[float, ...], size: Sequence[int]) -> Tensor:
+    def set_orientation(self, orientation: Matrix | None) -> None:
+        """Set the orientation of this layer's input. The kernel follows the nearest order and flips of axes."""
+        super().set_orientation(orientation)
+        self._storages = [] if self._orientation is None else [split_storage(m)[0] for m in self._orientation.cpu()]
+
+    def _on_array(self, given: Spacing) -> tuple[Tensor, Sequence[float]]:
+        """Weights and distances of taps along the axes of an array, which may be stored in another order."""
+        turn = orientation_of(given)
+        if turn is None:
+            return self.weight, self.reference_spacing
+        storage = self._storages[0] if turn is self._orientation else split_storage(turn[0].cpu())[0]
+        reference = [self.reference_spacing[storage.order.index(axis)] for axis in range(self.num_axes)]
+        return storage.undo(self.weight), reference
+
+    def _taps(self, given: Spacing, size: Sequence[int]) -> Tensor:
         """Weights on the grid of the given spacing: each axis maps k taps to samples by linear shares."""
-        weight = self.weight
-        for axis, (step, reference) in enumerate(zip(steps, self.reference_spacing, strict=True)):
+        weight, distances = self._on_array(given)
+        steps = spacing_values(given, self.num_axes)
+        for axis, (step, reference) in enumerate(zip(steps, distances, strict=True)):
             if step == reference:
                 continue
             radius = self.kernel_size // 2
@@ -130,23 +149,27 @@ class LocalConv(SpacedLayer):
             x = x.index_select(dim, index)
         return x
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
-        """Apply the layer; ``spacing`` is a number, one per axis, or ``(B, D)``."""
+    def forward(self, x: Tensor, spacing: Spacing | None = None, *, orientation: Matrix | None = None) -> Tensor:
+        """Apply the layer; ``spacing`` is a number, one per axis, or ``(B, D)``.
+
+        On an array whose axes lie oblique in space, taps follow the nearest axes: close, where Sonic layers are exact.
+        """
         if isinstance(x, Proxy):
-            return leaf_call(self, x, spacing)
+            return leaf_call(self, x, spacing, orientation=orientation)
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
-        given = self.told(spacing)
-        if not isinstance(given, Tensor):
-            return self._convolve(x, spacing_values(given, self.num_axes))
+        given = self.told(sampling(x, spacing, orientation))
+        if not differs_in_batch(given):
+            return self._convolve(x, given)
         if lowering() is not None:
             raise ValueError(f"the number of taps of a local branch {NO_INPUT_OF_AN_EXPORT}")
-        rows = [tuple(row) for row in as_spacing(given, self.num_axes, batch=x.shape[0]).tolist()]
-        if len(set(rows)) == 1:
-            return self._convolve(x, rows[0])
-        return torch.cat([self._convolve(sample[None], row) for sample, row in zip(x, rows, strict=True)])
+        as_spacing(given, self.num_axes, batch=x.shape[0])  # as many as there are samples
+        own = split_batch(given, self.num_axes)
+        if len(own) == 1 or (orientation_of(given) is None and len(set(own)) == 1):
+            return self._convolve(x, own[0])
+        return torch.cat([self._convolve(sample[None], one) for sample, one in zip(x, own, strict=True)])
 
-    def _convolve(self, x: Tensor, steps: tuple[float, ...]) -> Tensor:
-        weight = self._taps(steps, x.shape[2:])
+    def _convolve(self, x: Tensor, given: Spacing) -> Tensor:
+        weight = self._taps(given, x.shape[2:])
         padded = self._padded(x, [n // 2 for n in weight.shape[2:]])
         return _CONV[self.num_axes](padded, weight.to(x.dtype), stride=self.stride, groups=self.groups)
 
@@ -208,9 +231,15 @@ class HybridConv(nn.Module):
         self.sonic.set_spacing(spacing)
         self.local.set_spacing(spacing)
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
+    def set_orientation(self, orientation: Matrix | None) -> None:
+        """Set the orientation that both branches assume."""
+        self.sonic.set_orientation(orientation)
+        self.local.set_orientation(orientation)
+
+    def forward(self, x: Tensor, spacing: Spacing | None = None, *, orientation: Matrix | None = None) -> Tensor:
         """Apply both branches and add them."""
-        return self.sonic(x, spacing) + self.local(x, spacing)
+        given = sampling(x, spacing, orientation)
+        return self.sonic(x, given) + self.local(x, given)
 
 
 def make_operator(

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from torchsonic.nn.conv import SonicConvNd
 from torchsonic.nn.physical_layer import SpacedLayer
+from torchsonic.spectral.orientation import reorder_spacing
 from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing
 
 __all__ = ["evaluating", "infer_strides", "place_behind", "set_spacing", "sonic_layers", "spaced_layers"]
@@ -67,6 +68,10 @@ def set_spacing(model: nn.Module, spacing: Spacing) -> nn.Module:
             "the model has strides but its layers know none; call infer_strides(model, example) first",
             stacklevel=2,
         )
+    model.told_spacing = spacing  # type: ignore[assignment]  # along the axes of the input, see set_orientation
+    storages = getattr(model, "storages", None)
+    if storages is not None:
+        spacing = reorder_spacing(spacing, storages)
     for name, layer in layers:
         try:
             steps = as_spacing(spacing, layer.num_axes, batch=ANY_BATCH)

@@ -35,6 +35,7 @@ __all__ = [
     "leaf_call",
     "nominal_stride",
     "refuse_unheard",
+    "sampling",
     "scale_spacing",
     "split_batch",
 ]
@@ -43,6 +44,7 @@ NO_INPUT_OF_AN_EXPORT = (
     "follows the spacing, which therefore cannot be an input of an exported model, nor change with dynamic sizes "
     "behind a stride; export with a fixed spacing and fixed sizes"
 )
+TOLD_TWICE = "orientation was given twice, with the spacing and on its own"
 
 
 class SpacedLayer(DefinedLayer):
@@ -54,6 +56,7 @@ class SpacedLayer(DefinedLayer):
     """
 
     takes_spacing: ClassVar[bool] = True
+    takes_orientation: ClassVar[bool] = False
     draws_own_weights: ClassVar[bool] = True
     num_axes: int
     stride: tuple[int, ...]
@@ -82,15 +85,23 @@ class SpacedLayer(DefinedLayer):
         """Spacing of the layer's input if ``forward`` is given none; change it with :meth:`set_spacing`."""
         return self._spacing
 
-    def told(self, spacing: Spacing | None, orientation: Matrix | None = None) -> Spacing:
+    def told(self, spacing: Spacing | None) -> Spacing:
         """Spacing, and orientation if there is one, of a call: as they are given, or else as the layer assumes."""
+        turn = self._orientation
+        if isinstance(spacing, Sampling):
+            spacing, turn = spacing.spacing, spacing.orientation
         given = self._spacing if spacing is None else batch_spacing(spacing)
-        if isinstance(given, Sampling):
-            if orientation is not None:
-                raise ValueError("orientation was given twice, with the spacing and on its own")
+        if turn is None:
             return given
-        turn = self._orientation if orientation is None else as_orientation(orientation, self.num_axes)
-        return given if turn is None else Sampling(given, turn)
+        self._refuse_orientation()
+        return Sampling(given, turn)
+
+    def _refuse_orientation(self) -> None:
+        if not self.takes_orientation:
+            raise ValueError(
+                f"{type(self).__name__} cannot be told an orientation, since its kernel is tied to the axes of the "
+                "array; bring all arrays to one order of axes yourself, or use a Sonic layer"
+            )
 
     def set_spacing(self, spacing: Spacing) -> None:
         """Set the spacing of this layer's input: a number, one per axis, or ``(batch, D)``."""
@@ -99,6 +110,8 @@ class SpacedLayer(DefinedLayer):
 
     def set_orientation(self, orientation: Matrix | None) -> None:
         """Set the orientation of this layer's input: ``(D, D)`` or ``(batch, D, D)``; ``None`` for the identity."""
+        if orientation is not None:
+            self._refuse_orientation()
         self._orientation = None if orientation is None else as_orientation(orientation, self.num_axes)
 
     def set_input_stride(self, stride: Sequence[float]) -> None:
@@ -198,14 +211,21 @@ def batch_spacing(spacing: Spacing) -> Spacing:
     return torch.as_tensor(spacing) if isinstance(spacing, np.ndarray) and spacing.ndim == 2 else spacing
 
 
+def sampling(x: Tensor, spacing: Spacing | None, orientation: Matrix | None) -> Spacing | None:
+    """A spacing and the orientation of ``x (B, C, *size)``, if there is one, as layers take both."""
+    if orientation is None:
+        return spacing
+    if isinstance(spacing, Sampling):
+        raise ValueError(TOLD_TWICE)
+    return Sampling(spacing, as_orientation(orientation, x.dim() - 2, batch=x.shape[0]))
+
+
 def scale_spacing(spacing: Spacing | None, factors: Sequence[float]) -> Spacing | None:
     """Multiply a spacing axis by axis. Numbers stay numbers, by which layers cache, and ``None`` stays ``None``."""
     if spacing is None:
         return None
     if isinstance(spacing, Sampling):
-        scaled = scale_spacing(spacing.spacing, factors)
-        assert scaled is not None
-        return Sampling(scaled, spacing.orientation)
+        return Sampling(scale_spacing(spacing.spacing, factors), spacing.orientation)
     spacing = batch_spacing(spacing)
     # An exporter's dynamic sizes make symbolic factors, which conversion to numbers would fix.
     symbolic = lowering() is not None and any(isinstance(f, torch.SymFloat) for f in factors)

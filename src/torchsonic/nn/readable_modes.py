@@ -12,7 +12,7 @@ from torchsonic.functional.conv import spectral_conv
 from torchsonic.nn.bank import ModeBank
 from torchsonic.spectral.operator import ModeOperator
 from torchsonic.spectral.response import Modes
-from torchsonic.spectral.spacing import Spacing, as_spacing
+from torchsonic.spectral.spacing import Spacing, as_spacing, orientation_of
 
 __all__ = ["ReadableModes"]
 
@@ -124,7 +124,8 @@ class ReadableModes(ModeBank):
     ) -> Tensor:
         """Output ``(C, K, *size)`` for a unit impulse at the origin of each channel, with the given mixing matrices."""
         grid = per_axis(size, self.num_axes, "size")
-        steps = as_spacing(self.told(spacing), self.num_axes, device=self._device)
+        given = self.told(spacing)
+        steps = as_spacing(given, self.num_axes, device=self._device)
         dtype = torch.promote_types(self.mix_in.dtype, torch.float32)
         channels = mix_in.shape[-1]
         impulses = torch.zeros(channels, channels, *grid, dtype=dtype, device=self._device)
@@ -134,7 +135,7 @@ class ReadableModes(ModeBank):
             impulses,
             mix_in.to(dtype),
             mix_out.to(dtype),
-            self._shape(grid, steps, dtype),
+            self._shape(grid, steps, dtype, orientation_of(given)),
             spacing=steps,
             symmetry=self._symmetry,
             limits=self.limits,

@@ -14,15 +14,25 @@ from __future__ import annotations
 
 import itertools
 import math
+import numbers
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from torchsonic.spectral.spacing import widest_float
+from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, spacing_values, widest_float
 
-__all__ = ["Matrix", "Storage", "as_orientation", "split_affine", "split_storage"]
+__all__ = [
+    "Matrix",
+    "Storage",
+    "as_orientation",
+    "reorder_spacing",
+    "split_affine",
+    "split_orientation",
+    "split_storage",
+]
 
 Matrix = Tensor | Sequence
 TOLERANCE = 1e-3
@@ -138,6 +148,21 @@ class Storage(NamedTuple):
         return matrix
 
 
+def reorder_spacing(spacing: Spacing, storages: Sequence[Storage]) -> Spacing:
+    """A spacing along the axes of arrays that are rearranged, all alike or each by its own storage."""
+    if isinstance(spacing, numbers.Real):
+        return spacing  # type: ignore[return-value]
+    num_axes = len(storages[0].order)
+    if len(storages) == 1 and not isinstance(spacing, (Tensor, np.ndarray)):
+        steps = spacing_values(spacing, num_axes)
+        return tuple(steps[axis] for axis in storages[0].order)
+    rows = as_spacing(spacing, num_axes, batch=ANY_BATCH if len(storages) == 1 else len(storages))
+    if len(storages) == 1:
+        return rows[:, list(storages[0].order)]
+    rows = rows.expand(len(storages), -1)
+    return torch.stack([row[list(storage.order)] for row, storage in zip(rows, storages, strict=True)])
+
+
 def split_storage(orientation: Tensor) -> tuple[Storage, Tensor | None]:
     """Split an orientation ``(D, D)`` into a rearrangement of the array and what remains: ``(D, D)``, or ``None``.
 
@@ -150,3 +175,18 @@ def split_storage(orientation: Tensor) -> tuple[Storage, Tensor | None]:
     rest = orientation @ storage.matrix()
     plain = torch.allclose(rest, torch.eye(len(rest), dtype=rest.dtype), atol=TOLERANCE / 10)
     return storage, None if plain else rest
+
+
+def split_orientation(orientation: Matrix, num_axes: int) -> tuple[tuple[Storage, ...], Tensor | None]:
+    """:func:`split_storage` of one orientation or one per sample: rearrangements, and remainders ``(n, D, D)``.
+
+    Samples that do not differ are one; ``None`` stands for remainders that are all the identity.
+    """
+    matrices = as_orientation(orientation, num_axes).cpu()
+    if torch.equal(matrices, matrices[:1].expand_as(matrices)):
+        matrices = matrices[:1]
+    storages, rests = zip(*[split_storage(matrix) for matrix in matrices], strict=True)
+    if all(rest is None for rest in rests):
+        return storages if len(set(storages)) > 1 else storages[:1], None
+    one = torch.eye(num_axes, dtype=matrices.dtype)
+    return storages, torch.stack([one if rest is None else rest for rest in rests])

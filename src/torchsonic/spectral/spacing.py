@@ -34,9 +34,12 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Sampling:
-    """A spacing together with an orientation ``(1, D, D)`` or ``(B, D, D)``; layers take it in place of a spacing."""
+    """A spacing together with an orientation ``(1, D, D)`` or ``(B, D, D)``; layers take it in place of a spacing.
 
-    spacing: Spacing
+    With ``None`` for the spacing, every layer assumes its own.
+    """
+
+    spacing: Spacing | None
     orientation: Tensor
 
 

@@ -116,20 +116,7 @@ def assert_turns_in_space(
         Of the field's bumps, in units of the coarsest spacing.
     """
     steps = torch.tensor(_as_steps(spacing, group.num_axes), dtype=torch.float64)
-    generator = torch.Generator().manual_seed(0)
-    unit = float(steps.max()) * width
-    centres = torch.randn(channels, 4, group.num_axes, generator=generator, dtype=torch.float64) * unit / 2
-    weights = torch.randn(channels, 4, generator=generator, dtype=torch.float64)
-    axes = [(torch.arange(n, dtype=torch.float64) - n // 2) * step for n, step in zip(size, steps, strict=True)]
-    places = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1)
-
-    def sample(matrix: Tensor) -> Tensor:
-        """``x(g^-1 p)`` on the grid."""
-        away = (places @ matrix)[None, None] - centres[(..., *[None] * group.num_axes, slice(None))]
-        bumps = torch.exp(-0.5 * (away / unit).square().sum(-1))
-        return torch.einsum("ck,ck...->c...", weights, bumps)[None].to(dtype)
-
-    points = torch.randn(40, group.num_axes, generator=generator, dtype=torch.float64) * unit
+    sample, points = _smooth_field(size, steps, channels, width=width, dtype=dtype)
     told = tuple(steps.tolist())
     plain = model(sample(torch.eye(group.num_axes, dtype=torch.float64)), spacing=told).double()
     for element, matrix in enumerate(group.matrices):
@@ -139,6 +126,26 @@ def assert_turns_in_space(
             continue
         expected = _permute_channels(_interpolate(plain, points @ matrix, steps), group, element, result)
         _require_close(f"field turned by element {element}", _interpolate(turned, points, steps), expected, tolerance)
+
+
+def _smooth_field(
+    size: Sequence[int], steps: Tensor, channels: int, *, width: float, dtype: torch.dtype
+) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    """A field of bumps about the middle of a grid, turned by a matrix and sampled, and points ``(P, D)`` near them."""
+    num_axes, generator = len(steps), torch.Generator().manual_seed(0)
+    unit = float(steps.max()) * width
+    centres = torch.randn(channels, 4, num_axes, generator=generator, dtype=torch.float64) * unit / 2
+    weights = torch.randn(channels, 4, generator=generator, dtype=torch.float64)
+    axes = [(torch.arange(n, dtype=torch.float64) - n // 2) * step for n, step in zip(size, steps, strict=True)]
+    places = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1)
+
+    def sample(matrix: Tensor) -> Tensor:
+        """``x(g^-1 p)`` on the grid, ``(1, C, *size)``."""
+        away = (places @ matrix)[None, None] - centres[(..., *[None] * num_axes, slice(None))]
+        bumps = torch.exp(-0.5 * (away / unit).square().sum(-1))
+        return torch.einsum("ck,ck...->c...", weights, bumps)[None].to(dtype)
+
+    return sample, torch.randn(40, num_axes, generator=generator, dtype=torch.float64) * unit
 
 
 def _interpolate(y: Tensor, points: Tensor, steps: Tensor) -> Tensor:

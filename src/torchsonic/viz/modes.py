@@ -32,10 +32,13 @@ DECAY = "\N{SCRIPT SMALL L}"
 
 
 def strongest_modes(layer: SonicConvNd, count: int | None = None) -> tuple[Tensor, Tensor]:
-    """Numbers of the modes with most energy, in order, and their parts of the whole layer's; each ``(count,)``."""
+    """Numbers of the modes with most energy, in order, and their parts of the whole layer's; each ``(count,)``.
+
+    A mode of an orbit layer counts with all its turns.
+    """
     if count is not None and count < 1:
         raise ValueError(f"count must be at least 1, got {count}")
-    energy = mode_energies(layer)
+    energy = mode_energies(layer).unflatten(0, (-1, layer.orbit_size)).sum(1)
     order = energy.argsort(descending=True)[:count]
     return order, energy[order] / energy.sum().clamp_min(SMALLEST)
 
@@ -47,7 +50,7 @@ def draw_modes(
     """The strongest modes of a layer: response over frequency and kernel in space.
 
     Each says its part of the layer's energy, its decay length ℓ and its wavelength λ. Volumes are cut through the
-    origin, see :func:`draw_slices`.
+    origin, see :func:`draw_slices`. A mode of an orbit layer is drawn once; lines show where its turns point.
 
     Parameters
     ----------
@@ -62,16 +65,31 @@ def draw_modes(
     """
     index, shares = strongest_modes(layer, MOST[layer.num_axes] if count is None else count)
     heads = [f"{number}: {share:.1%}" for number, share in zip(index.tolist(), shares.tolist(), strict=True)]
+    first = index * layer.orbit_size  # of the turns of a mode, the mode itself
     # A wave of 100 decay lengths is no wave that is seen.
-    lengths, waves = decay_lengths(layer)[index].tolist(), wavelengths(layer)[index].tolist()
+    lengths, waves = decay_lengths(layer)[first].tolist(), wavelengths(layer)[first].tolist()
     words = [
         f"{DECAY} {style.short(length)}, λ {'∞' if wave > 1e2 * length else style.short(wave)} {unit}"
         for length, wave in zip(lengths, waves, strict=True)
     ]
     draw = {1: _draw_lines, 2: _draw_images, 3: _draw_slices}[layer.num_axes]
-    figure = draw(physical_operator(layer).select(index), reference_lattice(layer, samples), heads, words, unit)
-    figure.suptitle((title + ": " if title else "") + f"strongest {len(index)} of {layer.num_modes} modes")
+    operator, lattice = physical_operator(layer), reference_lattice(layer, samples)
+    figure = draw(operator.select(first), lattice, heads, words, unit)
+    turned = f", each in {layer.orbit_size} turns" if layer.orbit_size > 1 else ""
+    figure.suptitle((title + ": " if title else "") + f"strongest {len(index)} of {layer.num_modes} modes{turned}")
+    if turned and layer.num_axes == 2:
+        _mark_turns(figure, operator.modes.direction.unflatten(0, (-1, layer.orbit_size))[index], lattice)
     return figure
+
+
+def _mark_turns(figure: Figure, directions: Tensor, lattice: Lattice) -> None:
+    """Lines at the rim of spectra along all turns ``(count, |G|, 2)`` of each mode."""
+    columns, rim = min(COLUMNS, len(directions)), min(float(omega[-1]) for omega in lattice.frequencies)
+    for place, turns in enumerate(directions):
+        panel = figure.axes[2 * columns * (place // columns) + place % columns]
+        for down, right in turns.tolist():
+            ends = [0.8 * rim, 0.98 * rim]
+            panel.plot([right * end for end in ends], [down * end for end in ends], color="white", linewidth=1.2)
 
 
 def draw_slices(layer: SonicConvNd, **options: Any) -> Figure:

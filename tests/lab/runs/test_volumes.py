@@ -187,6 +187,7 @@ def test_what_the_data_decide_is_filled_in():
         {"width": 8, "model": "unet"},
         {"width": 8, "model": "sonicunet3d"},
         {"padding": "zeros", "model": "unet"},
+        {"mlp_ratio": 2, "model": "orbitnet3d"},
         {"fold": 1, "split": Path("split.json")},
         {"split_seed": 1, "split": Path("split.json")},
     ],
@@ -204,6 +205,7 @@ def test_runs_have_names_of_their_own(tmp_path):
         replace(config, model="sonicnet3d", width=16),
         replace(config, training=replace(config.training, seed=3)),
     ]
+    configs += [replace(config, tell_orientation=False)]
     assert len({one.name for one in configs}) == len(configs)
     assert config.name == "volumes/hearts/sonicunet3d/fold0-seed0"
 

@@ -52,8 +52,11 @@ def write_config(folder: Path, kind: str, config: Any) -> None:
 
 
 def read_config(folder: Path, cls: type[C]) -> C:
-    """The settings of a run."""
-    values = {name: value for name, value in _read(folder).items() if name not in HEAD}
+    """The settings of a run; a class may say as ``before`` what runs did that are older than a setting."""
+    values = {
+        **getattr(cls, "before", {}),
+        **{name: value for name, value in _read(folder).items() if name not in HEAD},
+    }
     return parse_settings(cls, values, str(folder / CONFIG_NAME))
 
 

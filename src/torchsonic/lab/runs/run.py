@@ -76,7 +76,8 @@ class Experiment(ABC, Generic[C, M]):
 
     def refuse_changes(self, folder: Path) -> None:
         """Refuse to go on with a run of other settings."""
-        refuse_changes(folder, plain_settings(self.config), may_change=self.may_change)
+        before = getattr(self.config, "before", {})
+        refuse_changes(folder, plain_settings(self.config), may_change=self.may_change, before=before)
 
 
 def run(experiment: Experiment, folder: Path, *, show: bool = True) -> dict[str, Any]:
@@ -144,16 +145,19 @@ def _describe(experiment: Experiment, model: PretrainedModel, result: Fit) -> di
     }
 
 
-def refuse_changes(folder: Path, settings: Mapping[str, Any], *, may_change: Collection[str]) -> None:
+def refuse_changes(
+    folder: Path, settings: Mapping[str, Any], *, may_change: Collection[str], before: Mapping[str, Any] | None = None
+) -> None:
     """Refuse to go on with a run whose ``config.json`` has other settings than those given as JSON holds them.
 
-    Not compared are settings that are younger than the run, and those that have no effect on the weights:
+    Not compared are settings that are younger than the run, unless ``before`` says what it did, and those that have
+    no effect on the weights:
     ``may_change``, and some of the loop.
     """
     if not (folder / "checkpoints").exists() or not (folder / "config.json").exists():
         return
     # Those of the loop, too, although it looks for itself: that would be after the configuration is written.
-    _compare(read_json(folder / "config.json"), settings, {*may_change, *MAY_CHANGE})
+    _compare({**(before or {}), **read_json(folder / "config.json")}, settings, {*may_change, *MAY_CHANGE})
 
 
 def same_settings(saved: Mapping[str, Any], settings: Mapping[str, Any], *, may_change: Collection[str]) -> bool:

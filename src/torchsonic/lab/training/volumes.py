@@ -23,11 +23,13 @@ TRAINING, TESTING = 1, 2
 
 
 class PatchBatch(NamedTuple):
-    """Images ``(B, C, *patch)``, labels ``(B, *patch)`` and spacings ``(B, 3)`` in millimetres."""
+    """Images ``(B, C, *patch)``, labels ``(B, *patch)``, spacings ``(B, 3)`` in millimetres, and orientations."""
 
     image: Tensor
     label: Tensor
     spacing: Tensor
+    orientation: Tensor = torch.eye(3)[None]
+    """``(B, 3, 3)``, or one for all."""
 
 
 class PreparedVolumes(Protocol):
@@ -99,7 +101,7 @@ class VolumeTask:
         order = epoch_order(range(len(self.train)), self.seed, start, len(samples))
         return _stack([self._patch(start + i, self.train[case], TRAINING) for i, case in enumerate(order)])
 
-    def _patch(self, number: int, name: str, purpose: int) -> tuple[np.ndarray, np.ndarray, list[float]]:
+    def _patch(self, number: int, name: str, purpose: int) -> tuple[np.ndarray, ...]:
         volume = self.volumes[name]
         generator = number_generator(self.seed, number, purpose=purpose)
         change = self.augmentation.draw(generator) if self.augmentation and purpose == TRAINING else Change()
@@ -113,14 +115,17 @@ class VolumeTask:
         image, label = mirror(image, label, change.flips)
         image = change_intensity(image, change, generator)
         factor = change.scale if self.scale_by == "spacing" else 1.0
-        return image, label, [step * factor for step in volume.spacing]
+        turn = np.eye(3) if volume.orientation is None else volume.orientation
+        return image, label, factor * np.array(volume.spacing), turn
 
     def logits(self, model: nn.Module, batch: PatchBatch) -> Tensor:
-        """Ask a model, telling it the spacings if it is to know them."""
-        if not self.tell_spacing:
-            return model(batch.image)
+        """Ask a model, telling it the spacings if it is to know them, and orientations if there are any."""
         # Mixed precision rounds every tensor that a model is given, but leaves arrays alone.
-        return model(batch.image, spacing=batch.spacing.cpu().numpy())
+        told = {"spacing": batch.spacing.cpu().numpy()} if self.tell_spacing else {}
+        turns = batch.orientation.cpu().numpy()
+        if (turns != np.eye(3)).any():
+            told["orientation"] = turns
+        return model(batch.image, **told)
 
     def loss(self, model: nn.Module, batch: PatchBatch) -> Tensor:
         """Loss of a batch."""
@@ -141,10 +146,6 @@ class VolumeTask:
         return {"score": sum(known.values()) / max(1, len(known)), **known}
 
 
-def _stack(patches: Sequence[tuple[np.ndarray, np.ndarray, list[float]]]) -> PatchBatch:
-    images, labels, spacings = zip(*patches, strict=True)
-    return PatchBatch(
-        torch.from_numpy(np.stack(images)),
-        torch.from_numpy(np.stack(labels)),
-        torch.tensor(spacings, dtype=torch.float32),
-    )
+def _stack(patches: Sequence[tuple[np.ndarray, ...]]) -> PatchBatch:
+    image, label, spacing, orientation = (torch.from_numpy(np.stack(parts)) for parts in zip(*patches, strict=True))
+    return PatchBatch(image, label, spacing.float(), orientation.float())

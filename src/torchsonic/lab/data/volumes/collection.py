@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from torchsonic.lab.data.volumes.cases import Case
 from torchsonic.lab.data.volumes.nifti import Volume, read_case
+from torchsonic.lab.data.volumes.orientation import oblique_part
 
 MOST_PLACES = 4096
 """Voxels of a class that are remembered for a case; enough to choose patches from."""
@@ -29,6 +30,8 @@ class Prepared:
         ``(D, H, W)``, int16.
     places
         For each foreground class that occurs, some of its voxels as flat indices ``(N,)``.
+    orientation
+        What networks are to be told, ``(3, 3)``; ``None`` for the identity.
     """
 
     name: str
@@ -36,6 +39,7 @@ class Prepared:
     label: NDArray[np.int16]
     spacing: tuple[float, float, float]
     places: dict[int, NDArray[np.int64]] = field(default_factory=dict)
+    orientation: NDArray[np.float64] | None = None
 
     @property
     def num_bytes(self) -> int:
@@ -72,6 +76,8 @@ class Collection:
         nothing.
     dtype
         Of the images kept: float16 halves the memory, for images of moderate values.
+    oriented
+        Whether networks are told how volumes lie in space.
     """
 
     def __init__(
@@ -83,10 +89,11 @@ class Collection:
         num_classes: int | None = None,
         limit: float = float("inf"),
         dtype: Any = np.float32,
+        oriented: bool = False,
     ) -> None:
         self.cases = {case.name: case for case in cases}
         self.read, self.prepare, self.num_classes = read, prepare, num_classes
-        self.limit, self.dtype = limit, dtype
+        self.limit, self.dtype, self.oriented = limit, dtype, oriented
         self._kept: dict[str, Prepared] = {}
         self._bytes = 0
         self._warned = False
@@ -98,7 +105,8 @@ class Collection:
         if volume.label is None:
             raise ValueError(f"case {name} has no label, so that nothing can be learnt from it")
         places = index_classes(volume.label)
-        prepared = Prepared(name, volume.image.astype(self.dtype), volume.label, volume.spacing, places)
+        turn = oblique_part(volume) if self.oriented else None
+        prepared = Prepared(name, volume.image.astype(self.dtype), volume.label, volume.spacing, places, turn)
         if self._bytes + prepared.num_bytes <= self.limit:
             self._kept[name] = prepared
             self._bytes += prepared.num_bytes

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from torchsonic.functional import split_affine
 from torchsonic.io import replacing
 from torchsonic.lab.data.volumes.cases import SUFFIXES, Case, CaseError
 
@@ -46,13 +48,15 @@ class Volume:
     affine: NDArray[np.float64]
 
 
-def read_case(case: Case, *, num_classes: int | None = None) -> Volume:
+def read_case(case: Case, *, num_classes: int | None = None, straight: bool = False) -> Volume:
     """Read a case and check it.
 
     Parameters
     ----------
     num_classes
         Of the labels, background counted; by default any labels from 0 on are taken.
+    straight
+        Refuse sheared volumes, which have no orientation.
 
     Raises
     ------
@@ -66,6 +70,11 @@ def read_case(case: Case, *, num_classes: int | None = None) -> Volume:
         raise CaseError(
             case.name, path, "no affine (qform and sform codes are 0), so its spacing is unknown; set the sform"
         )
+    if straight:
+        try:
+            split_affine(torch.from_numpy(affine), 3)
+        except ValueError as error:
+            raise CaseError(case.name, path, f"{error}, or do not tell the network its orientation") from error
     channels = [first]
     for other in case.images[1:]:
         channel, grid = _read_array(case.name, other)
@@ -115,6 +124,11 @@ def _read_array(case: str, path: Path, dtype: Any = np.float32) -> tuple[NDArray
     if not np.isfinite(affine).all() or not abs(np.linalg.det(affine[:3, :3])) > SINGULAR * edges.prod():
         raise CaseError(case, path, f"its affine is singular: {affine[:3].tolist()}; set the right one")
     return array, affine
+
+
+def read_affine(path: Path) -> NDArray[np.float64]:
+    """The affine of a file ``(4, 4)``, without its voxels."""
+    return np.asarray(_import_nibabel().load(path).affine, dtype=np.float64)
 
 
 def _import_nibabel() -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 
 from torchsonic.lab.data.volumes.cases import Case, CaseError
 from torchsonic.lab.data.volumes.nifti import Volume, read_case
+from torchsonic.lab.data.volumes.orientation import axis_codes
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Facts:
     """Label values that occur."""
     digest: str = ""
     """Of the files: the same names may hold other voxels another time."""
+    axes: str = "RAS"
+    """Where the axes point, as :func:`axis_codes` says."""
 
 
 def survey(
@@ -96,6 +99,5 @@ def _look_at(volume: Volume, case: Case) -> Facts:
     digest = hashlib.sha256()
     for file in (*case.images, *([case.label] if case.label else [])):
         digest.update(file.read_bytes())
-    return Facts(
-        volume.name, len(volume.image), (depth, height, width), volume.spacing, classes, digest.hexdigest()[:16]
-    )
+    shape, axes = (depth, height, width), axis_codes(volume.affine)
+    return Facts(volume.name, len(volume.image), shape, volume.spacing, classes, digest.hexdigest()[:16], axes)

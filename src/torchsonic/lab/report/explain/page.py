@@ -64,11 +64,11 @@ def make_page(subject: Subject, figures: Sequence[tuple[str, Figure]]) -> Docume
 def _layer_words(layer: SonicConvNd, unit: str) -> tuple[str, ...]:
     """A layer's row in the table, without its name."""
     lengths = viz.decay_lengths(layer)
-    energy = viz.mode_energies(layer).sort(descending=True).values.cumsum(0)
+    energy = viz.strongest_modes(layer)[1].cumsum(0)
     ends = (lengths.min(), lengths.median(), lengths.max())
     return (
         f"{layer.in_channels} to {layer.out_channels}",
-        str(layer.num_modes),
+        str(layer.num_modes) + (f", in {layer.orbit_size} turns" if layer.orbit_size > 1 else ""),
         str(1 + int((energy < 0.9 * energy[-1]).sum())),
         f"{', '.join(f'{float(value):.3g}' for value in ends)} {unit}",
         f"{_steps(layer.reference_spacing)} {unit}",

@@ -23,7 +23,7 @@ from torchsonic.lab.report.volumes.results import Evaluation, ModelResult
 from torchsonic.lab.report.volumes.scoring import Answer, Scoring, class_names, number_classes, score_cases
 from torchsonic.lab.runs.folder import read_facts
 from torchsonic.lab.runs.provenance import describe_run
-from torchsonic.lab.runs.volumes import VolumesConfig, load_run, predict_case, predict_probabilities
+from torchsonic.lab.runs.volumes import AxesWatch, VolumesConfig, load_run, predict_case, predict_probabilities
 from torchsonic.models import PretrainedModel
 
 
@@ -89,6 +89,7 @@ class TrainedRun:
     tests: tuple[str, ...]
     learnt: tuple[str, ...]
     origin: dict[str, Any]
+    watch: AxesWatch
     device: str = "cpu"
     is_warm: bool = False
 
@@ -122,7 +123,9 @@ def _load(folder: Path) -> TrainedRun:
     model, config = load_run(folder)
     split = read_facts(folder / "split.json", "test", "train")
     origin = read_results(folder).get("run", {})
-    return TrainedRun(folder, model, config, tuple(split["test"]), tuple(split["train"]), dict(origin))
+    return TrainedRun(
+        folder, model, config, tuple(split["test"]), tuple(split["train"]), dict(origin), AxesWatch(folder, config)
+    )
 
 
 def _classes(given: Sequence[str], runs: Sequence[TrainedRun], data: Path | None) -> list[str]:
@@ -166,7 +169,7 @@ def _test_cases(runs: Sequence[TrainedRun], data: Path | None) -> dict[str, Case
 
 
 def _read(case: Case, runs: Sequence[TrainedRun], num_classes: int) -> Volume:
-    volume = read_case(case, num_classes=num_classes)
+    volume = read_case(case, num_classes=num_classes, straight=any(run.config.is_oriented for run in runs))
     channels = {run.model.in_channels for run in runs if hasattr(run.model, "in_channels")}
     if channels - {len(volume.image)}:
         wanted = " and ".join(map(str, sorted(channels, key=str)))
@@ -194,6 +197,7 @@ class Row:
         if run is None:
             return None
         run.warm_up(volume)
+        run.watch(volume)
         predict = predict_case if lesion_class is None else predict_probabilities
         answers, seconds = [], []
 

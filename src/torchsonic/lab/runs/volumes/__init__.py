@@ -5,13 +5,20 @@ A run is a folder: ``config.json``, ``split.json``, ``log.jsonl``, ``checkpoints
 """
 
 from torchsonic.lab.runs.volumes.config import MODELS, PRESETS, VolumesConfig
-from torchsonic.lab.runs.volumes.predict import predict_case, predict_probabilities, read_good_cases, score_cases
+from torchsonic.lab.runs.volumes.predict import (
+    AxesWatch,
+    predict_case,
+    predict_probabilities,
+    read_good_cases,
+    score_cases,
+)
 from torchsonic.lab.runs.volumes.run import load_run, run_experiment
 from torchsonic.lab.runs.volumes.split import Split, make_folds, read_split
 
 __all__ = [
     "MODELS",
     "PRESETS",
+    "AxesWatch",
     "Split",
     "VolumesConfig",
     "load_run",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from torchsonic.lab.data.ranges import check_ranges
 from torchsonic.lab.data.volumes.augmentation import Augmentation
@@ -15,7 +15,14 @@ from torchsonic.lab.training.volumes import ScaleBy
 from torchsonic.nn.bank import Variant
 
 ModelName = Literal[
-    "sonicunet3d", "sonicnet3d.light", "sonicnet3d", "sonicnet3d.paper", "sonicnet3d.paper_size", "hybrid", "unet"
+    "sonicunet3d",
+    "sonicnet3d.light",
+    "sonicnet3d",
+    "sonicnet3d.paper",
+    "sonicnet3d.paper_size",
+    "hybrid",
+    "orbitnet3d",
+    "unet",
 ]
 MODELS: tuple[str, ...] = get_args(ModelName)
 
@@ -92,6 +99,11 @@ class SegmentationConfig:
         return self.tell_spacing and self.model != "unet"
 
     @property
+    def is_oriented(self) -> bool:
+        """Whether the network hears how cases lie in space."""
+        return False
+
+    @property
     def place(self) -> str:
         """Last folder of the run: what is tested, and the seed."""
         part = f"fold{self.fold}" if self.split is None else self.split.stem
@@ -103,12 +115,16 @@ class SegmentationConfig:
 class VolumesConfig(SegmentationConfig):
     """One run on a folder of NIfTI files. What is ``None`` is chosen by the data, and saved with the run."""
 
+    before: ClassVar[Mapping[str, Any]] = {"tell_orientation": False}  # what runs did that are older than a setting
+
     data: Path = Path("data")
     """Folder with images/ and labels/."""
     model: ModelName = "sonicunet3d"
-    """Network to train; hybrid is sonicnet3d.light with a local branch, unet is MONAI's U-Net."""
+    """Network to train. hybrid: sonicnet3d.light and a local branch; orbitnet3d turns with the image; unet: MONAI's."""
     common_spacing: tuple[float, float, float] | Literal["median"] | None = None
     """Resample all cases to this spacing, in mm along depth, height and width, or to the median; off by default."""
+    tell_orientation: bool = True
+    """Do not bring cases to one order of axes, nor tell the network how oblique ones lie. A U-Net is never told."""
     normalisation: Normalisation = "zscore"
     """Normalise each channel of a case to mean 0 and deviation 1 (zscore), or not at all."""
     patch: tuple[int, int, int] | None = None
@@ -140,9 +156,16 @@ class VolumesConfig(SegmentationConfig):
         changed = [name for name in _SONIC_ONLY if getattr(self, name) not in (DEFAULTS[name], FORMER.get(name))]
         if self.model == "unet" and changed:
             raise ValueError(f"{changed[0]} belongs to the Sonic networks, not to unet")
+        if self.model == "orbitnet3d" and self.mlp_ratio is not None:
+            raise ValueError("mlp_ratio belongs to SonicNet and SonicUNet, not to orbitnet3d")
         changed = [name for name in _SONICNET_ONLY if getattr(self, name) != DEFAULTS[name]]
         if self.model == "sonicunet3d" and changed:
             raise ValueError(f"{changed[0]} belongs to SonicNet; use it with model sonicnet3d.light or sonicnet3d")
+
+    @property
+    def is_oriented(self) -> bool:
+        """Whether the network hears how cases lie in space."""
+        return self.tell_orientation and self.model != "unet"
 
     @property
     def name(self) -> str:
@@ -152,6 +175,7 @@ class VolumesConfig(SegmentationConfig):
         parts += [f"{name}{value}" for name, value in sizes.items() if value is not None]
         parts += [self.variant] if self.variant else []
         parts += ["untold"] if self.model != "unet" and not self.tell_spacing else []
+        parts += ["unturned"] if self.model != "unet" and not self.tell_orientation else []
         parts += ["resampled"] if self.common_spacing else []
         return f"volumes/{self.data.resolve().name}/{'-'.join(parts)}/{self.place}"
 

@@ -134,6 +134,6 @@ def make_model(config: VolumesConfig, facts: Sequence[Facts]) -> PretrainedModel
         name, options["local_kernel"] = "sonicnet3d.light", 3
     if config.stride is not None:
         options["stride"] = config.stride
-    elif name == "sonicnet3d.light":
+    elif name in ("sonicnet3d.light", "orbitnet3d"):
         options["stride"] = tuple(2 if fine else 1 for fine in fine_axes(spacing))
     return create_model(name, in_channels=channels, num_classes=config.num_classes, **options)

@@ -6,15 +6,20 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from torchsonic.lab.data.volumes import Case, CaseError, Volume, read_case
+from torchsonic.lab.data.volumes import Case, CaseError, Volume, find_cases, read_case
+from torchsonic.lab.data.volumes.nifti import read_affine
+from torchsonic.lab.data.volumes.orientation import axis_codes, oblique_part, straighten, to_stored_axes
 from torchsonic.lab.data.volumes.preparation import prepare, resize
 from torchsonic.lab.metrics.overlap import confusion, dice_per_class
+from torchsonic.lab.runs.folder import read_facts
 from torchsonic.lab.runs.volumes.config import VolumesConfig
 from torchsonic.lab.runs.volumes.sliding_window import sliding_window
 from torchsonic.models import PretrainedModel
@@ -42,12 +47,30 @@ def window_voxels(patch: Sequence[int], reference: Sequence[float], spacing: Seq
 
 
 def predict_probabilities(
-    model: PretrainedModel, volume: Volume, config: VolumesConfig, *, tell_spacing: bool = True
+    model: PretrainedModel,
+    volume: Volume,
+    config: VolumesConfig,
+    *,
+    tell_spacing: bool = True,
+    tell_orientation: bool = True,
 ) -> NDArray[np.float32]:
     """Probability of each class, ``(K, D, H, W)``, on the grid of the volume as it was read.
 
-    ``model`` and ``config`` are a run's; ``tell_spacing=False`` keeps the spacing from a network trained to be told it.
+    ``model`` and ``config`` are a run's; ``tell_spacing=False`` and ``tell_orientation=False`` keep these from a
+    network that was trained to be told them.
     """
+    if config.is_oriented and tell_orientation:
+        straight, storage = straighten(volume)
+        turn = oblique_part(straight)
+        told = {} if turn is None else {"orientation": turn}
+        return to_stored_axes(_predict(model, straight, config, told, tell_spacing=tell_spacing), storage)
+    return _predict(model, volume, config, {}, tell_spacing=tell_spacing)
+
+
+def _predict(
+    model: PretrainedModel, volume: Volume, config: VolumesConfig, told: dict[str, Any], *, tell_spacing: bool
+) -> NDArray[np.float32]:
+    """Probabilities in the axes that the network sees."""
     assert config.patch is not None
     assert config.common_spacing != "median"
     channels = getattr(model, "in_channels", len(volume.image))
@@ -56,9 +79,9 @@ def predict_probabilities(
             f"case {volume.name} has {len(volume.image)} channels, the network was trained with {channels}"
         )
     prepared = prepare(volume, spacing=config.common_spacing, normalisation=config.normalisation)
-    told, window = {}, config.patch
+    window = config.patch
     if config.is_told and tell_spacing:
-        told = {"spacing": prepared.spacing}
+        told = {**told, "spacing": prepared.spacing}
         window = window_voxels(config.patch, model.arguments["spacing"], prepared.spacing)
     model.eval()
     with torch.no_grad():
@@ -73,11 +96,42 @@ def predict_probabilities(
     return resize(probabilities.numpy(), volume.image.shape[1:], order=1).astype(np.float32, copy=False)
 
 
-def predict_case(
-    model: PretrainedModel, volume: Volume, config: VolumesConfig, *, tell_spacing: bool = True
-) -> NDArray[np.int16]:
+def predict_case(model: PretrainedModel, volume: Volume, config: VolumesConfig, **told: bool) -> NDArray[np.int16]:
     """The likeliest class of each voxel, ``(D, H, W)``; see :func:`predict_probabilities`."""
-    return predict_probabilities(model, volume, config, tell_spacing=tell_spacing).argmax(0).astype(np.int16)
+    return predict_probabilities(model, volume, config, **told).argmax(0).astype(np.int16)
+
+
+class AxesWatch:
+    """Warns once of volumes in other axes than a network learnt from that is not told the orientation.
+
+    Parameters
+    ----------
+    folder, config
+        Of the run. One that is older than the record of axes is compared with its training cases, if these are still
+        there, and otherwise with the first volume.
+    """
+
+    def __init__(self, folder: Path, config: VolumesConfig, *, tell_orientation: bool = True) -> None:
+        self.is_told = config.is_oriented and tell_orientation
+        facts = {} if self.is_told else read_facts(folder / "split.json", "train")
+        self.known = set(facts.get("axes", ()))
+        self.cases: list[Case] = []
+        if not self.is_told and not self.known and (config.data / "images").is_dir():
+            self.cases = [case for case in find_cases(config.data, labels=False) if case.name in facts["train"]]
+
+    def __call__(self, volume: Volume) -> None:
+        if self.is_told:
+            return
+        axes = axis_codes(volume.affine)
+        self.known = self.known or {axis_codes(read_affine(case.images[0])) for case in self.cases} or {axes}
+        if axes not in self.known:
+            warnings.warn(
+                f"case {volume.name} has axes {axes}, and this network learnt from {', '.join(sorted(self.known))} "
+                "without being told the orientation, so its answer may be poor; bring cases to the same axes, or train "
+                "with --tell-orientation",
+                stacklevel=2,
+            )
+            self.known.add(axes)  # said once
 
 
 def read_good_cases(
@@ -115,7 +169,8 @@ def score_cases(
     """Dice of each foreground class and case on its own grid; ``None`` where neither label nor prediction has it."""
     assert config.num_classes is not None
     rows = []
-    for volume in read_good_cases(cases, num_classes=config.num_classes, advance=advance):
+    read = partial(read_case, straight=config.is_oriented)
+    for volume in read_good_cases(cases, read=read, num_classes=config.num_classes, advance=advance):
         start = time.perf_counter()
         found = predict_case(model, volume, config)
         seconds = time.perf_counter() - start

@@ -12,6 +12,7 @@ import numpy as np
 
 from torchsonic.lab.data.volumes import Case, Volume, find_cases, read_case
 from torchsonic.lab.data.volumes.collection import Collection
+from torchsonic.lab.data.volumes.orientation import straighten
 from torchsonic.lab.data.volumes.preparation import prepare
 from torchsonic.lab.data.volumes.survey import Facts, survey
 from torchsonic.lab.runs.folder import load_model, read_config, read_facts
@@ -71,6 +72,7 @@ class SegmentationExperiment(Experiment[S, PretrainedModel]):
     def prepare(self, folder: Path, fabric: Fabric, *, show: bool) -> PretrainedModel:
         facts, num_classes = self._look_at_data(show=show)
         found = {"train": self.split.train, "test": self.split.test, "left_out": self.left_out}
+        found |= {"axes": sorted({fact.axes for fact in facts})}
         self.facts = {SPLIT_NAME: {**found, "digests": {fact.name: fact.digest for fact in facts}}}
         return self.make_model(facts, num_classes)
 
@@ -129,6 +131,7 @@ class SegmentationExperiment(Experiment[S, PretrainedModel]):
             num_classes=config.num_classes,
             limit=config.cache_gb * 1e9,
             dtype=np.dtype(config.cache_dtype),
+            oriented=config.is_oriented,
         )
         with counting_progress("reading", len(cases), show=show) as advance:
             for case in cases:
@@ -152,7 +155,8 @@ class VolumeExperiment(SegmentationExperiment[VolumesConfig]):
         return find_cases(self.config.data)
 
     def read_case(self, case: Case, *, num_classes: int | None) -> Volume:
-        return read_case(case, num_classes=num_classes)
+        volume = read_case(case, num_classes=num_classes, straight=self.config.is_oriented)
+        return straighten(volume)[0] if self.config.is_oriented else volume
 
     def prepare_volume(self, volume: Volume) -> Volume:
         assert self.config.common_spacing != "median"

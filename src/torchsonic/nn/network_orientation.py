@@ -1,0 +1,220 @@
+"""Tell a network how the axes of its input lie in space.
+
+Sonic layers know an orientation exactly. Other parts of a network are tied to the axes of the array: strides, small
+kernels, pooling, grids of reference. So the orientation is split (:mod:`torchsonic.spectral.orientation`): the array
+is brought to the order and directions of axes that is nearest to that of training, the layers are told what remains,
+and the result goes back to the axes of the input. All 48 ways to store a volume are one array to the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_map
+
+from torchsonic.nn.network_spacing import set_spacing, spaced_layers
+from torchsonic.nn.physical_layer import TOLD_TWICE, SpacedLayer
+from torchsonic.spectral.orientation import Matrix, Storage, reorder_spacing, split_affine, split_orientation
+from torchsonic.spectral.spacing import Sampling, Spacing
+
+__all__ = ["OrientedNetwork", "restored", "run_rearranged", "set_orientation"]
+
+Storages = tuple[Storage, ...]
+Run = Callable[[Tensor, Spacing | None], Any]
+
+
+def set_orientation(model: nn.Module, orientation: Matrix | None) -> nn.Module:
+    """Tell a model the orientation of its *input*, for containers that pass on only ``x``.
+
+    Parameters
+    ----------
+    orientation
+        Directions of the array's axes, the columns of an orthogonal matrix ``(D, D)``, or ``(B, D, D)`` with one for
+        each sample of the batches to come; ``None`` for the identity.
+
+    Returns
+    -------
+    nn.Module
+        The model. It rearranges its input and its output; its layers assume what remains of the orientation.
+
+    Examples
+    --------
+    >>> model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3, padding=1), torchsonic.SonicConv2d(4, 1)).eval()
+    >>> x = torch.randn(1, 1, 12, 16)
+    >>> y = model(x)
+    >>> turned = torchsonic.set_orientation(model, [[0.0, -1.0], [1.0, 0.0]])  # the first axis runs along the second
+    >>> torch.allclose(turned(x.mT.flip(3)), y.mT.flip(3), atol=1e-5)
+    True
+    """
+    num_axes = _num_axes(model)
+    storages, rest = (None, None) if orientation is None else split_orientation(orientation, num_axes)
+    if isinstance(model, SpacedLayer):
+        model.set_orientation(orientation)
+        return model
+    for module in model.modules():
+        _rearrange_by(module, storages if module is model else None)
+        if isinstance(module, SpacedLayer):
+            module.set_orientation(rest)
+    told = getattr(model, "told_spacing", None)
+    return model if told is None else set_spacing(model, told)  # along the axes that layers see now
+
+
+def _num_axes(model: nn.Module) -> int:
+    """Spatial axes of a model all of whose layers can be told an orientation."""
+    layers = [layer for _, layer in spaced_layers(model)]
+    for layer in layers:
+        layer._refuse_orientation()
+    if not layers:
+        raise ValueError(
+            f"orientation told, but this {type(model).__name__} has no Sonic layer, and so would ignore it; bring all "
+            "arrays to one order of axes yourself"
+        )
+    return layers[0].num_axes
+
+
+def _rearrange_by(module: nn.Module, storages: Storages | None) -> None:
+    """Let a module rearrange what it gets and gives from now on; networks do so themselves."""
+    module.storages = storages  # type: ignore[assignment]
+    if isinstance(module, OrientedNetwork):
+        return
+    for hooks, hook in ((module._forward_pre_hooks, _rearrange), (module._forward_hooks, _restore)):
+        for key in [key for key, known in hooks.items() if known is hook]:
+            del hooks[key]
+    if storages is not None:
+        module.register_forward_pre_hook(_rearrange)
+        module.register_forward_hook(_restore)
+
+
+def _rearrange(module: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Bring the first argument of a module to the axes of training."""
+    x, *others = arguments
+    _check_count(module.storages, len(x))
+    if len(module.storages) == 1:
+        return (module.storages[0].apply(x), *others)
+    samples = [storage.apply(x[i : i + 1]) for i, storage in enumerate(module.storages)]
+    if len({sample.shape for sample in samples}) > 1:
+        raise ValueError(
+            f"samples of size {tuple(x.shape[2:])} differ in orientation so that they have no common size in the axes "
+            f"of training; call this {type(module).__name__} for each orientation, or cut patches that are as long "
+            "along every axis"
+        )
+    return (torch.cat(samples), *others)
+
+
+def _restore(module: Any, arguments: tuple[Any, ...], result: Any) -> Any:
+    """Bring the result of a module back to the axes of its input."""
+    return restored(result, module.storages)
+
+
+def _check_count(storages: Storages, batch: int) -> None:
+    if len(storages) not in (1, batch):
+        raise ValueError(
+            f"orientation has {len(storages)} matrices for a batch of {batch} samples; give one, or one per sample"
+        )
+
+
+def restored(result: Any, storages: Storages) -> Any:
+    """Tensors ``(B, K, *size)``, wherever they are in a result, in the axes of the input; others as they are."""
+
+    def restore(part: Any) -> Any:
+        if not isinstance(part, Tensor) or part.dim() != len(storages[0].order) + 2:
+            return part
+        if len(storages) == 1:
+            return storages[0].undo(part)
+        return torch.cat([storage.undo(part[i : i + 1]) for i, storage in enumerate(storages)])
+
+    return tree_map(restore, result)
+
+
+def run_rearranged(run: Run, x: Tensor, spacing: Spacing | None, storages: Storages, rest: Tensor | None = None) -> Any:
+    """The result of a function of images and their spacing, computed in the axes of training.
+
+    Samples of a batch may differ; those that have the same size in these axes are computed together.
+
+    Parameters
+    ----------
+    run
+        ``run(x, spacing)``; tensors ``(B, K, *size)`` in its result are brought back to the axes of ``x``.
+    spacing
+        Along the axes of ``x``, as everywhere.
+    storages, rest
+        See :func:`torchsonic.spectral.orientation.split_orientation`.
+    """
+    _check_count(storages, len(x))
+    steps = None if spacing is None else reorder_spacing(spacing, storages)
+
+    def told(spacing: Spacing | None, rest: Tensor | None) -> Spacing | None:
+        return spacing if rest is None else Sampling(spacing, rest)
+
+    if len(storages) == 1:
+        return restored(run(storages[0].apply(x), told(steps, rest)), storages)
+    samples = [storage.apply(x[i : i + 1]) for i, storage in enumerate(storages)]
+    groups: dict[torch.Size, list[int]] = {}
+    for i, sample in enumerate(samples):
+        groups.setdefault(sample.shape, []).append(i)
+    results, order = [], torch.tensor([i for members in groups.values() for i in members])
+    for members in groups.values():
+        own = told(steps[members] if isinstance(steps, Tensor) else steps, None if rest is None else rest[members])
+        result = run(torch.cat([samples[i] for i in members]), own)
+        results.append(restored(result, tuple(storages[i] for i in members)))
+    return tree_map(lambda *parts: torch.cat(parts)[order.argsort()], *results)
+
+
+class OrientedNetwork(nn.Module):
+    """Base of networks that can be told the orientation of their input, or its affine matrix.
+
+    Subclasses implement ``_forward(x, spacing)`` in the axes of training.
+    """
+
+    storages: Storages | None = None  # of input that is told none; see set_orientation
+
+    def forward(
+        self,
+        x: Tensor,
+        spacing: Spacing | None = None,
+        *,
+        orientation: Matrix | None = None,
+        affine: Matrix | None = None,
+    ) -> Any:
+        """Apply the network to ``x (B, C, *size)``.
+
+        Parameters
+        ----------
+        spacing
+            Physical step along the axes of ``x``: a number, one per axis, or ``(B, D)``; by default the reference.
+        orientation
+            Directions of the array's axes, the columns of an orthogonal matrix ``(D, D)`` or ``(B, D, D)``; by default
+            the identity, or what :func:`torchsonic.set_orientation` told.
+        affine
+            In place of both: the matrix ``(D + 1, D + 1)``, or one per sample, from indices of ``x`` to positions, as
+            NIfTI files, MONAI and ITK have it.
+        """
+        return self._oriented(self._forward, x, spacing, orientation=orientation, affine=affine)
+
+    def _forward(self, x: Tensor, spacing: Spacing | None) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must implement _forward, or forward")
+
+    def _oriented(
+        self, run: Run, x: Tensor, spacing: Spacing | None, *, orientation: Matrix | None, affine: Matrix | None
+    ) -> Any:
+        """The result of a method of this network, in the axes of training; see :func:`run_rearranged`."""
+        if orientation is None and affine is None:
+            return run(x, spacing) if self.storages is None else run_rearranged(run, x, spacing, self.storages)
+        num_axes = _num_axes(self)
+        if x.dim() != num_axes + 2:
+            return run(x, spacing)  # which says what is wrong
+        if isinstance(spacing, Sampling):
+            raise ValueError(TOLD_TWICE)
+        if affine is not None:
+            if not (spacing is None and orientation is None):
+                raise ValueError("affine holds spacing and orientation; give either affine, or the other two")
+            steps, orientation = split_affine(affine, num_axes)
+            spacing = tuple(steps[0].tolist()) if torch.equal(steps, steps[:1].expand_as(steps)) else steps
+        assert orientation is not None
+        storages, rest = split_orientation(orientation, num_axes)
+        if rest is None and any(layer._orientation is not None for _, layer in spaced_layers(self)):
+            rest = torch.eye(num_axes, dtype=torch.float64)[None]
+        return run_rearranged(run, x, spacing, storages, rest)

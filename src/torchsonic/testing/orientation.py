@@ -1,0 +1,86 @@
+"""Laws of layers and networks that are told how the axes of an array lie in space."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from torchsonic.functional import Storage
+from torchsonic.testing.laws import _as_steps, _require_close
+from torchsonic.testing.turns import _interpolate, _smooth_field
+
+__all__ = ["all_storages", "assert_orientation_is_exact", "assert_storages_agree"]
+
+
+def all_storages(num_axes: int) -> Iterator[Storage]:
+    """Every order and every flip of axes: 2, 8 or 48 ways to store one array."""
+    for order in itertools.permutations(range(num_axes)):
+        for flips in itertools.product((False, True), repeat=num_axes):
+            yield Storage(order, flips)
+
+
+def assert_storages_agree(
+    model: Callable[..., Tensor],
+    x: Tensor,
+    *,
+    spacing: float | Sequence[float] = 1.0,
+    result: Literal["image", "numbers"] = "image",
+    tolerance: float = 1e-12,
+) -> None:
+    """Every way to store an array gives the same result, in the axes of that array, if the orientation is told.
+
+    Parameters
+    ----------
+    model
+        Called as ``model(x, spacing=..., orientation=...)``.
+    x
+        ``(B, C, *size)``; any size.
+    spacing
+        Along the axes of ``x``.
+    result
+        ``"image"`` for fields ``(B, K, *size)``, ``"numbers"`` for what has no axes, such as a classifier's logits.
+    """
+    steps = _as_steps(spacing, x.dim() - 2)
+    plain = model(x, spacing=steps)
+    for storage in all_storages(x.dim() - 2):
+        stored = model(storage.apply(x), spacing=[steps[axis] for axis in storage.order], orientation=storage.matrix())
+        expected = storage.apply(plain) if result == "image" else plain
+        flipped = [axis for axis, flip in enumerate(storage.flips) if flip]
+        _require_close(f"axes stored in the order {storage.order}, {flipped} flipped", stored, expected, tolerance)
+
+
+def assert_orientation_is_exact(
+    model: Callable[..., Tensor],
+    size: Sequence[int],
+    channels: int,
+    orientation: Tensor,
+    *,
+    spacing: float | Sequence[float] = 1.0,
+    width: float = 2.5,
+    tolerance: float = 1e-6,
+) -> None:
+    """One smooth field, sampled on a straight grid and on an oblique one, gives one result if the model is told.
+
+    The field is confined to the middle of the grids, and the model's kernels have to decay within them.
+
+    Parameters
+    ----------
+    size, channels, spacing
+        Of both grids, at least about 24 samples on each axis.
+    orientation
+        ``(D, D)``: directions of the axes of the oblique grid.
+    width
+        Of the field's bumps, in units of the coarsest spacing.
+    """
+    steps = torch.tensor(_as_steps(spacing, len(size)), dtype=torch.float64)
+    sample, points = _smooth_field(size, steps, channels, width=width, dtype=torch.float64)
+    told = tuple(steps.tolist())
+    plain = model(sample(torch.eye(len(size), dtype=torch.float64)), spacing=told)
+    # Sample n of the oblique grid lies at R n, and so sees the field turned by R^-1.
+    oblique = model(sample(orientation.mT), spacing=told, orientation=orientation)
+    expected = _interpolate(plain, points @ orientation.mT, steps)
+    _require_close("oblique grid", _interpolate(oblique, points, steps), expected, tolerance)

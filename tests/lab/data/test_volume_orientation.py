@@ -1,0 +1,67 @@
+"""Volumes that are stored in any order of axes, come to lie as in training, and go back."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.lab.data.nifti import make_affine, make_arrays, write, write_case
+from torchsonic.lab.data.volumes import CaseError, Volume, find_cases, read_case
+from torchsonic.lab.data.volumes.orientation import axis_codes, oblique_part, straighten, to_stored_axes
+from torchsonic.testing.orientation import all_storages
+
+nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
+
+TILT = torch.linalg.matrix_exp(0.2 * torch.tensor([[0.0, 1, 0], [-1, 0, 2], [0, -2, 0]], dtype=torch.float64)).numpy()
+
+
+def make_volume(tilt=None, seed=0):
+    image, label = make_arrays((6, 9, 8), seed=seed)
+    affine = make_affine()
+    if tilt is not None:
+        affine[:3, :3] = tilt @ affine[:3, :3]
+    return Volume("case", image[None].astype(np.float32), label.astype(np.int16), (4.0, 1.5, 1.0), affine)
+
+
+def stored(volume, storage):
+    """The same volume in another order of axes, by nibabel's arithmetic."""
+    image, label = (storage.apply(torch.from_numpy(a)[None])[0].numpy() for a in (volume.image, volume.label[None]))
+    order = [2 - storage.order.index(2 - axis) for axis in range(3)]  # where each of (x, y, z) goes
+    flips = [-1.0 if storage.flips[storage.order.index(2 - axis)] else 1.0 for axis in range(3)]
+    orientation = np.array(list(zip(order, flips, strict=True)))
+    shape = volume.image.shape[:0:-1]
+    affine = volume.affine @ nibabel.orientations.inv_ornt_aff(orientation, shape)
+    spacing = tuple(volume.spacing[axis] for axis in storage.order)
+    return Volume(volume.name, image, label[0], spacing, affine)
+
+
+@pytest.mark.parametrize("tilt", [None, TILT])
+def test_every_way_to_store_a_volume_is_one_in_the_axes_of_training(tilt):
+    volume = make_volume(tilt)
+    straight, _ = straighten(volume)
+    assert axis_codes(straight.affine) == "RAS"
+    assert (oblique_part(straight) is None) == (tilt is None)
+    for storage in all_storages(3):
+        other = stored(volume, storage)
+        assert axis_codes(other.affine) == "".join(nibabel.aff2axcodes(other.affine))
+        again, back = straighten(other)
+        np.testing.assert_array_equal(again.image, straight.image)
+        np.testing.assert_array_equal(again.label, straight.label)
+        np.testing.assert_allclose(again.affine, straight.affine, atol=1e-9)
+        assert again.spacing == straight.spacing
+        np.testing.assert_array_equal(to_stored_axes(again.image, back), other.image)
+        if tilt is not None:
+            np.testing.assert_allclose(oblique_part(again), oblique_part(straight), atol=1e-12)
+
+
+def test_a_sheared_volume_is_refused_where_its_orientation_counts(tmp_path):
+    write_case(tmp_path, "good")
+    image, label = make_arrays()
+    affine = make_affine()
+    affine[0, 2] = 1.0
+    for kind, array in (("images", image), ("labels", label)):
+        write(tmp_path / kind / "tilted.nii.gz", array, affine)
+    good, tilted = find_cases(tmp_path)
+    assert read_case(good, straight=True).name == "good"
+    assert read_case(tilted).name == "tilted"
+    with pytest.raises(CaseError, match=r"case tilted: .*axes 0 and 2 are 14.0 degrees off.*resample"):
+        read_case(tilted, straight=True)

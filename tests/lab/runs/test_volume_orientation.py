@@ -1,0 +1,147 @@
+"""Runs on volumes that lie in different ways: told, not told, and older than the question."""
+
+import json
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.lab.data.nifti import write
+from tests.lab.data.test_volume_orientation import TILT, make_volume, stored
+from torchsonic.cli import main
+from torchsonic.lab.data.volumes import find_cases, read_case
+from torchsonic.lab.runs.volumes import (
+    AxesWatch,
+    VolumesConfig,
+    load_run,
+    predict_probabilities,
+    read_config,
+    run_experiment,
+)
+from torchsonic.lab.runs.volumes.run import VolumeExperiment
+from torchsonic.lab.training import CheckpointError, TrainingConfig
+from torchsonic.models import create_model
+from torchsonic.testing import relative_error
+from torchsonic.testing.orientation import all_storages
+
+nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
+
+STORAGES = list(all_storages(3))
+HIPPOCAMPI = Path("/work/shared/data/hippocampus")
+
+
+def make_config(folder, **options):
+    training = TrainingConfig(steps=2, batch=3, checkpoint_every=1, log_every=1, accelerator="cpu")
+    options = {"model": "sonicnet3d.light", "width": 4, "depth": 2, "num_modes": 4, **options}
+    return VolumesConfig(data=folder, folds=2, patch=(4, 6, 6), test_patches=2, training=training, **options)
+
+
+def write_volume(folder, name, volume):
+    write(folder / "images" / f"{name}.nii.gz", volume.image[0], volume.affine)
+    write(folder / "labels" / f"{name}.nii.gz", volume.label, volume.affine)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """Cases in several orders of axes, straight and oblique, and a run that was told, and one that was not."""
+    root = tmp_path_factory.mktemp("turned")
+    for index, name in enumerate("abcdef"):
+        volume = make_volume(TILT if index % 2 else None, seed=index)
+        write_volume(root / "data", name, stored(volume, STORAGES[7 * index]))
+    run_experiment(make_config(root / "data"), root / "told", show=False)
+    run_experiment(make_config(root / "data", tell_orientation=False), root / "untold", show=False)
+    return root
+
+
+@pytest.mark.parametrize("tilt", [None, TILT])
+def test_predictions_of_every_storage_are_one(root, tilt):
+    model, config = load_run(root / "told")
+    volume = make_volume(tilt, seed=9)
+    for image in (volume, replace(volume, image=np.tile(volume.image, (1, 1, 2, 1)), label=None)):  # in windows, too
+        image = replace(image, label=np.zeros(image.image.shape[1:], np.int16))
+        expected = torch.from_numpy(predict_probabilities(model, image, config))[None]
+        for storage in STORAGES[::5]:
+            found = torch.from_numpy(predict_probabilities(model, stored(image, storage), config))[None]
+            assert relative_error(found, storage.apply(expected)) < 1e-5
+
+
+def test_a_batch_holds_volumes_of_different_orientations_and_spacings(root):
+    experiment = VolumeExperiment(make_config(root / "data"))
+    facts, num_classes = experiment._look_at_data(show=False)
+    model = experiment.make_model(facts, num_classes)
+    task = experiment.task(show=False)
+    batch = task.batch(0, range(3))
+    assert batch.orientation.shape == (3, 3, 3)
+    assert len({tuple(turn.flatten().tolist()) for turn in batch.orientation}) > 1
+    assert {fact.axes for fact in facts} == {"RAS"}
+    told = {"spacing": batch.spacing.numpy(), "orientation": batch.orientation.numpy()}
+    assert torch.equal(task.logits(model, batch), model(batch.image, **told))
+
+
+def test_labels_are_written_on_the_grid_of_the_file(root, tmp_path, capsys):
+    volume = stored(make_volume(TILT, seed=8), STORAGES[29])
+    write_volume(tmp_path, "new", volume)
+    command = ["predict", str(root / "told"), "--data", str(tmp_path), "--out"]
+    assert main([*command, str(tmp_path / "found")]) == 0
+    found = nibabel.load(tmp_path / "found" / "new.nii.gz")
+    np.testing.assert_allclose(found.affine, volume.affine, rtol=1e-6, atol=1e-5)
+    assert found.shape == volume.image.shape[:0:-1]
+    assert main([*command, str(tmp_path / "other"), "--no-tell-orientation"]) == 0
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("how", ["untold", "old", "old without data"])
+def test_a_network_that_was_never_told_warns_of_other_axes(root, tmp_path, how):
+    run = tmp_path / "run"
+    run.mkdir()
+    split, config = (json.loads((root / "untold" / name).read_text()) for name in ("split.json", "config.json"))
+    if how != "untold":
+        del split["axes"], config["tell_orientation"]
+    if how == "old without data":
+        config["data"] = "/gone"
+    (run / "split.json").write_text(json.dumps(split))
+    (run / "config.json").write_text(json.dumps(config))
+    read = read_config(run)
+    assert not read.is_oriented
+    watch = AxesWatch(run, read)
+    cases = {case.name: read_case(case) for case in find_cases(root / "data")}
+    for name in split["train"][: 1 if how == "old without data" else None]:
+        watch(cases[name])
+    storage = next(s for s in STORAGES if stored(cases["a"], s).affine[0, 0] == 0)
+    with pytest.warns(UserWarning, match=r"has axes .*learnt from .*train with --tell-orientation"):
+        watch(stored(cases["a"], storage))
+    watch(stored(cases["a"], storage))  # said once
+    AxesWatch(root / "told", read_config(root / "told"))(stored(cases["a"], storage))
+
+
+def test_an_old_run_does_not_go_on_in_other_axes(root, tmp_path):
+    experiment = VolumeExperiment(make_config(root / "data", tell_orientation=False))
+    (tmp_path / "checkpoints").mkdir()
+    saved = json.loads((root / "untold" / "config.json").read_text())
+    del saved["tell_orientation"]
+    (tmp_path / "config.json").write_text(json.dumps({**saved, "num_classes": None}))
+    VolumeExperiment.__mro__[2].refuse_changes(experiment, tmp_path)
+    experiment.config = replace(experiment.config, tell_orientation=True)
+    with pytest.raises(CheckpointError, match="tell_orientation=False, not True"):
+        VolumeExperiment.__mro__[2].refuse_changes(experiment, tmp_path)
+
+
+@pytest.mark.skipif(not HIPPOCAMPI.is_dir(), reason="there are no hippocampi")
+@pytest.mark.parametrize("name", ["sonicunet3d", "orbitnet3d"])
+def test_a_hippocampus_is_one_in_all_48_storages(name):
+    volume = read_case(find_cases(HIPPOCAMPI)[0], straight=True)
+    config = VolumesConfig(model=name, patch=(24, 32, 24), num_classes=3, overlap=0.25)
+    torch.manual_seed(0)
+    sizes = {"width": 2, "depth": 2, "num_modes": 2, "group": "C4"} if name == "orbitnet3d" else {}
+    model = create_model(name, in_channels=1, num_classes=3, spacing=(1.0, 1.0, 1.0), **sizes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = torch.from_numpy(predict_probabilities(model, volume, config))[None]
+        for storage in STORAGES[:: 1 if name == "sonicunet3d" else 9]:
+            found = torch.from_numpy(predict_probabilities(model, stored(volume, storage), config))[None]
+            assert relative_error(found, storage.apply(expected)) < 1e-4
+            same = found.argmax(1) == storage.apply(expected).argmax(1)
+            assert same.float().mean() > 0.9999

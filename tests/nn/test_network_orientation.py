@@ -1,0 +1,296 @@
+"""Whole networks that are told how the axes of their input lie in space."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+import torchsonic
+from torchsonic.export import ExportConfig, export_model
+from torchsonic.nn import SonicBlock, SpacedSequential
+from torchsonic.spectral.orientation import Storage, split_affine
+from torchsonic.testing import assert_orientation_is_exact, assert_storages_agree, relative_error
+from torchsonic.testing.orientation import all_storages
+
+STEPS = (2.0, 1.0, 0.6)
+SMALL = {"widths": (4, 4), "num_modes": (4, 4)}
+IMAGES = {
+    "sonicnet2d": {"width": 4, "num_modes": 4},
+    "sonicnet2d.light": {"width": 4, "num_modes": 4, "stride": (1, 2), "head_kernel": 3, "padding_mode": "circular"},
+    "sonicunet2d.hybrid": {**SMALL, "spacing": (1.0, 2.5)},
+    "orbitnet2d": {"width": 2, "depth": 2, "num_modes": 2},
+    "synthshape_sonicnet": {"width": 8, "depth": 2, "head": "text"},
+    "synthshape_orbitnet": {"width": 2, "depth": 2},
+}
+VOLUMES = {
+    "sonicunet3d": {**SMALL, "local_kernel": 3, "spacing": (2.0, 1.0, 0.7)},
+    "sonicnet3d": {"width": 4, "depth": 2, "num_modes": 4, "stride": (1, 2, 2), "head_kernel": 3, "local_kernel": 3},
+    "orbitnet3d": {"width": 2, "depth": 2, "num_modes": 2, "group": "C4"},
+}
+CLASSIFIERS = {
+    "sonic_tiny": {"widths": (4, 8), "depths": (1, 1), "norm": "group"},
+    "orbit_tiny": {"widths": (2, 2), "strides": (1, 2), "num_modes": (2, 2)},
+    "resnet50_sonic": {"stem": "deep"},
+}
+TILT = torch.linalg.matrix_exp(torch.tensor([[0.0, 0.2, 0], [-0.2, 0, 0.3], [0, -0.3, 0]], dtype=torch.float64))
+QUARTER = torch.tensor([[0.0, -1.0], [1.0, 0.0]], dtype=torch.float64)
+
+
+def make(name, **options):
+    torch.manual_seed(0)
+    return torchsonic.create_model(name, **options).double().eval()
+
+
+def volume(batch=1, size=(9, 7, 6)):
+    return torch.randn(batch, 1, *size, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", [*IMAGES, *VOLUMES])
+def test_every_way_to_store_an_image_gives_one_answer(name):
+    model = make(name, **IMAGES.get(name, {}), **VOLUMES.get(name, {}))
+    x = volume() if name in VOLUMES else torch.randn(2, 3, 15, 18, dtype=torch.float64)
+    with torch.no_grad():
+        assert_storages_agree(model, x, spacing=STEPS[: x.dim() - 2])
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_every_way_to_store_an_image_gives_one_class(name):
+    model = make(name, num_classes=3, **CLASSIFIERS[name])
+    x = torch.randn(1, 3, 33, 24, dtype=torch.float64)
+    with torch.no_grad():
+        assert_storages_agree(model, x, spacing=(1.0, 0.8), result="numbers")
+        assert_storages_agree(model.forward_features, x, spacing=(1.0, 0.8))
+        storage = Storage((1, 0), (True, False))
+        told = {"spacing": (0.8, 1.0), "orientation": storage.matrix()}
+        last, levels = model.forward_intermediates(storage.apply(x), **told)
+        expected, plain = model.forward_intermediates(x, spacing=(1.0, 0.8))
+        for found, wanted in zip([last, *levels], [expected, *plain], strict=True):
+            assert relative_error(found, storage.apply(wanted)) < 1e-12
+
+
+def test_single_precision_agrees_too():
+    model = make("sonicunet3d", **VOLUMES["sonicunet3d"]).float()
+    with torch.no_grad():
+        assert_storages_agree(model, volume().float(), spacing=STEPS, tolerance=1e-4)
+
+
+def test_gradients_agree():
+    model = make("sonicnet3d", **VOLUMES["sonicnet3d"]).train()
+    x = volume().requires_grad_()
+    weight = torch.randn(1, 4, 9, 7, 6, dtype=torch.float64)
+    expected = torch.autograd.grad((model(x, spacing=STEPS) * weight).sum(), [x, *model.parameters()])
+    storage = Storage((2, 0, 1), (True, False, True))
+    y = model(storage.apply(x), spacing=[STEPS[axis] for axis in storage.order], orientation=storage.matrix())
+    found = torch.autograd.grad((y * storage.apply(weight)).sum(), [x, *model.parameters()])
+    assert all(relative_error(a, b) < 1e-10 for a, b in zip(found, expected, strict=True))
+
+
+def test_an_oblique_array_is_exact_where_nothing_counts_voxels():
+    bank = {"field": 4.0, "padding_mode": "circular", "standardise": False, "norm": "none"}
+    model = make("sonicnet2d", in_channels=1, width=4, depth=2, num_modes=4, **bank)
+    for part in model.modules():  # smooth: its harmonics stay below the grid's
+        if isinstance(part, nn.GELU):
+            part.forward = torch.tanh
+    turn = torch.linalg.matrix_exp(torch.tensor([[0.0, 0.3], [-0.3, 0.0]], dtype=torch.float64))
+    layer = torchsonic.SonicConv2d(1, 3, num_modes=4, field=4.0, dtype=torch.float64)
+    with torch.no_grad():
+        assert_orientation_is_exact(layer, (64, 72), 1, turn, spacing=(1.0, 0.8))
+        assert_orientation_is_exact(layer, (72, 72), 1, turn @ QUARTER)
+        assert_orientation_is_exact(model, (64, 72), 1, turn, spacing=(1.0, 0.8), width=4.0, tolerance=1e-3)
+
+
+def test_samples_may_differ_in_orientation_and_spacing_and_so_in_size():
+    model = make("sonicunet3d", **VOLUMES["sonicunet3d"])
+    x = volume(4, (8, 6, 6))
+    storages = [Storage((0, 1, 2), (False,) * 3), Storage((1, 0, 2), (True, False, False))]
+    storages += [Storage((0, 2, 1), (False, True, True)), Storage((0, 1, 2), (True, True, False))]
+    turns = torch.stack([storage.matrix() @ tilt for storage, tilt in zip(storages, [TILT, TILT.mT] * 2, strict=True)])
+    steps = torch.tensor([STEPS, STEPS[::-1], (1.0, 1.0, 1.0), (1.0, 0.7, 0.7)], dtype=torch.float64)
+    with torch.no_grad():
+        whole = model(x, spacing=steps, orientation=turns)
+        alone = [model(x[i : i + 1], spacing=steps[i], orientation=turns[i]) for i in range(4)]
+    # The grid is chosen for all samples of a call, those of one size.
+    assert whole.shape == (4, 4, 8, 6, 6)
+    assert relative_error(whole[1], alone[1][0]) < 1e-12
+    net = make("sonicnet3d", **VOLUMES["sonicnet3d"])
+    with torch.no_grad():
+        whole = net(x, spacing=steps, orientation=turns)
+        alone = [net(x[i : i + 1], spacing=steps[i], orientation=turns[i]) for i in range(4)]
+        shared = net(x, spacing=STEPS, orientation=turns)
+        assert relative_error(shared[2:3], net(x[2:3], spacing=STEPS, orientation=turns[2])) < 1e-12
+    assert relative_error(whole, torch.cat(alone)) < 1e-12
+
+
+def test_an_affine_matrix_is_spacing_and_orientation():
+    model = make("sonicnet3d", **VOLUMES["sonicnet3d"])
+    x = volume(2)
+    affines = torch.eye(4, dtype=torch.float64).repeat(2, 1, 1)
+    affines[:, :3, :3] = torch.stack([TILT * torch.tensor(STEPS), TILT.mT.flip(0) * torch.tensor(STEPS[::-1])])
+    affines[:, :3, 3] = 40.0
+    spacing, orientation = split_affine(affines, 3)
+    with torch.no_grad():
+        assert torch.equal(model(x, affine=affines), model(x, spacing=spacing, orientation=orientation))
+        one = model(x, affine=affines[0].float().numpy())
+        assert relative_error(one, model(x, spacing=STEPS, orientation=TILT)) < 1e-6
+
+
+def containers():
+    convs = [nn.Conv3d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv3d(4, 4, 3, padding=1, stride=(1, 2, 1))]
+    yield torchsonic.replace_convs(nn.Sequential(*convs), num_modes=3)
+    options = {"num_modes": 3, "spatial_dims": 3, "local_kernel": 3}
+    yield SpacedSequential(SonicBlock(1, 4, stride=(1, 2, 2), **options), SonicBlock(4, 2, **options))
+    yield make("sonicunet3d", **VOLUMES["sonicunet3d"])
+
+
+@pytest.mark.parametrize("index", range(3))
+def test_models_that_pass_on_only_x_are_told_beforehand(index):
+    model = list(containers())[index].double().eval()
+    torchsonic.infer_strides(model, volume(size=(8, 8, 8)))
+    x = volume()
+    with torch.no_grad():
+        expected = torchsonic.set_spacing(model, STEPS)(x)
+        told = copy.deepcopy(model)
+        for storage in list(all_storages(3))[::5]:
+            steps = [STEPS[axis] for axis in storage.order]
+            torchsonic.set_spacing(torchsonic.set_orientation(told, storage.matrix()), steps)
+            assert relative_error(told(storage.apply(x)), storage.apply(expected)) < 1e-12
+            torchsonic.set_orientation(torchsonic.set_spacing(told, STEPS), None)
+            torchsonic.set_orientation(torchsonic.set_spacing(told, steps), storage.matrix())
+            assert relative_error(copy.deepcopy(told)(storage.apply(x)), storage.apply(expected)) < 1e-12
+            torchsonic.set_orientation(told, None)
+        assert torch.equal(torchsonic.set_spacing(told, STEPS)(x), expected)
+
+
+def test_samples_told_beforehand_may_differ_if_their_sizes_agree():
+    model = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), torchsonic.SonicConv2d(2, 2, num_modes=3)).double()
+    x = torch.randn(2, 1, 8, 8, dtype=torch.float64)
+    turns = torch.stack([torch.eye(2, dtype=torch.float64), QUARTER])
+    alone = torch.cat([torchsonic.set_orientation(model, turns[i])(x[i : i + 1]) for i in range(2)])
+    assert relative_error(torchsonic.set_orientation(model, turns)(x), alone) < 1e-12
+    with pytest.raises(ValueError, match="no common size"):
+        model(torch.randn(2, 1, 8, 6, dtype=torch.float64))
+    with pytest.raises(ValueError, match="2 matrices for a batch of 3"):
+        model(torch.randn(3, 1, 8, 8, dtype=torch.float64))
+
+
+def test_what_a_call_is_told_wins_over_what_a_network_assumes():
+    model = make("sonicnet3d", **VOLUMES["sonicnet3d"])
+    x = volume()
+    with torch.no_grad():
+        plain, tilted = model(x), model(x, orientation=TILT)
+        torchsonic.set_orientation(model, TILT)
+        assert torch.equal(model(x), tilted)
+        assert relative_error(model(x, orientation=torch.eye(3)), plain) < 1e-12
+        # A second call has cached responses.
+        assert torch.equal(model(x), tilted)
+        assert torch.equal(torchsonic.set_orientation(model, None)(x), plain)
+    assert relative_error(tilted, plain) > 1e-3
+
+
+def test_checkpointing_changes_nothing():
+    models = [make("sonicnet3d", **VOLUMES["sonicnet3d"], checkpointing=on).train() for on in (False, True)]
+    told = {"spacing": STEPS, "orientation": TILT.flip(0)}
+    x = volume()
+    grads = [torch.autograd.grad(m(x, **told).square().sum(), [*m.parameters()]) for m in models]
+    assert all(relative_error(a, b) < 1e-12 for a, b in zip(*grads, strict=True))
+
+
+def test_compiled_networks_are_told_too():
+    model = make("sonicnet2d", in_channels=1, width=4, depth=2, num_modes=3).float()
+    x, turn = torch.randn(1, 1, 8, 6), QUARTER @ torch.linalg.matrix_exp(0.1 * (QUARTER - QUARTER.mT))
+    expected = model(x, spacing=(1.0, 0.5), orientation=turn)
+    compiled = torch.compile(model, backend="aot_eager")
+    assert relative_error(compiled(x, spacing=(1.0, 0.5), orientation=turn), expected) < 1e-5
+    torchsonic.set_orientation(model, turn)
+    whole = torch.compile(model, backend="aot_eager", fullgraph=True)
+    assert relative_error(whole(x, spacing=(1.0, 0.5)), expected) < 1e-5
+
+
+@pytest.mark.parametrize("spacing_input", ["no", "batch"])
+def test_an_exported_network_keeps_its_orientation(tmp_path, spacing_input):
+    local = 3 if spacing_input == "no" else 0
+    model = make("sonicnet2d", in_channels=1, width=4, depth=2, num_modes=3, padding=None, local_kernel=local).float()
+    torchsonic.set_orientation(model, QUARTER @ torch.linalg.matrix_exp(0.1 * (QUARTER - QUARTER.mT)))
+    config = ExportConfig(to="pt2", size=(12, 10), spacing_input=spacing_input)
+    assert export_model(model, tmp_path / "model.pt2", config, timed_seconds=0.0).error < 1e-4  # checked against it
+
+
+def test_saving_forgets_the_orientation(tmp_path):
+    model = torchsonic.set_orientation(make("sonicnet2d", in_channels=1, width=4, depth=1), QUARTER)
+    x = torch.randn(1, 1, 8, 6, dtype=torch.float64)
+    loaded = torchsonic.from_pretrained(model.save_pretrained(tmp_path))
+    with torch.no_grad():
+        assert relative_error(loaded(x, orientation=QUARTER), model(x)) < 1e-12
+
+
+def sheared():
+    affine = torch.eye(4)
+    affine[1, 2] = 0.2
+    return affine
+
+
+BAD = {
+    "orthogonal": ({"orientation": torch.diag(torch.tensor([1.0, 2.0, 1.0]))}, "must be orthogonal.*affine="),
+    "shape": ({"orientation": torch.eye(2)}, r"must have shape \(3, 3\)"),
+    "count": ({"orientation": torch.eye(3).expand(3, 3, 3)}, None),
+    "batch": ({"orientation": torch.stack([torch.eye(3), TILT.float(), TILT.mT.float()])}, "3 matrices for a batch of"),
+    "affine shape": ({"affine": torch.eye(3)}, r"must have shape \(4, 4\)"),
+    "shear": ({"affine": sheared()}, r"sheared: array axes 1 and 2 are 11.3 degrees.*resample"),
+    "no length": ({"affine": torch.zeros(4, 4)}, "a length"),
+    "twice": ({"affine": torch.eye(4), "spacing": 1.0}, "either affine, or the other two"),
+    "words": ({"orientation": "RAS"}, "must be numbers"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_mistakes_are_named(name):
+    told, message = BAD[name]
+    model = make("sonicnet3d", **VOLUMES["sonicnet3d"])
+    if message is None:  # several matrices that do not differ are one
+        assert model(volume(2), **told).shape == (2, 4, 9, 7, 6)
+        return
+    with pytest.raises((ValueError, TypeError), match=message):
+        model(volume(2), **told)
+
+
+@pytest.mark.parametrize("name", ["synthshape_convnet", "synthshape_s4nd", "synthshape_gfnet", "resnet50"])
+def test_networks_that_would_ignore_it_say_so(name):
+    model = torchsonic.create_model(name)
+    x = torch.randn(1, 3, 32, 32)
+    for tell in (lambda: model(x, orientation=QUARTER), lambda: torchsonic.set_orientation(model, QUARTER)):
+        with pytest.raises(ValueError, match=r"would ignore it|S4ND cannot be told an orientation"):
+            tell()
+
+
+def test_blocks_are_told_beside_the_spacing():
+    block = SonicBlock(2, 3, num_modes=3, spatial_dims=3, local_kernel=3, mlp_ratio=2, norm="channel").double()
+    x = torch.randn(2, 2, 5, 6, 4, dtype=torch.float64)
+    assert_storages_agree(block, x, spacing=STEPS)
+    assert_storages_agree(SpacedSequential(block), x, spacing=STEPS)
+    turns = torch.stack([TILT, TILT.flip(1)])
+    whole = block(x, STEPS, orientation=turns)
+    alone = [block(x[i : i + 1], STEPS, orientation=turns[i]) for i in range(2)]
+    assert relative_error(whole, torch.cat(alone)) < 1e-12
+    with pytest.raises(ValueError, match="S4ND cannot be told"):
+        torchsonic.baselines.S4ND(2, 2).set_orientation(QUARTER)
+
+
+class Deaf(nn.Module):
+    """Hears the spacing, but not the orientation."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x, spacing=None, orientation=None):
+        return self.layer(x, spacing)
+
+
+def test_laws_catch_a_layer_that_does_not_listen():
+    layer = torchsonic.SonicConv2d(1, 2, num_modes=4, field=4.0, dtype=torch.float64)
+    x = torch.randn(1, 1, 7, 8, dtype=torch.float64)
+    with pytest.raises(AssertionError, match="axes stored in the order"):
+        assert_storages_agree(Deaf(layer), x)
+    with pytest.raises(AssertionError, match="oblique grid"):
+        assert_orientation_is_exact(Deaf(layer), (48, 48), 1, TILT[:2, :2] @ QUARTER)
