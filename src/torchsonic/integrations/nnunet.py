@@ -13,8 +13,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -38,13 +37,16 @@ from torchsonic.integrations.nnunet_cost import write_cost
 from torchsonic.integrations.nnunet_dataset import READER
 from torchsonic.integrations.nnunet_schedule import GroupedPolyLR
 from torchsonic.integrations.nnunet_settings import (
+    ALL,
     BUDGET,
     NETWORK,
     ORBIT,
     Settings,
     complete_network,
+    listed,
     network_arguments,
     read_settings,
+    settings_of,
 )
 from torchsonic.models import PretrainedModel
 from torchsonic.nn.parameters import parameter_groups
@@ -53,7 +55,6 @@ __all__ = ["nnUNetTrainerBudget", "nnUNetTrainerSonic", "nnUNetTrainerSonicHybri
 
 KEY = "torchsonic"  # of our entry in a configuration of the plans
 MAY_CHANGE = frozenset({"epochs", "iterations", "val_iterations", "save_every"})  # when a training goes on
-ALL = frozenset(field.name for field in fields(Settings))
 MOMENTUM = 0.99  # nnU-Net's
 
 
@@ -89,7 +90,7 @@ class _SettableTrainer(nnUNetTrainer):
         if self.settings.patch_size is not None:
             patch, axes = list(self.settings.patch_size), len(resolved["patch_size"])
             if len(patch) != axes:
-                raise ValueError(f"patch_size must have {axes} axes for {configuration}, got {_listed(patch)}")
+                raise ValueError(f"patch_size must have {axes} axes for {configuration}, got {listed(patch)}")
             self._check_patch(patch, resolved)
             changes["patch_size"] = patch
         changes[KEY] = self._entry(self._network(resolved))
@@ -186,7 +187,7 @@ class _SettableTrainer(nnUNetTrainer):
         kept = checkpoint["init_args"]["plans"]["configurations"][self.configuration_name]
         if KEY not in kept:
             raise ValueError(f"{filename_or_checkpoint} holds no settings, so it is not from {type(self).__name__}")
-        saved = _as_settings(kept[KEY]["settings"])
+        saved = settings_of(kept[KEY]["settings"])
         for name in sorted(self._given & self.uses - MAY_CHANGE):
             given, used = getattr(self.settings, name), getattr(saved, name)
             if given != used:
@@ -217,8 +218,8 @@ class nnUNetTrainerBudget(_SettableTrainer):
     def _check_patch(self, patch: list[int], resolved: dict[str, Any]) -> None:
         strides = resolved["architecture"]["arch_kwargs"].get("strides")
         if strides is not None and any(np.mod(patch, np.prod(strides, axis=0))):
-            steps = _listed(np.prod(strides, axis=0))
-            raise ValueError(f"patch_size must be multiples of {steps} for nnU-Net's network, got {_listed(patch)}")
+            steps = listed(np.prod(strides, axis=0))
+            raise ValueError(f"patch_size must be multiples of {steps} for nnU-Net's network, got {listed(patch)}")
 
 
 class nnUNetTrainerSonic(_SettableTrainer):
@@ -276,12 +277,8 @@ class nnUNetTrainerSonic(_SettableTrainer):
         return "nnUNet_compile" in os.environ and super()._do_i_compile()
 
     def configure_optimizers(self) -> tuple[Any, GroupedPolyLR]:
-        groups = parameter_groups(
-            self._built(),
-            self.initial_lr,
-            weight_decay=self.weight_decay,
-            mode_lr_scale=self.settings.mode_lr_scale,
-        )
+        options = {"weight_decay": self.weight_decay, "mode_lr_scale": self.settings.mode_lr_scale}
+        groups = parameter_groups(self._built(), self.initial_lr, **options)
         if self.settings.optimiser == "sgd":
             optimiser = torch.optim.SGD(groups, momentum=MOMENTUM, nesterov=True)
         else:
@@ -301,15 +298,3 @@ class nnUNetTrainerSonicOrbit(nnUNetTrainerSonic):
 
     uses = (ALL - NETWORK) | ORBIT
     kind: ClassVar = {"orbit": True}
-
-
-def _as_settings(saved: Mapping[str, Any]) -> Settings:
-    unknown = sorted(set(saved) - ALL)
-    if unknown:
-        raise ValueError(f"the checkpoint has the unknown setting {unknown[0]}; it is from a newer torchsonic")
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
-    return Settings(**values)
-
-
-def _listed(numbers: Iterable[int]) -> str:
-    return ",".join(str(int(number)) for number in numbers)
