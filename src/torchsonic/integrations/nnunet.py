@@ -29,6 +29,8 @@ try:
 except ImportError as error:
     message = f'torchsonic.integrations.nnunet needs nnunetv2 ({error}); run: pip install "torchsonic[medical]"'
     raise ImportError(message) from error
+except RuntimeError as error:  # a torchvision built for another torch says so in its own way
+    raise ImportError(f"nnunetv2 cannot be imported ({error}); install a torchvision that fits torch") from error
 
 from torchsonic.engine.memory import keep_all_pages
 from torchsonic.integrations.nnunet_checkpoint import read_checkpoint
