@@ -21,6 +21,7 @@ from torch import Tensor, nn
 import torchsonic
 from torchsonic.engine.accelerator import coupling_on
 from torchsonic.integrations import TORCHVISION_REMEDY
+from torchsonic.spectral.spacing import widest_float
 from torchsonic.testing import (
     assert_permutes_with_axes,
     assert_resolution_invariant,
@@ -130,17 +131,14 @@ def describe(device: torch.device) -> str:
     return f"{platform.processor() or platform.machine()}, threads: {torch.get_num_threads()}; {used}"
 
 
-def _widest(device: torch.device) -> torch.dtype:
-    return torch.float32 if device.type == "mps" else torch.float64
-
-
-def make_layer(kind: str) -> tuple[torchsonic.nn.SonicConvNd, Tensor]:
-    """A layer of a kind with its input, the same every time, in float64 on the CPU."""
+def make_layer(kind: str, device: torch.device | None = None) -> tuple[torchsonic.nn.SonicConvNd, Tensor]:
+    """A layer of a kind with its input, the same every time: in float32 on a device, or in float64 on the CPU."""
     num_axes, size, options = LAYERS[kind]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         cls = {1: torchsonic.SonicConv1d, 2: torchsonic.SonicConv2d, 3: torchsonic.SonicConv3d}[num_axes]
-        return cls(3, 4, num_modes=5, **options).double(), torch.randn(2, 3, *size, dtype=torch.float64)
+        layer, x = cls(3, 4, num_modes=5, **options).double(), torch.randn(2, 3, *size, dtype=torch.float64)
+    return (layer, x) if device is None else (layer.to(device, torch.float32), x.to(device, torch.float32))
 
 
 def train(module: nn.Module, x: Tensor) -> list[Tensor]:
@@ -153,7 +151,7 @@ def train(module: nn.Module, x: Tensor) -> list[Tensor]:
 
 def check_laws(device: torch.device) -> str:
     """Shifts, axes and resolution."""
-    dtype = _widest(device)
+    dtype = widest_float(device)
     for kind in ("signal", "image", "volume"):
         num_axes, size, _ = LAYERS[kind]
         layer = make_layer(kind)[0].to(device, dtype)
@@ -166,7 +164,7 @@ def check_laws(device: torch.device) -> str:
 def check_agreement(device: torch.device) -> tuple[str, dict[str, float]]:
     """Outputs and all gradients against those of the CPU in float64."""
     errors = {}
-    for dtype in dict.fromkeys((torch.float32, _widest(device))):
+    for dtype in dict.fromkeys((torch.float32, widest_float(device))):
         name = str(dtype).removeprefix("torch.")
         errors[name] = max(_agreement(kind, device, dtype) for kind in LAYERS)
         if not errors[name] <= TOLERANCE[dtype]:
@@ -188,8 +186,7 @@ def _agreement(kind: str, device: torch.device, dtype: torch.dtype, autocast: to
 
 def check_repeatable(device: torch.device) -> str:
     """Two steps give the same numbers to the last bit."""
-    layer, x = make_layer("image")
-    layer, x = layer.to(device, torch.float32), x.to(device, torch.float32)
+    layer, x = make_layer("image", device)
     if not all(torch.equal(a, b) for a, b in zip(train(layer, x), train(layer, x), strict=True)):
         raise ArithmeticError("two steps on the same numbers differ")
     return "to the last bit"
@@ -211,8 +208,7 @@ def check_compile(device: torch.device, quick: bool = False) -> str:
         raise NotHereError("takes half a minute; run without --quick")
     if device.type == "mps" or (device.type == "cpu" and shutil.which("g++") is None):
         raise NotHereError("no compiler for this device here")
-    layer, x = make_layer("image")
-    layer, x = layer.to(device, torch.float32), x.to(device, torch.float32)
+    layer, x = make_layer("image", device)
     wanted, found = train(layer, x), train(torch.compile(layer, fullgraph=True), x)  # type: ignore[arg-type]
     error = max(relative_error(a, b) for a, b in zip(found, wanted, strict=True))
     if not error <= TOLERANCE[torch.float32]:
@@ -224,8 +220,7 @@ def check_graph(device: torch.device) -> str:
     """A training step captured in a CUDA graph gives the same numbers."""
     if device.type != "cuda":
         raise NotHereError("CUDA and ROCm have graphs")
-    layer, x = make_layer("image")
-    layer, x = layer.to(device, torch.float32), x.to(device, torch.float32)
+    layer, x = make_layer("image", device)
     side = torch.cuda.Stream(device)
     with torch.cuda.stream(side):
         wanted = train(layer, x)

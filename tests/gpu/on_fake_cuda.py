@@ -1,5 +1,6 @@
 """Laws of the GPU path that need no numbers; run by test_gpu.py on a CUDA device that computes nothing."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -139,6 +140,21 @@ def test_the_coupling_can_be_chosen():
     assert counter.operations["couple"] == 2  # also backward, which does not keep W where channels are transformed
     assert counter.operations["couple_adjoint"] == 1
     assert counter.operations["physical"] == counter.operations["physical_adjoint"] == 1
+
+
+def test_kernels_are_launched_on_the_device_of_their_tensors(monkeypatch):
+    """Triton itself would take the current device."""
+    entered = []
+
+    def device_index(index):
+        entered.append(index)
+        return nullcontext()
+
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "device_index", device_index)
+    step(*make(*LAYERS["chunks"]))
+    assert entered
+    assert set(entered) == {0}
 
 
 def test_without_triton_there_is_one_warning(monkeypatch):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Literal
 
+import torch
+from torch import Tensor
+
 from torchsonic.arguments import choice
 
-__all__ = ["coupling_on", "interpreted", "set_coupling", "transforms_pairs"]
+__all__ = ["coupling_on", "device_of", "interpreted", "set_coupling", "transforms_pairs"]
 
 CouplingName = Literal["torch", "triton"]
 TRITON_DEVICES = ("cuda", "xpu")  # ROCm calls itself cuda
@@ -55,6 +59,13 @@ def interpreted() -> bool:
 def transforms_pairs(kind: str) -> bool:
     """Whether the two signals of a mode are transformed as real ones: GPUs then need not weave them into one."""
     return kind in TRITON_DEVICES or coupling_on(kind) == "triton"
+
+
+def device_of(tensor: Tensor) -> AbstractContextManager:
+    """Make a tensor's device the current one: Triton launches there, wherever the tensors are."""
+    index = tensor.device.index
+    known = index is not None and torch.accelerator.is_available()  # not the device of a fake tensor
+    return torch.accelerator.device_index(index) if known else nullcontext()
 
 
 @cache

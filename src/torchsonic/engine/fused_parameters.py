@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchsonic.engine.accelerator import device_of
 from torchsonic.engine.triton_kernels import INTERPRETED
 from torchsonic.engine.triton_parameters import BLOCK, physical, physical_adjoint
 from torchsonic.spectral.constants import constant
@@ -58,7 +59,8 @@ class FusedParameters(torch.autograd.Function):
         raw = tuple(t.contiguous() for t in raw)
         ctx.save_for_backward(*raw)
         ctx.plain, ctx.spacing = plain, spacing
-        return torch.ops.torchsonic.physical(*raw, _table(spacing, raw[0]), spacing)
+        with device_of(raw[0]):
+            return torch.ops.torchsonic.physical(*raw, _table(spacing, raw[0]), spacing)
 
     @staticmethod
     def backward(ctx, *grads):  # type: ignore[override]
@@ -68,8 +70,9 @@ class FusedParameters(torch.autograd.Function):
             physical = ctx.plain(raw, ctx.spacing)
             return None, None, *torch.autograd.grad(physical, raw, grads, create_graph=True, materialize_grads=True)
         row = torch.stack([*grads[0].unbind(-1), *grads[1:]], -1)
-        table = _table(ctx.spacing, raw[0])
-        return None, None, *torch.ops.torchsonic.physical_adjoint(*raw, table, row, ctx.spacing)
+        with device_of(row):
+            found = torch.ops.torchsonic.physical_adjoint(*raw, _table(ctx.spacing, row), row, ctx.spacing)
+        return None, None, *found
 
 
 def _table(spacing: tuple[float, ...], like: Tensor) -> Tensor:

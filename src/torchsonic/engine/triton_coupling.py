@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchsonic.engine.accelerator import device_of
 from torchsonic.engine.response_gradient import LARGEST_GRADIENT
 from torchsonic.engine.triton_kernels import BLOCK, INTERPRETED, NUM_SUMS, couple, couple_adjoint
 from torchsonic.spectral.band import Band
@@ -101,7 +102,8 @@ class TritonCoupling:
     def forward(self, z: Tensor) -> Tensor:
         out = torch.empty_like(z, memory_format=torch.contiguous_format)
         views = torch.view_as_real(z.contiguous()), torch.view_as_real(out)
-        torch.ops.torchsonic.couple(*views, self._omega, self._modes, *self._settings)
+        with device_of(z):
+            torch.ops.torchsonic.couple(*views, self._omega, self._modes, *self._settings)
         return out
 
     def backward(self, grad: Tensor, z: Tensor) -> Tensor:
@@ -110,7 +112,8 @@ class TritonCoupling:
         views = torch.view_as_real(z.contiguous()), torch.view_as_real(grad)
         (lengths, *settings), samples = self._settings, math.prod(self._band.size_in)
         tables = sums, self._omega, self._modes
-        torch.ops.torchsonic.couple_adjoint(*views, *tables, [*lengths, samples], *settings)
+        with device_of(z):
+            torch.ops.torchsonic.couple_adjoint(*views, *tables, [*lengths, samples], *settings)
         if self._differentiable:
             shared = self._modes.shape[0] == self._omega.shape[0] == 1
             sums = sums.sum((0, 2))[None] if shared else sums.sum(2)
