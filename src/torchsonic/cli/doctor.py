@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Doctor(OnDevice):
-    """Check laws, gradients, mixed precision, compilation and speed on every device: two minutes at most."""
+    """Check that SONIC works on every device of this machine.
+
+    Checks laws, gradients, mixed precision, compilation and speed: two minutes at most.
+    """
 
     quick: bool = False
     """Leave compilation out and measure a small step: seconds."""

@@ -233,7 +233,10 @@ class DataPreview(Command):
 
 @dataclass(frozen=True)
 class Demo(DemoConfig, Command):
-    """Show in three minutes what SONIC does: train, test, measure, and open a page."""
+    """Show in three minutes what SONIC does.
+
+    Trains, tests and measures, and opens a page.
+    """
 
     browser: bool = True
     """Do not open a browser."""
