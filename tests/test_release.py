@@ -38,6 +38,8 @@ def test_the_core_and_every_door_open_where_all_extras_are():
         "monai",
         "onnx",
         "huggingface_hub",
+        "triton",
+        "escnn",
     ):
         pytest.importorskip(package, reason=f"{package} is not installed")
     try_core()
