@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -33,10 +33,10 @@ except RuntimeError as error:  # a torchvision built for another torch says so i
     raise ImportError(f"nnunetv2 cannot be imported ({error}); install a torchvision that fits torch") from error
 
 from torchsonic.engine.memory import keep_all_pages
-from torchsonic.integrations.nnunet_checkpoint import read_checkpoint
+from torchsonic.integrations.nnunet_checkpoint import read_checkpoint, saved_settings
 from torchsonic.integrations.nnunet_cost import write_cost
 from torchsonic.integrations.nnunet_dataset import READER
-from torchsonic.integrations.nnunet_schedule import GroupedPolyLR
+from torchsonic.integrations.nnunet_schedule import GroupedPolyLR, make_optimiser
 from torchsonic.integrations.nnunet_settings import (
     BUDGET,
     NETWORK,
@@ -47,14 +47,12 @@ from torchsonic.integrations.nnunet_settings import (
     read_settings,
 )
 from torchsonic.models import PretrainedModel
-from torchsonic.nn.parameters import parameter_groups
 
 __all__ = ["nnUNetTrainerBudget", "nnUNetTrainerSonic", "nnUNetTrainerSonicHybrid", "nnUNetTrainerSonicOrbit"]
 
 KEY = "torchsonic"  # of our entry in a configuration of the plans
 MAY_CHANGE = frozenset({"epochs", "iterations", "val_iterations", "save_every"})  # when a training goes on
 ALL = frozenset(field.name for field in fields(Settings))
-MOMENTUM = 0.99  # nnU-Net's
 
 
 class _SettableTrainer(nnUNetTrainer):
@@ -186,7 +184,7 @@ class _SettableTrainer(nnUNetTrainer):
         kept = checkpoint["init_args"]["plans"]["configurations"][self.configuration_name]
         if KEY not in kept:
             raise ValueError(f"{filename_or_checkpoint} holds no settings, so it is not from {type(self).__name__}")
-        saved = _as_settings(kept[KEY]["settings"])
+        saved = saved_settings(kept[KEY]["settings"])
         for name in sorted(self._given & self.uses - MAY_CHANGE):
             given, used = getattr(self.settings, name), getattr(saved, name)
             if given != used:
@@ -276,17 +274,7 @@ class nnUNetTrainerSonic(_SettableTrainer):
         return "nnUNet_compile" in os.environ and super()._do_i_compile()
 
     def configure_optimizers(self) -> tuple[Any, GroupedPolyLR]:
-        groups = parameter_groups(
-            self._built(),
-            self.initial_lr,
-            weight_decay=self.weight_decay,
-            mode_lr_scale=self.settings.mode_lr_scale,
-        )
-        if self.settings.optimiser == "sgd":
-            optimiser = torch.optim.SGD(groups, momentum=MOMENTUM, nesterov=True)
-        else:
-            optimiser = torch.optim.AdamW(groups)
-        return optimiser, GroupedPolyLR(optimiser, self.initial_lr, self.num_epochs)
+        return make_optimiser(self._built(), self.settings, self.num_epochs)
 
 
 class nnUNetTrainerSonicHybrid(nnUNetTrainerSonic):
@@ -301,14 +289,6 @@ class nnUNetTrainerSonicOrbit(nnUNetTrainerSonic):
 
     uses = (ALL - NETWORK) | ORBIT
     kind: ClassVar = {"orbit": True}
-
-
-def _as_settings(saved: Mapping[str, Any]) -> Settings:
-    unknown = sorted(set(saved) - ALL)
-    if unknown:
-        raise ValueError(f"the checkpoint has the unknown setting {unknown[0]}; it is from a newer torchsonic")
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
-    return Settings(**values)
 
 
 def _listed(numbers: Iterable[int]) -> str:
