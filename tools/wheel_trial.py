@@ -109,6 +109,16 @@ def _hub() -> None:
     import_hub()
 
 
+def _triton() -> None:
+    import torchsonic.engine.triton_kernels  # noqa: F401 - it asks for Triton at once
+
+
+def _steerable() -> None:
+    from torchsonic.baselines.steerable import SteerableCNN
+
+    SteerableCNN(order=4, widths=(2,), strides=(1,))
+
+
 DOORS: dict[str, Callable[[], None]] = {
     "cli": _cli,
     "viz": _viz,
@@ -120,6 +130,8 @@ DOORS: dict[str, Callable[[], None]] = {
     "medical": _medical,
     "export": _export,
     "hub": _hub,
+    "triton": _triton,
+    "steerable": _steerable,
 }
 """What each extra opens; ``bench``, ``dev`` and ``docs`` are for checkouts, ``vkfft`` asks for a compiler."""
 

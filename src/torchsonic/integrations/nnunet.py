@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import os
 import random
-from dataclasses import asdict, replace
+from collections.abc import Iterable
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,30 +33,26 @@ except RuntimeError as error:  # a torchvision built for another torch says so i
     raise ImportError(f"nnunetv2 cannot be imported ({error}); install a torchvision that fits torch") from error
 
 from torchsonic.engine.memory import keep_all_pages
-from torchsonic.integrations.nnunet_checkpoint import read_checkpoint
+from torchsonic.integrations.nnunet_checkpoint import read_checkpoint, saved_settings
 from torchsonic.integrations.nnunet_cost import write_cost
 from torchsonic.integrations.nnunet_dataset import READER
-from torchsonic.integrations.nnunet_schedule import GroupedPolyLR
+from torchsonic.integrations.nnunet_schedule import GroupedPolyLR, make_optimiser
 from torchsonic.integrations.nnunet_settings import (
-    ALL,
     BUDGET,
     NETWORK,
     ORBIT,
     Settings,
     complete_network,
-    listed,
     network_arguments,
     read_settings,
-    settings_of,
 )
 from torchsonic.models import PretrainedModel
-from torchsonic.nn.parameters import parameter_groups
 
 __all__ = ["nnUNetTrainerBudget", "nnUNetTrainerSonic", "nnUNetTrainerSonicHybrid", "nnUNetTrainerSonicOrbit"]
 
 KEY = "torchsonic"  # of our entry in a configuration of the plans
 MAY_CHANGE = frozenset({"epochs", "iterations", "val_iterations", "save_every"})  # when a training goes on
-MOMENTUM = 0.99  # nnU-Net's
+ALL = frozenset(field.name for field in fields(Settings))
 
 
 class _SettableTrainer(nnUNetTrainer):
@@ -90,7 +87,7 @@ class _SettableTrainer(nnUNetTrainer):
         if self.settings.patch_size is not None:
             patch, axes = list(self.settings.patch_size), len(resolved["patch_size"])
             if len(patch) != axes:
-                raise ValueError(f"patch_size must have {axes} axes for {configuration}, got {listed(patch)}")
+                raise ValueError(f"patch_size must have {axes} axes for {configuration}, got {_listed(patch)}")
             self._check_patch(patch, resolved)
             changes["patch_size"] = patch
         changes[KEY] = self._entry(self._network(resolved))
@@ -187,7 +184,7 @@ class _SettableTrainer(nnUNetTrainer):
         kept = checkpoint["init_args"]["plans"]["configurations"][self.configuration_name]
         if KEY not in kept:
             raise ValueError(f"{filename_or_checkpoint} holds no settings, so it is not from {type(self).__name__}")
-        saved = settings_of(kept[KEY]["settings"])
+        saved = saved_settings(kept[KEY]["settings"])
         for name in sorted(self._given & self.uses - MAY_CHANGE):
             given, used = getattr(self.settings, name), getattr(saved, name)
             if given != used:
@@ -218,8 +215,8 @@ class nnUNetTrainerBudget(_SettableTrainer):
     def _check_patch(self, patch: list[int], resolved: dict[str, Any]) -> None:
         strides = resolved["architecture"]["arch_kwargs"].get("strides")
         if strides is not None and any(np.mod(patch, np.prod(strides, axis=0))):
-            steps = listed(np.prod(strides, axis=0))
-            raise ValueError(f"patch_size must be multiples of {steps} for nnU-Net's network, got {listed(patch)}")
+            steps = _listed(np.prod(strides, axis=0))
+            raise ValueError(f"patch_size must be multiples of {steps} for nnU-Net's network, got {_listed(patch)}")
 
 
 class nnUNetTrainerSonic(_SettableTrainer):
@@ -277,13 +274,7 @@ class nnUNetTrainerSonic(_SettableTrainer):
         return "nnUNet_compile" in os.environ and super()._do_i_compile()
 
     def configure_optimizers(self) -> tuple[Any, GroupedPolyLR]:
-        options = {"weight_decay": self.weight_decay, "mode_lr_scale": self.settings.mode_lr_scale}
-        groups = parameter_groups(self._built(), self.initial_lr, **options)
-        if self.settings.optimiser == "sgd":
-            optimiser = torch.optim.SGD(groups, momentum=MOMENTUM, nesterov=True)
-        else:
-            optimiser = torch.optim.AdamW(groups)
-        return optimiser, GroupedPolyLR(optimiser, self.initial_lr, self.num_epochs)
+        return make_optimiser(self._built(), self.settings, self.num_epochs)
 
 
 class nnUNetTrainerSonicHybrid(nnUNetTrainerSonic):
@@ -298,3 +289,7 @@ class nnUNetTrainerSonicOrbit(nnUNetTrainerSonic):
 
     uses = (ALL - NETWORK) | ORBIT
     kind: ClassVar = {"orbit": True}
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ",".join(str(int(number)) for number in numbers)

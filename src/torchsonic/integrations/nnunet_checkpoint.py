@@ -7,14 +7,17 @@ our trainers read it this way first.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from torchsonic.integrations.nnunet_settings import Settings
 from torchsonic.io import RefusedFileError, load_plain
 
-__all__ = ["read_checkpoint"]
+__all__ = ["read_checkpoint", "saved_settings"]
 
 # What NumPy's scalars are made of when they are unpickled: data, no code of the file's choice.
 _NUMBERS = (np.float64, np.float32, np.float16, np.int64, np.int32, np.bool_)
@@ -28,3 +31,12 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         return load_plain(path, also=SAFE)
     except RefusedFileError as reason:
         raise ValueError(f"{path} {reason}") from reason
+
+
+def saved_settings(saved: Mapping[str, Any]) -> Settings:
+    """The settings that a checkpoint was trained with."""
+    unknown = sorted(set(saved) - {field.name for field in fields(Settings)})
+    if unknown:
+        raise ValueError(f"the checkpoint has the unknown setting {unknown[0]}; it is from a newer torchsonic")
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
+    return Settings(**values)

@@ -1,11 +1,17 @@
-"""nnU-Net's schedule for networks whose modes learn at a rate of their own."""
+"""nnU-Net's optimiser and schedule for networks whose modes learn at a rate of their own."""
 
 from __future__ import annotations
 
 import torch
 from nnunetv2.training.lr_scheduler.polylr import PolyLRScheduler
+from torch import nn
 
-__all__ = ["GroupedPolyLR"]
+from torchsonic.integrations.nnunet_settings import Settings
+from torchsonic.nn.parameters import parameter_groups
+
+__all__ = ["GroupedPolyLR", "make_optimiser"]
+
+MOMENTUM = 0.99  # nnU-Net's
 
 
 class GroupedPolyLR(PolyLRScheduler):
@@ -20,3 +26,14 @@ class GroupedPolyLR(PolyLRScheduler):
         for group, share in zip(self.optimizer.param_groups, self.shares, strict=True):
             group["lr"] *= share
         self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+
+
+def make_optimiser(network: nn.Module, settings: Settings, epochs: int) -> tuple[torch.optim.Optimizer, GroupedPolyLR]:
+    """The optimiser of the settings, and the schedule over all epochs."""
+    rate, scale = settings.learning_rate, settings.mode_lr_scale
+    groups = parameter_groups(network, rate, weight_decay=settings.weight_decay, mode_lr_scale=scale)
+    if settings.optimiser == "sgd":
+        optimiser = torch.optim.SGD(groups, momentum=MOMENTUM, nesterov=True)
+    else:
+        optimiser = torch.optim.AdamW(groups)
+    return optimiser, GroupedPolyLR(optimiser, rate, epochs)

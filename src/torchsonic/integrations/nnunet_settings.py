@@ -12,7 +12,7 @@ import json
 import math
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import NoneType
@@ -268,20 +268,3 @@ def _scalar(part: Any, target: type, value: Any, source: str) -> Any:
         return target(part)
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"{source} must be {words}, got {value!r}") from None
-
-
-ALL = frozenset(field.name for field in fields(Settings))
-
-
-def settings_of(saved: Mapping[str, Any]) -> Settings:
-    """The settings that a checkpoint holds."""
-    unknown = sorted(set(saved) - ALL)
-    if unknown:
-        raise ValueError(f"the checkpoint has the unknown setting {unknown[0]}; it is from a newer torchsonic")
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
-    return Settings(**values)
-
-
-def listed(numbers: Iterable[int]) -> str:
-    """Numbers as a setting writes them."""
-    return ",".join(str(int(number)) for number in numbers)
