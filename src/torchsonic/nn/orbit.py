@@ -52,14 +52,9 @@ def count_fields(channels: int, group: Group, name: str) -> int:
     return channels // len(group)
 
 
-def _relative(group: Group) -> tuple[int, ...]:
-    """Index of ``t^-1 s`` for all t and s, t slowest."""
-    return tuple(group.products[group.inverses].flatten().tolist())
-
-
 def _spread(values: Tensor, group: Group, dim: int) -> Tensor:
     """Values of ``t^-1 s`` along one axis, for all t and s: ``(.., |G|, ..)`` to ``(.., |G|, |G|, ..)``."""
-    places = constant(_relative(group), values.device, torch.long)
+    places = constant(group.relative, values.device, torch.long)
     return values.index_select(dim, places).unflatten(dim, (len(group), len(group)))
 
 
@@ -119,7 +114,7 @@ class SonicOrbitConvNd(SonicConvNd):
         self, grid: tuple[int, ...], spacing: Tensor, dtype: torch.dtype, orientation: Tensor | None = None
     ) -> ModeShape:
         shape = super()._shape(grid, spacing, dtype)
-        matrices = constant(tuple(map(tuple, self.group.matrices.flatten(1).tolist())), shape.scale.device, dtype)
+        matrices = constant(self.group.rows, shape.scale.device, dtype)
         turned = torch.einsum("tij,gmj->gmti", matrices.unflatten(1, (self.num_axes, -1)), shape.direction)
         repeated = shape.each(lambda t: t.repeat_interleave(self.orbit_size, dim=1))
         return repeated._replace(direction=turned.flatten(1, 2)).turned(orientation)
