@@ -1,4 +1,4 @@
-.PHONY: help demo table1 figures explorer-picture docs test test-fast fuzz check bench format clean
+.PHONY: help demo table1 figures explorer-picture docs test test-fast fuzz check bench format dist clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
@@ -15,6 +15,7 @@ help:
 	@echo "make docs     build the documentation; open site/index.html"
 	@echo "make figures  make all figures of the documentation, and measure the operators (a few minutes)"
 	@echo "make bench    measure speed and memory; writes results/bench"
+	@echo "make dist     build wheel and sdist, check them, and try the wheel without extras and with each extra alone"
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -36,6 +37,10 @@ $(VENV)/.docs: $(VENV)/.installed
 	$(INSTALL) -e ".[docs]"
 	@touch $@
 
+$(VENV)/.dist: $(VENV)/.installed
+	$(INSTALL) build twine hatchling
+	@touch $@
+
 demo: $(VENV)/.installed
 	$(BIN)/torchsonic demo
 
@@ -43,7 +48,7 @@ table1: $(VENV)/.installed
 	$(BIN)/torchsonic train table1 --preset demo --model sonicnet convnet --out table1
 
 figures: $(VENV)/.installed
-	$(BIN)/torchsonic figures --out docs/images
+	$(BIN)/torchsonic figures --out docs/images $(if $(VOLUMES),--volumes $(VOLUMES))
 	$(BIN)/torchsonic compare operators --out results/operators
 	$(MAKE) --no-print-directory explorer-picture
 
@@ -64,7 +69,7 @@ check: $(VENV)/.docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
-	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_supply_chain.py
+	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_supply_chain.py tests/tools/test_api.py tests/test_release.py
 	$(BIN)/torchsonic dependencies check
 	$(MAKE) --no-print-directory docs
 
@@ -83,6 +88,12 @@ bench: $(VENV)/.bench
 	$(BIN)/torchsonic bench data
 	$(BIN)/torchsonic bench volumes
 	$(BIN)/torchsonic bench explorer
+
+dist: $(VENV)/.dist
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python -m tools.try_wheel dist/*.whl
 
 explorer-picture: $(VENV)/.installed
 	$(BIN)/python -m tests.explorer.picture docs/images/explorer.png

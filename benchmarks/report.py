@@ -22,7 +22,7 @@ from benchmarks.scaling_report import draw_scaling, scaling_tables
 from benchmarks.volumes_report import draw_volumes, volumes_tables
 from torchsonic.lab import report
 from torchsonic.lab.report.files import to_png
-from torchsonic.lab.report.provenance import origin_text
+from torchsonic.lab.report.runs import origin_text
 
 __all__ = ["KINDS", "make_page", "read_result"]
 

@@ -67,7 +67,7 @@ class Patch:
 
 
 DYN_UNET = "MONAI DynUNet"  # it and ResEnc L want sizes that their strides divide
-PAPER = "sonicnet3d.paper"  # minutes for a step; its goal is for cubes
+PAPER = "sonicnet3d.paper_size"  # minutes for a step; its goal is for cubes
 HEARTS = Patch(
     (10, 124, 128), (10.0, 1.4, 1.4), 2, 120.0, without=(PAPER, DYN_UNET, REFERENCE), reference=UNET, goals=(1.3, 1.0)
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.figures import COLOURS, Figure, draw_bars, new_figure, use_log_scale
 from benchmarks.tables import Table, verdict
-from benchmarks.volumes_bench import PAPER_BYTES, REFERENCE, UNET
+from benchmarks.volumes_bench import PAPER, PAPER_BYTES, REFERENCE, UNET
 from torchsonic.lab.report import Code
 
 __all__ = ["draw_volumes", "volumes_tables"]
@@ -41,9 +41,9 @@ def _goal_table(result: dict) -> Table:
             ratio = _ratio(record, default, quantity)
             cells = [_title(record), f"{words} of {default} / {_reference(record)}"]
             rows.append([*cells, f"{ratio:.2f}", f"<= {bound:.2f}", verdict(ratio <= bound)])
-        if tuple(record["size"]) == (96, 96, 96) and "sonicnet3d.paper" in _named(record):
-            peak = _named(record)["sonicnet3d.paper"]["peak_bytes"]
-            cells = [_title(record), "peak memory of sonicnet3d.paper, GB"]
+        if tuple(record["size"]) == (96, 96, 96) and PAPER in _named(record):
+            peak = _named(record)[PAPER]["peak_bytes"]
+            cells = [_title(record), f"peak memory of {PAPER}, GB"]
             rows.append([*cells, f"{peak / 1e9:.2f}", f"<= {PAPER_BYTES / 1e9:.0f}", verdict(peak <= PAPER_BYTES)])
     return Table("Goals", ["patch", "quantity", "measured", "goal", ""], rows, left=2)
 

@@ -34,13 +34,14 @@ ALLOWED = {
     METRICS: {"functional", DATA},
     TRAINING: {"io", "engine", "functional", "nn", "parallel", DATA, METRICS},
     "lab.runs": {*OPERATOR, *NETWORKS, "io", DATA, METRICS, TRAINING},
-    "lab.report": {*OPERATOR, *NETWORKS, "io", "viz", DATA, METRICS, TRAINING, "lab.runs"},
+    "lab.studies": {"io", METRICS, TRAINING, "lab.runs"},
+    "lab.report": {*OPERATOR, *NETWORKS, "io", "viz", DATA, METRICS, TRAINING, "lab.runs", "lab.studies"},
     "cli": {*OPERATOR, *NETWORKS, "io", "testing", "integrations", "explorer", "export", "lab"},
     "__init__": {"functional", "nn", "models", "baselines", "moved"},
 }
 CORE = {"torch", "numpy", "safetensors"}
 OPTIONAL_IN = {
-    "baselines": {"monai"},
+    "baselines": {"monai", "escnn"},
     "cli": {"tyro", "rich", "tools"},  # the last only in a checkout
     DATA: {"nibabel", "scipy", "PIL"},
     METRICS: {"monai", "picai_eval", "report_guided_annotation"},
@@ -190,3 +191,12 @@ def test_public_names_exist():
     for module in (torchsonic, *core, *others):
         for name in module.__all__:
             assert hasattr(module, name), f"{module.__name__}.{name}"
+
+
+def test_slow_tests_are_named_as_they_are():
+    """A test that is renamed must not become a fast one unseen."""
+    for line in (ROOT / "tests" / "slow.txt").read_text().splitlines():
+        path, _, name = line.partition("::")
+        if path.startswith("tests/"):
+            place = ROOT / path
+            assert place.is_dir() or f"def {name.rpartition('::')[2]}(" in place.read_text(), line

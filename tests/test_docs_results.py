@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import torchsonic
-from torchsonic.lab.runs.synthetic import PRESETS
+from torchsonic.lab.metrics import paper_results
+from torchsonic.lab.runs.protocols import OWN
 from torchsonic.models import model_entry
 from torchsonic.nn.init import initial_directions
 
@@ -169,6 +170,21 @@ def test_both_reports_on_photographs_tell_of_the_same_runs(photographs):
         assert saved == results, name
 
 
+def test_the_ratios_of_costs_are_those_of_the_bench_and_of_the_papers_figure():
+    page, results = (ROOT / "docs" / "paper.md").read_text(), paper_results()
+    lines = (ROOT / "results" / "bench" / "scaling.md").read_text().splitlines()
+    measured = {int(cells[1]): cells for line in lines if re.match(r"\| +\d+ \|", line) for cells in [line.split("|")]}
+    for words, name, size, column in (
+        ("time at 64 px", "block_runtime_ms", 64, 2),
+        ("time at 224 px", "block_runtime_ms", 224, 2),
+        ("time at 512 px", "block_runtime_ms", 512, 2),
+        ("peak memory, 128 px and above", "block_peak_memory_mb", 224, 7),
+    ):
+        place = results[name]["resolutions"].index(size)
+        theirs = results[name]["SONIC"][place] / results[name]["Conv3x3"][place]
+        assert f"| {words} | {measured[size][column].strip()} | {theirs:.2f} |" in page
+
+
 def test_what_the_page_on_the_paper_says_of_operators_was_measured():
     operators = json.loads((ROOT / "results" / "operators" / "report.json").read_text())["operators"]
     errors = {one["name"]: one["errors"] for one in operators}
@@ -185,16 +201,19 @@ def test_what_the_page_on_the_paper_says_of_operators_was_measured():
 
 
 def test_what_the_page_on_the_paper_says_of_our_side_is_so():
-    for name in ("sonicnet3d.paper", "resnet50_sonic.paper"):
-        with torch.device("meta"):
-            layers = dict(torchsonic.nn.sonic_layers(torchsonic.create_model(name)))
-        assert {layer.variant for layer in layers.values()} == {"exact"}, name
+    for name in ("sonicnet3d.paper", "resnet50_sonic.paper", "synthshape_sonicnet.paper"):
+        for model, variant in ((name, "paper"), (f"{name}_size", "exact")):
+            if model in torchsonic.list_models():
+                with torch.device("meta"):
+                    layers = dict(torchsonic.nn.sonic_layers(torchsonic.create_model(model)))
+                assert {layer.variant for layer in layers.values()} == {variant}, model
+                assert all(("released" in layer.bank) == (variant == "paper") for layer in layers.values()), model
     directions = initial_directions(64, 2, half_circle=True)
     assert (directions[:, 1] > 0).all()
     assert (directions[:, 0] < 0).any()
     assert torchsonic.SonicConv2d(2, 2, num_modes=2, variant="paper").input_noise == 0
-    assert PRESETS["paper"]["synthshape"]["training"] == {"steps": 50_000, "batch": 32}
-    assert PRESETS["quick"]["synthshape"]["training"] == {"steps": 600, "batch": 8}
+    assert OWN.presets["paper"]["training"] == {"steps": 50_000, "batch": 32}
+    assert OWN.presets["quick"]["training"] == {"steps": 600, "batch": 8}
     vit, convnet = (torchsonic.create_model(f"synthshape_{name}") for name in ("vit", "convnet"))
     assert vit.backbone.tokens.positions.shape == (1, 64, 4, 4)
     assert [part.kernel_size for part in convnet.backbone if hasattr(part, "kernel_size")] == [(3, 3)] * 4

@@ -22,6 +22,8 @@ class Figures(Command):
     """Folder for the figures."""
     steps: int = 150
     """Training steps of the networks on SynthShape that are shown."""
+    volumes: Path | None = None
+    """Folder of images/ and labels/ (NIfTI) for the stages of a medical network; without it, that figure is kept."""
     only: tuple[str, ...] = ()
     """Names of the figures to make, without their endings; all by default."""
 
@@ -35,8 +37,9 @@ class Figures(Command):
         unknown = [name for name in self.only if name not in FIGURES]
         if unknown:
             raise UserError(f"--only must be of {', '.join(FIGURES)}, got {unknown[0]}")
-        for path in make_figures(make_folder(self.out), only=self.only or tuple(FIGURES), steps=self.steps):
-            print("written:", path, flush=True)
+        options = {"only": self.only or tuple(FIGURES), "steps": self.steps, "volumes": self.volumes}
+        for name, path in make_figures(make_folder(self.out), **options):
+            print(f"{name}: needs --volumes, left as it was" if path is None else f"written: {path}", flush=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -18,6 +18,7 @@ from torch import nn
 from tools.orientation_figure import draw_orientation
 from torchsonic.lab.data import SynthShape
 from torchsonic.lab.report.demo import live
+from torchsonic.lab.runs.folder import load_model
 from torchsonic.lab.runs.synthetic import (
     ModelName,
     SyntheticConfig,
@@ -27,16 +28,20 @@ from torchsonic.lab.runs.synthetic import (
     make_task,
     test_indices,
 )
-from torchsonic.lab.training import fit
+from torchsonic.lab.runs.volumes import VolumesConfig
+from torchsonic.lab.runs.volumes import run_experiment as run_volumes
+from torchsonic.lab.training import TrainingConfig, fit
 from torchsonic.lab.training.checkpoint import kept_weights
 from torchsonic.nn import SonicConv1d, SonicConv3d, SonicConvNd, sonic_layers
 from torchsonic.viz import (
     draw_mixed,
     draw_modes,
+    draw_pipeline,
     draw_receptive_fields,
     draw_rose,
     draw_slices,
     draw_stages,
+    draw_stages_beside,
     draw_sweep,
     receptive_field,
     take_snapshots,
@@ -60,6 +65,7 @@ class _Workshop:
     out: Path
     scratch: Path
     steps: int
+    volumes: Path | None = None
 
     @cached_property
     def sonicnet(self) -> nn.Module:
@@ -74,6 +80,16 @@ class _Workshop:
         config = apply_preset(SyntheticConfig(task="synthshape"), "demo")
         training = replace(config.training, steps=self.steps, keep_every=max(1, self.steps // FRAMES))
         return replace(config, training=training, test_samples=8)
+
+    @cached_property
+    def volume_network(self) -> nn.Module:
+        """Four blocks, as those on SynthShape, trained on the volumes."""
+        assert self.volumes is not None
+        sizes: dict[str, Any] = {"model": "sonicnet3d", "width": 16, "depth": 4, "num_modes": 32, "test_cases": 1}
+        training = TrainingConfig(steps=self.steps, batch=2)
+        config = VolumesConfig(data=self.volumes, patch_voxels=30_000, test_patches=2, training=training, **sizes)
+        run_volumes(config, self.scratch / "volumes", show=False)
+        return load_model(self.scratch / "volumes")
 
     def _train(self, model: ModelName) -> nn.Module:
         config = replace(self.config, model=model)
@@ -130,6 +146,19 @@ def _stages(shop: _Workshop) -> Path:
     return shop.save("stages", draw_stages(shop.sonicnet))
 
 
+def _stages_medical(shop: _Workshop) -> Path | None:
+    if shop.volumes is None:
+        return None  # there are none in the repository
+    title = f"{shop.volumes.name} (volumes)"
+    networks = {"SynthShape": shop.sonicnet, title: shop.volume_network}
+    return shop.save("stages_medical", draw_stages_beside(networks, units={title: "mm"}))
+
+
+def _pipeline(shop: _Workshop) -> Path:
+    image = make_data("synthshape").samples(test_indices(shop.config)[:1])[0]
+    return shop.save("pipeline", draw_pipeline(shop.sonicnet, image))
+
+
 def _rose(shop: _Workshop) -> Path:
     return shop.save("rose", draw_rose(shop.sonicnet))
 
@@ -150,7 +179,7 @@ def _orientation(shop: _Workshop) -> Path:
     return shop.save("orientation", draw_orientation())
 
 
-FIGURES: dict[str, Callable[[_Workshop], Path]] = {
+FIGURES: dict[str, Callable[[_Workshop], Path | None]] = {
     "demo": _demo,
     "sweep": _sweep,
     "surfaces": _surfaces,
@@ -159,6 +188,8 @@ FIGURES: dict[str, Callable[[_Workshop], Path]] = {
     "modes_3d": _modes_3d,
     "mixed": _mixed,
     "stages": _stages,
+    "stages_medical": _stages_medical,
+    "pipeline": _pipeline,
     "rose": _rose,
     "training": _training,
     "field": _field,
@@ -166,15 +197,19 @@ FIGURES: dict[str, Callable[[_Workshop], Path]] = {
 }
 
 
-def make_figures(out: Path, *, only: Sequence[str], steps: int) -> Iterator[Path]:
-    """Make figures by their names, one after another; yields their paths.
+def make_figures(
+    out: Path, *, only: Sequence[str], steps: int, volumes: Path | None = None
+) -> Iterator[tuple[str, Path | None]]:
+    """Make figures by their names, one after another; yields these with their paths, ``None`` if one was not made.
 
     Parameters
     ----------
     steps
         Of the networks that are trained for them.
+    volumes
+        Folder of images/ and labels/ to train a medical network on; without it, its figure is left as it is.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        shop = _Workshop(out, Path(scratch), steps)
+        shop = _Workshop(out, Path(scratch), steps, volumes)
         for name in only:
-            yield FIGURES[name](shop)
+            yield name, FIGURES[name](shop)

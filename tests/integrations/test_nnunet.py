@@ -312,13 +312,26 @@ def test_folds_with_another_network_are_refused(train):
 
 
 def test_the_budget_trainer_is_nnunets_own(train):
-    trainer = train(nnUNetTrainerBudget, epochs=7, width=32, learning_rate=1)
+    trainer = train(nnUNetTrainerBudget, epochs=7, width=32, mode_lr_scale=1, weight_decay=1e-5)
     assert trainer.num_epochs == 7
-    assert trainer.initial_lr == 1e-2
+    assert (trainer.initial_lr, trainer.weight_decay) == (1e-2, 1e-5)
+    assert {group["weight_decay"] for group in trainer.optimizer.param_groups} == {1e-5}
     assert trainer.enable_deep_supervision
     assert type(trainer.network).__name__ == "PlainConvUNet"
     assert type(trainer).build_network_architecture is nnUNetTrainer.build_network_architecture
-    assert "nnUNetTrainerBudget has no use for learning_rate, width" in Path(trainer.log_file).read_text()
+    assert "nnUNetTrainerBudget has no use for mode_lr_scale, width" in Path(trainer.log_file).read_text()
+
+
+def test_a_training_that_was_stopped_costs_the_time_of_all_its_epochs(train, monkeypatch):
+    trainer = train(**SMALL)
+    for epoch, (begin, end) in enumerate([(100.0, 107.0), (500.0, 503.5)]):  # it stood still in between
+        trainer.logger.log("epoch_start_timestamps", begin, epoch)
+        trainer.logger.log("epoch_end_timestamps", end, epoch)
+    monkeypatch.setattr(nnUNetTrainer, "on_train_end", lambda self: None)
+    trainer.on_train_end()
+    cost = json.loads((Path(trainer.output_folder) / "cost.json").read_text())
+    count = sum(parameter.numel() for parameter in trainer.network.parameters())
+    assert cost == {"parameters": count, "epochs": 2, "seconds": 10.5, "peak_bytes": None, "device": "cpu"}
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_code_is_checked_as_variables_are():
         Settings(depth=0)
 
 
-@pytest.mark.parametrize("preset", ["default", "light", "paper"])
+@pytest.mark.parametrize("preset", ["default", "light", "paper", "paper_size"])
 def test_the_network_is_the_presets_with_what_was_set(preset):
     arguments = network_arguments(Settings(preset=preset, width=8, norm="channel"), 3, hybrid=False)
     name = "sonicnet3d" if preset == "default" else f"sonicnet3d.{preset}"
@@ -147,6 +147,7 @@ def test_every_setting_of_the_network_reaches_it():
         stride=(1, 2),
         norm="instance",
         form="pre",
+        variant="paper",
         padding_mode="reflect",
         field=12.0,
         head_kernel=3,

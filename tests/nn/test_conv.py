@@ -289,7 +289,7 @@ def test_parameters_have_no_units():
         ((3, 4), {"input_noise": 0.1}, ValueError, "input_noise"),
         ((3, 4), {"field": -1.0}, ValueError, "field must be a positive number"),
         ((3, 4), {"field": "a"}, ValueError, "field must be a positive number of pixels, got 'a'"),
-        ((3, 4), {"bank": 3}, TypeError, "bank must be a mapping with any of highest_frequency.* got 3"),
+        ((3, 4), {"bank": 3}, TypeError, "bank must be 'released' or a mapping with any of highest_frequency.* got 3"),
         ((3, 4), {"mode_dropout": "a"}, ValueError, r"mode_dropout must be in \[0, 1\), got 'a'"),
         ((3, 4), {"input_noise": "a"}, ValueError, "input_noise must be >= 0 .* got 'a'"),
         ((3, 4), {"bank": {"longest": 1.0}}, ValueError, "bank must have only .*shortest_decay.* got 'longest'"),

@@ -8,7 +8,7 @@ from torch import nn
 
 import torchsonic
 from tests.layers import LAYERS, make_layer
-from torchsonic.lab.training.average import MovingAverage
+from torchsonic.lab.training.optimiser import MovingAverage
 from torchsonic.nn import HybridConv, LocalConv, SonicBlock, SpacedSequential
 
 CHANGES = {

@@ -175,6 +175,7 @@ def test_parts_of_networks_commute_with_the_group():
         OrbitDropout(group, 0.5).eval(),
         OrbitBlock(16, 24, num_modes=2, group="D4"),
         OrbitNorm(24, group, num_groups=3),
+        OrbitBlock(24, 24, num_modes=2, group="D4", norm="batch"),
         OrbitMix(24, 16, group),
     ).double()
     with torch.no_grad():

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.data.nifti import write_folder
 from tools.figures import FIGURES, make_figures
 from torchsonic.cli import main
 
@@ -27,9 +28,22 @@ def test_untrained_figures_are_written(tmp_path, capsys):
 
 
 def test_trained_figures_share_one_training(tmp_path):
-    written = list(make_figures(tmp_path, only=("rose", "training"), steps=2))
-    assert [path.name for path in written] == ["rose.png", "training.webp"]
-    assert all(path.stat().st_size > 5000 for path in written)
+    written = dict(make_figures(tmp_path, only=("rose", "pipeline", "training"), steps=2))
+    assert [path.name for path in written.values()] == ["rose.png", "pipeline.png", "training.webp"]
+    assert all(path.stat().st_size > 5000 for path in written.values())
+
+
+def test_the_medical_figure_needs_volumes(tmp_path, capsys):
+    assert main(["figures", "--out", str(tmp_path), "--only", "stages_medical"]) == 0
+    assert "stages_medical: needs --volumes, left as it was" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_medical_figure_is_trained_on_volumes(tmp_path):
+    pytest.importorskip("nibabel", reason="nibabel is not installed")
+    folder = write_folder(tmp_path / "cases", 6)
+    written = dict(make_figures(tmp_path, only=("stages_medical",), steps=2, volumes=folder))
+    assert written["stages_medical"].stat().st_size > 5000
 
 
 @pytest.mark.parametrize(

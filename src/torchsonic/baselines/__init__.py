@@ -14,10 +14,12 @@ from torchsonic.baselines.fno import FNO
 from torchsonic.baselines.gfnet import GFNet
 from torchsonic.baselines.niff import NIFF
 from torchsonic.baselines.non_local import NonLocal
+from torchsonic.baselines.plain_cnn import PlainCNN
 from torchsonic.baselines.replk import RepLK
 from torchsonic.baselines.s4nd import S4ND
 from torchsonic.baselines.sno import SNO
 from torchsonic.baselines.spectral_cnn import SpectralCNN
+from torchsonic.baselines.steerable import SteerableCNN
 from torchsonic.baselines.unet import MonaiUNet
 from torchsonic.baselines.vit import VisionTransformer
 
@@ -32,7 +34,9 @@ __all__ = [
     "GFNet",
     "MonaiUNet",
     "NonLocal",
+    "PlainCNN",
     "RepLK",
     "SpectralCNN",
+    "SteerableCNN",
     "VisionTransformer",
 ]

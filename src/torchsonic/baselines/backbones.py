@@ -5,42 +5,61 @@ Each has the block of the paper's Table 1, whose printed parameter counts leave 
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torchsonic.arguments import choice
 from torchsonic.baselines.gfnet import GFNet
 from torchsonic.baselines.niff import NIFF
 from torchsonic.baselines.s4nd import S4ND
 from torchsonic.baselines.transformer import PatchTokens, TransformerBlock
 from torchsonic.nn.chain import SpacedSequential
-from torchsonic.nn.norm import Norm, make_conv, make_norm
+from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
 from torchsonic.nn.physical_layer import apply
 from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["FilterBlock", "VitBackbone", "conv_backbone", "gfnet_backbone", "niff_backbone", "s4nd_backbone"]
 
 
+Form = Literal["table", "released"]
+"""A block that meets the count of Table 1, or that of the script which SONIC's authors released."""
+
+
 class FilterBlock(nn.Module):
     r"""A depthwise global filter, then a mixing of channels, with a path round both.
 
-    .. math:: y = x + \mathrm{MLP}(\mathrm{norm}_2(A\,\mathrm{norm}_1(x)))
+    .. math:: y = \phi(x + \mathrm{MLP}(\mathrm{norm}_2(A\,\mathrm{norm}_1(x))))
+
+    With ``two_paths`` each has a path of its own round it; the activation is none by default.
     """
 
     takes_spacing: ClassVar[bool] = True
 
     def __init__(
-        self, filter_: nn.Module, mlp: nn.Module, width: int, *, norm: Norm = "group", second_norm: bool = False
+        self,
+        filter_: nn.Module,
+        mlp: nn.Module,
+        width: int,
+        *,
+        norm: Norm = "group",
+        second_norm: bool = False,
+        two_paths: bool = False,
+        activation: Activation = "none",
     ) -> None:
         super().__init__()
+        self.two_paths, self.activation = two_paths, make_activation(activation)
         self.norm1 = make_norm(norm, width, 2)
         self.filter = filter_
         self.norm2 = make_norm(norm if second_norm else "none", width, 2)
         self.mlp = mlp
 
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
-        return x + self.mlp(self.norm2(apply(self.filter, self.norm1(x), spacing)))
+        y = apply(self.filter, self.norm1(x), spacing)
+        if self.two_paths:
+            x = y = x + y
+        return self.activation(x + self.mlp(self.norm2(y)))
 
 
 def _pointwise(width: int, hidden: int, *, bias: bool) -> nn.Module:
@@ -57,21 +76,28 @@ def conv_backbone(width: int, depth: int, *, kernel_size: int = 3, norm: Norm = 
     return nn.Sequential(*parts)
 
 
-def gfnet_backbone(width: int, depth: int, *, grid: int = 32, mlp_ratio: int = 4, norm: Norm = "group") -> nn.Module:
-    """Norm, learned mask, norm, MLP; the mask is learnt on ``grid x grid``."""
+def gfnet_backbone(
+    width: int, depth: int, *, grid: int = 32, mlp_ratio: int = 4, norm: Norm = "group", form: Form = "table"
+) -> nn.Module:
+    """Norm, learned mask, norm, MLP; the mask is learnt on ``grid x grid``. As released: a path round each, a bell."""
+    released = choice(form, get_args(Form), "form") == "released"
 
     def block() -> nn.Module:
         mlp = _pointwise(width, mlp_ratio * width, bias=False)
-        return FilterBlock(GFNet(width, width, grid=grid), mlp, width, norm=norm, second_norm=True)
+        mask = GFNet(width, width, grid=grid, initial="gaussian" if released else "noise")
+        return FilterBlock(mask, mlp, width, norm=norm, second_norm=True, two_paths=released)
 
     return nn.Sequential(*[block() for _ in range(depth)])
 
 
-def niff_backbone(width: int, depth: int, *, norm: Norm = "group", **options: Any) -> nn.Module:
-    """Norm, filter from an MLP of frequency, then 1x1, GELU, 1x1."""
+def niff_backbone(width: int, depth: int, *, norm: Norm = "group", form: Form = "table", **options: Any) -> nn.Module:
+    """Norm, filter from an MLP of frequency, 1x1, GELU, 1x1. As released: by bins, another norm, ReLU at the end."""
+    released = choice(form, get_args(Form), "form") == "released"
+    around: dict[str, Any] = {"second_norm": True, "activation": "relu"} if released else {}
 
     def block() -> nn.Module:
-        return FilterBlock(NIFF(width, width, **options), _pointwise(width, width, bias=True), width, norm=norm)
+        filter_ = NIFF(width, width, bins=released, **options)
+        return FilterBlock(filter_, _pointwise(width, width, bias=not released), width, norm=norm, **around)
 
     return nn.Sequential(*[block() for _ in range(depth)])
 
@@ -90,10 +116,20 @@ class VitBackbone(nn.Module):
     """Patches, transformer blocks, LayerNorm, and bilinear interpolation back to the pixels."""
 
     def __init__(
-        self, width: int, depth: int, *, patch: int = 8, num_heads: int = 4, mlp_ratio: float = 4.0, grid: int = 4
+        self,
+        width: int,
+        depth: int,
+        *,
+        patch: int = 8,
+        num_heads: int = 4,
+        mlp_ratio: float = 4.0,
+        grid: int = 4,
+        zero_positions: bool = False,
     ) -> None:
         super().__init__()
         self.tokens = PatchTokens(width, width, patch, grid)
+        if zero_positions:  # as released
+            nn.init.zeros_(self.tokens.positions)
         self.blocks = nn.Sequential(*[TransformerBlock(width, num_heads, mlp_ratio=mlp_ratio) for _ in range(depth)])
         self.norm = nn.LayerNorm(width)
 

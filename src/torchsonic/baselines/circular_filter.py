@@ -18,13 +18,15 @@ def half_size(size: Sequence[int]) -> tuple[int, ...]:
     return (*size[:-1], size[-1] // 2 + 1)
 
 
-def make_real(response: Tensor, size: Sequence[int]) -> Tensor:
+def make_real(response: Tensor, size: Sequence[int], *, whole: bool = False) -> Tensor:
     """The response of a real operator that is nearest to a given one: ``(C, *half_size)`` to the same shape.
+
+    With ``whole``, of a response on the whole spectrum, ``(C, *size)``: the operator whose output's real part is taken.
 
     Where the last wavenumber is 0 or that of Nyquist, both signs of the others are stored and must be conjugate to
     each other. Inverse transforms of some devices drop what is not, those of others leave the result undefined.
     """
-    axes = tuple(range(1, len(size)))
+    axes = tuple(range(1, len(size) + whole))
 
     def symmetric(plane: Tensor) -> Tensor:
         mirrored = plane.conj()
@@ -32,6 +34,8 @@ def make_real(response: Tensor, size: Sequence[int]) -> Tensor:
             mirrored = torch.roll(torch.flip(mirrored, axes), (1,) * len(axes), axes)
         return (plane + mirrored) / 2
 
+    if whole:
+        return symmetric(response)
     nyquist = size[-1] // 2 if size[-1] % 2 == 0 else response.shape[-1]
     planes = [symmetric(response[..., :1]), response[..., 1:nyquist]]
     if nyquist < response.shape[-1]:

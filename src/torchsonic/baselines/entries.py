@@ -20,6 +20,7 @@ from torchsonic.baselines.fno import FNO
 from torchsonic.baselines.gfnet import GFNet
 from torchsonic.baselines.niff import NIFF
 from torchsonic.baselines.non_local import NonLocal
+from torchsonic.baselines.plain_cnn import PlainCNN
 from torchsonic.baselines.replk import RepLK
 from torchsonic.baselines.s4nd import S4ND
 from torchsonic.baselines.sno import SNO
@@ -79,3 +80,6 @@ MODELS.add(
         paper={"paper": "ViT-S/16"},
     ),
 )
+MODELS.add("cnn_tiny", ModelEntry(PlainCNN, {}, input_size=(3, 28, 28), task="classification"))
+signal = {"spatial_dims": 1, "in_channels": 1, "kernel": 9, "strides": (1, 2, 1, 2, 1, 2)}
+MODELS.add("cnn_sequence", ModelEntry(PlainCNN, signal, input_size=(1, 784), task="sequences"))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchsonic.arguments import per_axis
+from torchsonic.arguments import choice, per_axis
 from torchsonic.baselines.circular_filter import filter_circularly, half_size
 from torchsonic.baselines.depthwise import Depthwise
 from torchsonic.engine.call import without_autocast
@@ -17,7 +17,16 @@ from torchsonic.engine.call import without_autocast
 __all__ = ["GFNet"]
 
 INITIAL_STD = 0.02
+GAUSSIAN_WIDTH, GAUSSIAN_NOISE = 0.4, 0.01
 INTERPOLATION = {1: "linear", 2: "bicubic", 3: "trilinear"}
+
+
+def _gaussian(shape: Sequence[int]) -> Tensor:
+    """Real and imaginary part ``(*shape, 2)``: a bell over rows from -1 to 1 and columns from 0 to 1."""
+    axes = [torch.linspace(-1, 1, n) for n in shape[:-1]] + [torch.linspace(0, 1, shape[-1])]
+    radius = torch.stack(torch.meshgrid(*axes, indexing="ij")).square().sum(0)
+    bell = torch.exp(-radius / (2 * GAUSSIAN_WIDTH**2))
+    return torch.stack([bell, torch.zeros_like(bell)], dim=-1)
 
 
 class GFNet(Depthwise):
@@ -37,6 +46,10 @@ class GFNet(Depthwise):
         Size of the *output* for which the mask is learnt, a number or one per axis. For other sizes the mask is
         interpolated as it is stored, real and imaginary part separately, corners on corners: bicubic, or linear in
         one and three dimensions.
+    initial
+        Draw the mask as small noise, or as a bell round the middle of the mask's *stored* rows, as the script does that
+        SONIC's authors released. Rows are stored in the order of the transform, so that such a mask passes slow waves
+        along the last axis and fast ones along the others.
     in_channels, out_channels, options
         As of :class:`~torchsonic.baselines.depthwise.Depthwise`.
 
@@ -60,11 +73,16 @@ class GFNet(Depthwise):
         stride: int | Sequence[int] = 1,
         *,
         grid: int | Sequence[int] = 32,
+        initial: Literal["noise", "gaussian"] = "noise",
         **options: Any,
     ) -> None:
         super().__init__(in_channels, out_channels, stride, **options)
         self.grid = per_axis(grid, self.num_axes, "grid")
-        self.mask = nn.Parameter(INITIAL_STD * torch.randn(in_channels, *half_size(self.grid), 2))
+        noise = torch.randn(in_channels, *half_size(self.grid), 2)
+        if choice(initial, ("noise", "gaussian"), "initial") == "noise":
+            self.mask = nn.Parameter(INITIAL_STD * noise)
+        else:
+            self.mask = nn.Parameter(_gaussian(half_size(self.grid)) + GAUSSIAN_NOISE * noise)
 
     def response(self, size: Sequence[int], *, dtype: torch.dtype = torch.float32) -> Tensor:
         """The mask on the half spectrum of a grid, ``(C, N_1 .. N_D // 2 + 1)``, complex."""

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchsonic.arguments import positive
-from torchsonic.baselines.circular_filter import filter_circularly, half_size
+from torchsonic.baselines.circular_filter import filter_circularly, half_size, make_real
 from torchsonic.baselines.depthwise import Depthwise
 from torchsonic.engine.call import without_autocast
 from torchsonic.spectral.band import frequency_grid
@@ -54,6 +54,9 @@ class NIFF(Depthwise):
         Averages cells of this size after the filter.
     hidden
         Widths of the hidden layers of both networks.
+    bins
+        Let the networks see whole wavenumbers of either sign instead, and take the real part of the output, as the
+        script does that SONIC's authors released; the filter then follows the extent.
     in_channels, out_channels, options
         As of :class:`~torchsonic.baselines.depthwise.Depthwise`.
 
@@ -76,19 +79,24 @@ class NIFF(Depthwise):
         stride: int | Sequence[int] = 1,
         *,
         hidden: Sequence[int] = (8, 4),
+        bins: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(in_channels, out_channels, stride, **options)
+        self.bins = bins
         widths = (self.num_axes, *[positive(width, "hidden") for width in hidden], in_channels)
         self.real, self.imaginary = FrequencyNetwork(widths), FrequencyNetwork(widths)
 
     def response(self, size: Sequence[int], *, dtype: torch.dtype = torch.float32) -> Tensor:
         """The filters on the half spectrum of a grid, ``(C, N_1 .. N_D // 2 + 1)``, complex."""
         device = next(self.parameters()).device
-        omega = frequency_grid(size, half=True, dtype=dtype, device=device)
-        frequencies = omega.reshape(-1, self.num_axes).T / math.pi
+        steps = [2 * math.pi / n for n in size] if self.bins else [math.pi] * self.num_axes
+        omega = frequency_grid(size, half=not self.bins, dtype=dtype, device=device)
+        frequencies = (omega / omega.new_tensor(steps)).reshape(-1, self.num_axes).T
         values = torch.complex(self.real(frequencies), self.imaginary(frequencies))
-        return values.reshape(-1, *half_size(size))
+        if not self.bins:
+            return values.reshape(-1, *half_size(size))
+        return make_real(values.reshape(-1, *size), size, whole=True)[..., : half_size(size)[-1]]
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer: ``(B, C, N_1 .. N_D)`` to ``(B, K, ceil(N_1 / stride) ..)``."""

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             with warnings_in_one_line():
                 command.run()
     except KeyboardInterrupt:
-        remedy = "; the same command continues from here" if words[0] == "train" else ""
+        remedy = "; the same command continues from here" if words[0] in ("train", "study") else ""
         print(f"torchsonic: interrupted{remedy}", file=sys.stderr)
         return 130
     except Exception as error:

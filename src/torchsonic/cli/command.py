@@ -21,6 +21,7 @@ EXTRAS = {
     "matplotlib": "viz",
     "PIL": "images",
     "lightning_fabric": "train",
+    "escnn": "steerable",
     **dict.fromkeys(("monai", "nibabel", "nnunetv2", "picai_eval", "scipy"), "medical"),
 }
 """The extra of torchsonic that brings an optional package."""

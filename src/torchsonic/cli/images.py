@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from torchsonic.cli.command import OnDevice, UserError, make_folder, option_value, publish
 from torchsonic.cli.train import TrainCommand, training_line
-from torchsonic.lab.runs.images import PRESETS, ImagesConfig, apply_init, apply_preset
+from torchsonic.lab.runs.images import PRESETS, ImagesConfig, apply_init
 
 PRINTED = ("Top-1, percent", "Top-1 lost relative to the training size, percent")
 """Tables of the report that a console shows, too."""
@@ -27,8 +27,7 @@ class TrainImages(TrainCommand, ImagesConfig):
 
     needs = ("PIL", *TrainCommand.needs)
     config_class: ClassVar[type] = ImagesConfig
-    presets: ClassVar[Collection[str]] = PRESETS
-    apply_preset = staticmethod(apply_preset)
+    presets = PRESETS
     thrift: ClassVar[str] = "smaller --batch or --image-size, or --accumulate"
 
     @classmethod

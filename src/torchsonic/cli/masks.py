@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from torchsonic.cli.command import OnDevice, make_folder, require
-from torchsonic.cli.train import TrainCommand
-from torchsonic.lab.runs.masks import PRESETS, MasksConfig, apply_preset, predict_masks, run_experiment
+from torchsonic.cli.command import OnDevice, make_folder
+from torchsonic.cli.train import TrainCommand, TrainFolds
+from torchsonic.lab.runs.masks import PRESETS, MasksConfig, predict_masks, run_experiment
 
 PACKAGES = ("PIL", "scipy")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainMasks(TrainCommand, MasksConfig):
+class TrainMasks(TrainFolds, MasksConfig):
     """Train a network on a folder of images/ and masks/, of classes or of objects, and test it on whole images."""
 
     preset: Literal["smoke", "quick"] = "quick"
     """Steps and sizes: smoke takes less than a minute; quick has 1,500 steps."""
-    all_folds: bool = False
-    """The whole cross-validation, one fold after another, instead of --fold."""
 
     config_class: ClassVar[type] = MasksConfig
-    presets: ClassVar[Collection[str]] = PRESETS
-    apply_preset = staticmethod(apply_preset)
+    presets = PRESETS
     needs = (*PACKAGES, *TrainCommand.needs)
-    thrift = "smaller --batch or --patch, or --accumulate"
-
-    def folds_to_train(self) -> Sequence[int]:
-        return range(self.folds) if self.all_folds else (self.fold,)
 
     def run(self) -> None:
-        if self.model == "unet":
-            require("monai")
         self.train(run_experiment, lambda c: f"{c.data}, {c.model}", _print_results)
 
 

@@ -1,4 +1,4 @@
-"""Commands on models: the registered ones; what a saved one has learnt; weights of the authors' released code."""
+"""Commands on models and operators: the registered ones; what a saved one has learnt; the authors' released weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from torchsonic.cli.command import Command, UserError, make_folder
+from torchsonic.cli.command import Command, UserError, make_folder, publish
 from torchsonic.lab.report.catalogue import CatalogueRow, catalogue_table, marked_table, put_table
 from torchsonic.lab.report.console import print_table
 
@@ -171,3 +171,29 @@ def _row(name: str, *, flops: bool) -> CatalogueRow:
     row = entry.paper.get(name.partition(".")[2])
     paper = paper_cost(row, entry.task, len(entry.input_size) - 1)
     return CatalogueRow(name, entry.task, entry.input_size, count_parameters(model), number, paper)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOperators(Command):
+    """Measure every operator of the library on the same footing: laws, directions, field, cost; some minutes."""
+
+    out: Path = Path("operators")
+    """Folder for the page, its figure and its numbers."""
+    quick: bool = False
+    """Use small sizes and one draw of weights: under a minute."""
+
+    needs = ("rich", "matplotlib")
+
+    def run(self) -> None:
+        import torch
+        from rich.console import Console
+
+        from torchsonic.lab.report.operators import Budget, make_page, measure_operators
+        from torchsonic.lab.runs.provenance import describe_run
+
+        out = make_folder(self.out)
+        run = describe_run(seed=0, device=torch.device("cpu"))
+        budget = Budget.quick() if self.quick else Budget()
+        with Console(stderr=True).status("measuring") as status:
+            measured = measure_operators(budget, say=lambda text: status.update(f"measuring: {text}"))
+        publish(make_page(measured, budget, run), out)

@@ -8,10 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
-from torchsonic.cli.command import Command, UserError, has_screen, is_first_process, make_folder, publish
+from torchsonic.cli.command import (
+    Command,
+    UserError,
+    has_screen,
+    is_first_process,
+    make_folder,
+    option_value,
+    publish,
+)
 from torchsonic.cli.train import TrainCommand, training_line
 from torchsonic.lab.report.demo import DemoConfig, run_demo
-from torchsonic.lab.runs.synthetic import PRESETS, ModelName, SyntheticConfig, TaskName, apply_preset, protocol
+from torchsonic.lab.runs.protocols import ProtocolName
+from torchsonic.lab.runs.synthetic import ModelName, SyntheticConfig, TaskName, apply_preset, repeats
 
 Preset = Literal["smoke", "demo", "quick", "paper"]
 RUNS = Path("runs")
@@ -26,19 +35,23 @@ class _TrainSynthetic(TrainCommand, SyntheticConfig):
     """Several folds, trained one after another, instead of --fold."""
 
     config_class: ClassVar[type] = SyntheticConfig
-    presets: ClassVar[Collection[str]] = PRESETS
+    presets: ClassVar[Collection[str]] = get_args(Preset)
     thrift: ClassVar[str] = "smaller --batch, or --accumulate"
     task_name: ClassVar[TaskName]
+    protocols: ClassVar[Collection[str]] = ("own",)
     hidden: ClassVar[Collection[str]] = ("task", *TrainCommand.hidden)  # the command's own name says the task
 
     @classmethod
-    def blank(cls) -> Any:
-        return cls(task=cls.task_name)
+    def blank(cls, arguments: Sequence[str]) -> Any:
+        # What presets set depends on both; a wrong value is refused by the parser, in its words.
+        choices = {"model": get_args(ModelName), "protocol": cls.protocols}
+        given: dict[str, Any] = {name: option_value(arguments, f"--{name}") for name in choices}
+        return cls(task=cls.task_name, **{name: value for name, value in given.items() if value in choices[name]})
 
-    @staticmethod
-    def apply_preset(command: Any, preset: str) -> Any:
-        seeds, folds = protocol(preset, command.task)
-        return replace(apply_preset(command, preset), seed=seeds, folds=folds if preset == "paper" else ())
+    @classmethod
+    def apply_preset(cls, command: Any, preset: str) -> Any:
+        seeds, folds = repeats(preset, command.task, command.protocol)
+        return replace(apply_preset(command, preset), seed=seeds, folds=folds if len(folds) > 1 else ())
 
     def folds_to_train(self) -> Sequence[int]:
         return self.folds or (self.fold,)
@@ -46,7 +59,12 @@ class _TrainSynthetic(TrainCommand, SyntheticConfig):
     def run(self) -> None:
         from torchsonic.lab.runs.synthetic import run_experiment
 
-        self.train(run_experiment, lambda c: f"{c.task}, {c.model}, fold {c.fold}", _print_results)
+        self.train(run_experiment, _title, _print_results)
+
+
+def _title(config: SyntheticConfig) -> str:
+    protocol = "" if config.protocol == "own" else f", {config.protocol} protocol"
+    return f"{config.task}{protocol}, {config.model}, fold {config.fold}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +72,7 @@ class TrainSynthShape(_TrainSynthetic):
     """Train a network on SynthShape and test it under perturbations."""
 
     task_name: ClassVar[TaskName] = "synthshape"
+    protocols: ClassVar[Collection[str]] = get_args(ProtocolName)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +80,7 @@ class TrainHalliGalli(_TrainSynthetic):
     """Train one block on HalliGalli and test it with and without noise."""
 
     task_name: ClassVar[TaskName] = "halligalli"
+    hidden: ClassVar[Collection[str]] = ("protocol", *_TrainSynthetic.hidden)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,12 +94,14 @@ class Table1(Command):
     """Steps, batch size and samples of each run; paper is the full protocol of five seeds and five folds."""
     model: tuple[ModelName, ...] = get_args(ModelName)
     """Networks to train."""
-    task: tuple[TaskName, ...] = get_args(TaskName)
-    """Tasks to train them on."""
+    task: tuple[TaskName, ...] = ()
+    """Tasks to train them on; both by default, but SynthShape alone with the released protocol."""
+    protocol: ProtocolName = "own"
+    """Scenes, tests, loss and networks of SynthShape: our own, or those of the authors' released script."""
     seed: tuple[int, ...] = ()
     """Seeds of each network; 0 by default, 0 to 4 with the preset paper."""
     folds: tuple[int, ...] = ()
-    """Folds of SynthShape; 0 by default, 0 to 4 with the preset paper."""
+    """Folds of our own SynthShape; 0 by default, 0 to 4 with the preset paper."""
     steps: int | None = None
     """Training steps of each run, instead of the preset's."""
     batch: int | None = None
@@ -97,7 +119,8 @@ class Table1(Command):
 
         sizes: dict[str, Any] = {"steps": self.steps, "batch": self.batch, "test_samples": self.test_samples}
         draws: dict[str, Any] = {"seeds": self.seed, "folds": self.folds}
-        configs = plan_runs(self.preset, models=self.model, tasks=self.task, **draws, **sizes)
+        tasks = self.task or (get_args(TaskName) if self.protocol == "own" else ("synthshape",))
+        configs = plan_runs(self.preset, models=self.model, tasks=tasks, protocol=self.protocol, **draws, **sizes)
         failed = train_all(configs, make_folder(self.out), say=_say)
         if is_first_process():
             Report(runs=self.out).run()
@@ -163,11 +186,16 @@ class EvaluateSynthetic(Command):
         _print_results(results)
 
 
+def _task_words(results: dict[str, Any]) -> str:
+    protocol = results["config"].get("protocol", "own")
+    return results["task"] if protocol == "own" else f"{results['task']}, {protocol} protocol"
+
+
 def _print_results(results: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("test", "level", "Dice", "told the spacing", title=f"{results['model']} on {results['task']}")
+    table = Table("test", "level", "Dice", "told the spacing", title=f"{results['model']} on {_task_words(results)}")
     if results["task"] == "synthshape":
         table.add_row("clean", "", f"{results['clean']:.3f}", "")
     for row in results["rows"]:

@@ -12,13 +12,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import torchsonic
+from torchsonic.cli.arrays import DataMnist, TrainArrays
 from torchsonic.cli.command import Command, UserError
-from torchsonic.cli.compare import CompareOperators
 from torchsonic.cli.export import Export
 from torchsonic.cli.images import EvaluateImages, PredictImages, TrainImages
 from torchsonic.cli.masks import PredictMasks, TrainMasks
-from torchsonic.cli.models import Convert, Explain, Explore, Models
+from torchsonic.cli.models import CompareOperators, Convert, Explain, Explore, Models
 from torchsonic.cli.nnunet import NnunetConvert, NnunetInstall
+from torchsonic.cli.study import RunStudy, Summary
 from torchsonic.cli.synthetic import (
     DataPreview,
     Demo,
@@ -70,6 +71,7 @@ KINDS = {
         train={"masks": TrainMasks},
         predict=PredictMasks,
     ),
+    "arrays": Kind(example="train arrays --data DIR --model sonic_sequence", train={"arrays": TrainArrays}),
 }
 
 
@@ -91,6 +93,8 @@ COMMANDS: dict[str, type[Command] | Group] = {
     "train": Group("Train a network; the same command continues a stopped run.", _TRAIN),
     "predict": Group("Predict with a trained network.", _PREDICT, by_run=True),
     "evaluate": Group("Test trained networks and write a report.", _EVALUATE, by_run=True),
+    "study": RunStudy,
+    "summary": Summary,
     "compare": Group("Measure things side by side.", {"operators": CompareOperators}),
     "report": Report,
     "explain": Explain,
@@ -98,7 +102,7 @@ COMMANDS: dict[str, type[Command] | Group] = {
     "export": Export,
     "convert": Convert,
     "models": Models,
-    "data": Group("Look at the synthetic data sets.", {"preview": DataPreview}),
+    "data": Group("Look at the synthetic data sets, and prepare others.", {"preview": DataPreview, "mnist": DataMnist}),
     "nnunet": Group("Use Sonic networks in nnU-Net.", {"install": NnunetInstall, "convert": NnunetConvert}),
     "demo": Demo,
 }

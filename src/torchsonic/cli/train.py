@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from torchsonic.cli.command import Command, UserError, make_folder, option_value
+from torchsonic.cli.command import Command, UserError, make_folder, option_value, require
+from torchsonic.lab.runs.settings import choose_preset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,19 +25,23 @@ class TrainCommand(Command):
     renamed: ClassVar = {"--seeds": "--seed"}
     config_class: ClassVar[type]
     presets: ClassVar[Collection[str]]
-    apply_preset: ClassVar[Callable[[Any, str], Any]]
 
     @classmethod
     def with_preset(cls, arguments: Sequence[str]) -> Any:
         """The defaults of the preset that the arguments name, over which further options then win."""
         chosen = option_value(arguments, "--preset") or cls.preset  # type: ignore[attr-defined]
         if chosen not in cls.presets:  # to be refused by the parser, in its words
-            return cls.blank()
-        return replace(cls.apply_preset(cls.blank(), chosen), preset=chosen)
+            return cls.blank(arguments)
+        return replace(cls.apply_preset(cls.blank(arguments), chosen), preset=chosen)
 
     @classmethod
-    def blank(cls) -> Any:
-        """The command without any option."""
+    def apply_preset(cls, command: Any, preset: str) -> Any:
+        """The command with the settings of a preset."""
+        return choose_preset(command, cls.presets, preset)  # type: ignore[arg-type]
+
+    @classmethod
+    def blank(cls, arguments: Sequence[str]) -> Any:
+        """The command without any option but those among the arguments that presets depend on."""
         return cls()
 
     def folds_to_train(self) -> Sequence[int | None]:
@@ -68,6 +73,23 @@ class TrainCommand(Command):
             if found[-1]:
                 show(found[-1])
         return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainFolds(TrainCommand):
+    """Mixed into the configuration of a segmentation, which has folds."""
+
+    all_folds: bool = False
+    """Train the whole cross-validation, one fold after another, instead of --fold."""
+
+    thrift = "smaller --batch or --patch, or --accumulate"
+
+    def folds_to_train(self: Any) -> Sequence[int]:
+        if self.model == "unet":
+            require("monai")
+        if self.all_folds and self.split is not None:
+            raise UserError("--all-folds and --split exclude each other")
+        return range(self.folds) if self.all_folds else (self.fold,)
 
 
 def training_line(results: dict[str, Any], unit: str = "samples") -> str:

@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from torchsonic.cli.command import OnDevice, UserError, make_folder, publish, require
-from torchsonic.cli.train import TrainCommand, training_line
-from torchsonic.lab.runs.volumes import PRESETS, VolumesConfig, apply_preset
+from torchsonic.cli.train import TrainCommand, TrainFolds, training_line
+from torchsonic.lab.runs.volumes import PRESETS, VolumesConfig
 
 PRINTED = ("Scores", "Differences", "Lesions")
 """Tables of the report that a console shows, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainVolumes(TrainCommand, VolumesConfig):
+class TrainVolumes(TrainFolds, VolumesConfig):
     """Train a segmentation network on NIfTI files in images/ and labels/."""
 
     preset: Literal["smoke", "quick"] = "quick"
     """Steps and sizes. smoke takes less than a minute; quick trains for 1,000 steps."""
-    all_folds: bool = False
-    """Train the whole cross-validation, one fold after another, instead of --fold."""
 
     needs = ("nibabel", "scipy", *TrainCommand.needs)
     config_class: ClassVar[type] = VolumesConfig
-    presets: ClassVar[Collection[str]] = PRESETS
-    apply_preset = staticmethod(apply_preset)
+    presets = PRESETS
     renamed: ClassVar = {**TrainCommand.renamed, "--common-spacing": "--spacing"}
-    thrift: ClassVar[str] = "smaller --batch or --patch, or --accumulate"
-
-    def folds_to_train(self) -> Sequence[int]:
-        return range(self.folds) if self.all_folds else (self.fold,)
 
     def run(self) -> None:
-        if self.model == "unet":
-            require("monai")
-        if self.all_folds and self.split is not None:
-            raise UserError("--all-folds and --split exclude each other")
         from torchsonic.lab.runs.volumes import run_experiment
 
         results = self.train(run_experiment, lambda c: f"{c.data}, {c.model}", _print_results)
@@ -139,7 +127,8 @@ class EvaluateVolumes(OnDevice):
     images: Path | None = None
     """Folder of images to draw behind the labels, with --predictions."""
     classes: tuple[str, ...] = ()
-    """Names of the classes from 1 on; by default those in nnU-Net's dataset.json, or their numbers."""
+    """Names of the classes from 1 on; by default those in nnU-Net's dataset.json, or their numbers. With --predictions
+    also regions of several labels, which may overlap: kidney=1,2,3 tumour=2."""
     lesions: int | None = None
     """Class whose lesions are counted: AUROC, AP, F1, sensitivity, precision."""
     probabilities: Path | None = None

@@ -16,8 +16,6 @@ from torchsonic.functional import ModeOperator, Modes
 from torchsonic.models import from_pretrained
 from torchsonic.nn.conv import SonicConvNd
 
-__all__ = ["Checkpoint", "Layer", "open_checkpoint"]
-
 THUMBNAIL = 48
 
 
@@ -111,13 +109,7 @@ class Checkpoint:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Read a folder of ``save_pretrained``, or a run's folder that holds one as ``model``.
-
-    Raises
-    ------
-    ValueError
-        If it cannot be read or has no two-dimensional Sonic layer.
-    """
+    """Read a folder of ``save_pretrained``, or a run's; one without a two-dimensional Sonic layer is refused."""
     folder = path / "model" if (path / "model" / "config.json").is_file() else path
     if not folder.is_dir():  # else a name like a/b would be looked for on the Hub
         what = f"{path} is a file" if path.is_file() else f"there is no folder {path}"

@@ -22,8 +22,6 @@ from torchsonic.explorer.images import DETAIL, FIELD_MM, REFERENCE
 from torchsonic.explorer.knobs import ModeValues
 from torchsonic.functional import ModeOperator, Modes, mode_response, reference_gain, resample, sonic_conv
 
-__all__ = ["Comparison", "Outcome", "Subject", "bank_of", "compare_operators", "kernel_of", "mode_of"]
-
 BANK_SIZE = 8
 MODE_CHUNK = 8
 RIDGE = 1e-3
@@ -85,13 +83,7 @@ def _frequencies(highest: float, count: int) -> Tensor:
 
 
 class Subject:
-    """An image and what does not change while a filter is turned.
-
-    Parameters
-    ----------
-    field
-        Brightness on the reference grid, ``(256, 256)``; see :func:`torchsonic.explorer.images.as_field`.
-    """
+    """A field, ``(256, 256)`` as ``as_field`` gives it, and what does not change while a filter is turned."""
 
     def __init__(self, field: Tensor) -> None:
         self.field = field

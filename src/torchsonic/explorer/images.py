@@ -16,8 +16,6 @@ from torch import Tensor
 from torchsonic.functional import resample
 from torchsonic.lab.data import HalliGalli, SynthShape
 
-__all__ = ["DETAIL", "FIELD_MM", "REFERENCE", "SAMPLES", "as_field", "sample_field"]
-
 FIELD_MM = 256.0
 REFERENCE = (256, 256)
 DETAIL = 96

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-__all__ = ["KNOBS", "Knob", "ModeValues", "RefusedError", "read_count", "read_number"]
-
 
 class RefusedError(ValueError):
     """A request that cannot be answered; the message says why and what to do, the status is that of HTTP."""

@@ -27,8 +27,6 @@ from torchsonic.explorer.knobs import RefusedError
 from torchsonic.explorer.session import Session
 from torchsonic.explorer.uploads import MAX_BYTES
 
-__all__ = ["ExplorerServer", "make_server", "serve"]
-
 FILES = ("page.html", "page.css", "page.js", "pictures.js", "requests.js", "words.js", "icon.svg")
 KINDS = {
     ".html": "text/html; charset=utf-8",
@@ -244,13 +242,7 @@ def _as_json(value: Any) -> tuple[bytes, str]:
 
 
 def make_server(session: Session, *, host: str = "127.0.0.1", port: int = 0) -> ExplorerServer:
-    """Bind to an address; port 0 takes a free one.
-
-    Raises
-    ------
-    ValueError
-        If that cannot be done, with the reason and the remedy.
-    """
+    """Bind to an address, or refuse with the reason and the remedy; port 0 takes a free one."""
     if not 0 <= port <= 65535:
         raise ValueError(f"--port must be from 0 (any free one) to 65535, got {port}")
     try:

@@ -1,7 +1,11 @@
-"""What the page asks and what it is told; knows nothing of HTTP."""
+"""What the page asks and what it is told; knows nothing of HTTP.
+
+Pictures are bytes that the page colours itself: drawing takes a browser less time than encoding takes us.
+"""
 
 from __future__ import annotations
 
+import base64
 import math
 import threading
 from collections.abc import Callable, Mapping
@@ -9,25 +13,14 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from torchsonic.explorer import filters
 from torchsonic.explorer.checkpoint import Checkpoint, Layer
-from torchsonic.explorer.filters import (
-    BANK_SIZE,
-    Subject,
-    bank_of,
-    compare_operators,
-    mode_magnitude,
-    mode_of,
-    reference_kernel,
-    symbol_magnitude,
-)
 from torchsonic.explorer.images import DETAIL, FIELD_MM, REFERENCE, SAMPLES, sample_field
 from torchsonic.explorer.knobs import KNOBS, ModeValues, RefusedError, read_count, read_number
-from torchsonic.explorer.pictures import brightness_picture, magnitude_picture, robust_bound, signed_picture
 from torchsonic.explorer.uploads import MAX_BYTES, MAX_MEGAPIXELS, Uploads
 from torchsonic.functional import ModeOperator, resample
-
-__all__ = ["Session"]
 
 FEWEST, MOST = 48, 512
 NYQUIST = math.pi * REFERENCE[0] / FIELD_MM
@@ -36,19 +29,13 @@ MANY_MODES = 12
 
 
 class Session:
-    """One explorer: its checkpoint, if any, and its uploads. Threads may share it; pictures are computed one at a time.
-
-    Parameters
-    ----------
-    checkpoint
-        Layers to browse.
-    """
+    """One explorer: its checkpoint, if any, and uploads. Threads may share it; pictures are computed one at a time."""
 
     def __init__(self, checkpoint: Checkpoint | None = None) -> None:
         self.checkpoint = checkpoint
         self.uploads = Uploads()
         self._computing = threading.Lock()
-        self._last_subject: Subject | None = None
+        self._last_subject: filters.Subject | None = None
         self._last_filter: tuple[Any, Any, Any] = (None, None, None)  # key, operator, its kernel on the reference grid
 
     def start(self) -> dict[str, Any]:
@@ -59,7 +46,7 @@ class Session:
             "samples": [{"name": name, "label": label} for name, (label, _) in SAMPLES.items()],
             "checkpoint": None if self.checkpoint is None else self.checkpoint.title,
             "layers": [{**layer.summary(), "pages": math.ceil(layer.num_modes / SHEET_PAGE)} for layer in layers],
-            "bank": BANK_SIZE,
+            "bank": filters.BANK_SIZE,
             "field": FIELD_MM,
             "reference": REFERENCE,
             "detail": DETAIL,
@@ -79,7 +66,7 @@ class Session:
         with self._computing:
             if key != self._last_filter[0]:  # another grid or image needs no new kernel
                 operator = make()
-                self._last_filter = key, operator, reference_kernel(operator)
+                self._last_filter = key, operator, filters.reference_kernel(operator)
             answer = self._draw(subject, size, highest, reach)
             if request.get("show_input", True):  # a page that has it already saves the time
                 sampled = resample(subject.field[None, None], size)[0, 0]
@@ -90,13 +77,13 @@ class Session:
         answer["meaning"] = values.describe()
         return answer
 
-    def _draw(self, subject: Subject, size: tuple[int, int], highest: float, reach: int) -> dict[str, Any]:
+    def _draw(self, subject: filters.Subject, size: tuple[int, int], highest: float, reach: int) -> dict[str, Any]:
         (kind, *_), operator, kernel = self._last_filter
         count = 192 if operator.modes.scale.numel() <= MANY_MODES else 96
-        magnitude = mode_magnitude if kind == "mode" else symbol_magnitude
+        magnitude = filters.mode_magnitude if kind == "mode" else filters.symbol_magnitude
         middle = REFERENCE[0] // 2
         window = slice(middle - reach, middle + reach)
-        result = compare_operators(subject, operator, size, kernel)
+        result = filters.compare_operators(subject, operator, size, kernel)
         # The fit of nine taps to long modes has little power; each operator's pair has a colour scale of its own.
         pairs = {}
         for name in ("sonic", "conv", "gfnet"):
@@ -139,7 +126,7 @@ class Session:
         """What identifies the chosen filter, and how to make it."""
         kind = request.get("filter", "mode")
         if kind in ("mode", "bank"):
-            return (kind, values), lambda: (mode_of if kind == "mode" else bank_of)(values)
+            return (kind, values), lambda: (filters.mode_of if kind == "mode" else filters.bank_of)(values)
         if kind != "layer":
             raise RefusedError(f"filter must be mode, bank or layer, got {kind!r}")
         layer = self._layer(request.get("layer"))
@@ -154,15 +141,51 @@ class Session:
             raise RefusedError("no checkpoint is loaded; start the explorer as: torchsonic explore CHECKPOINT")
         return self.checkpoint.layers[read_count(index, "Layer", 0, len(self.checkpoint.layers) - 1)]
 
-    def _subject(self, name: Any) -> Subject:
+    def _subject(self, name: Any) -> filters.Subject:
         if not isinstance(name, str):
             raise RefusedError(f"image must be a name, got {name!r}")
         field = sample_field(name) if name in SAMPLES else self.uploads.get(name)
         last = self._last_subject  # one is kept: sliders are turned many times for each image
         if last is None or last.field is not field:
-            last = self._last_subject = Subject(field)
+            last = self._last_subject = filters.Subject(field)
         return last
 
     @staticmethod
     def _side(request: Mapping[str, Any], name: str) -> int:
         return round(read_number(request.get(name), name.capitalize(), FEWEST, MOST))
+
+
+def _picture(levels: Tensor, kind: str, **notes: Any) -> dict[str, Any]:
+    """``levels (H, W)`` in 0..255."""
+    pixels = levels.round().clamp(0, 255).to(torch.uint8).contiguous()
+    rows, columns = pixels.shape
+    data = base64.b64encode(pixels.numpy().tobytes()).decode("ascii")
+    return {"rows": rows, "columns": columns, "map": kind, "pixels": data, **notes}
+
+
+def brightness_picture(image: Tensor) -> dict[str, Any]:
+    """An image with values in [0, 1], ``(H, W)``."""
+    return _picture(image * 255, "grey")
+
+
+def magnitude_picture(magnitude: Tensor) -> dict[str, Any]:
+    """``log(1 + |T|)`` from 0 to its largest value, noted as ``top``; the largest ``|T|`` is noted as ``peak``."""
+    shown = torch.log1p(magnitude)
+    top = float(shown.max().clamp_min(1e-12))
+    return _picture(shown * (255 / top), "heat", top=top, peak=float(magnitude.max()))
+
+
+def robust_bound(values: Tensor) -> float:
+    """The magnitude that all but one value in 500 stay below: a few peaks should not darken a picture."""
+    magnitudes = values[::2, ::2].abs().flatten()  # every fourth pixel tells as much
+    place = max(1, int(0.998 * magnitudes.numel()))
+    return max(float(magnitudes.kthvalue(place).values), 1e-12)
+
+
+def signed_picture(values: Tensor, bound: float | None = None, *, root: bool = False) -> dict[str, Any]:
+    """Values round zero, ``(H, W)``, from ``-bound`` to ``bound``; ``root`` draws the root of magnitudes."""
+    bound = max(float(values.abs().max()), 1e-12) if bound is None else bound
+    shown = (values / bound).clamp(-1, 1)
+    if root:
+        shown = shown.sign() * shown.abs().sqrt()
+    return _picture(127.5 + 127.5 * shown, "signed", bound=bound)

@@ -15,8 +15,6 @@ from torch import Tensor
 from torchsonic.explorer.images import REFERENCE, as_field
 from torchsonic.explorer.knobs import RefusedError
 
-__all__ = ["MAX_BYTES", "MAX_KEPT", "MAX_MEGAPIXELS", "Uploads", "read_image"]
-
 MAX_BYTES = 20 << 20
 MAX_MEGAPIXELS = 25
 MAX_KEPT = 8
@@ -30,10 +28,7 @@ _warnings = threading.Lock()
 def read_image(data: bytes) -> Tensor:
     """The brightness of an uploaded image's central square, ``(256, 256)`` in [0, 1].
 
-    Raises
-    ------
-    RefusedError
-        If it is no image, is broken, or is too large; dimensions are read from the header before anything is decoded.
+    What is no image, broken or too large is refused; its size is read from the header before anything is decoded.
     """
     try:
         from PIL import Image, ImageOps

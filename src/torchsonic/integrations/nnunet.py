@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -32,6 +32,7 @@ except ImportError as error:
 
 from torchsonic.engine.memory import keep_all_pages
 from torchsonic.integrations.nnunet_checkpoint import read_checkpoint
+from torchsonic.integrations.nnunet_cost import write_cost
 from torchsonic.integrations.nnunet_dataset import READER
 from torchsonic.integrations.nnunet_schedule import GroupedPolyLR
 from torchsonic.integrations.nnunet_settings import (
@@ -42,6 +43,7 @@ from torchsonic.integrations.nnunet_settings import (
     complete_network,
     network_arguments,
     read_settings,
+    saved_settings,
 )
 from torchsonic.models import PretrainedModel
 from torchsonic.nn.parameters import parameter_groups
@@ -109,6 +111,7 @@ class _SettableTrainer(nnUNetTrainer):
         self.num_iterations_per_epoch = self.settings.iterations
         self.num_val_iterations_per_epoch = self.settings.val_iterations
         self.save_every = self.settings.save_every
+        self.initial_lr, self.weight_decay = self.settings.learning_rate, self.settings.weight_decay
 
     def _seed(self, stage: int) -> None:
         """Draw the same numbers in each stage, whatever was drawn before: by another network, or before going on."""
@@ -131,6 +134,9 @@ class _SettableTrainer(nnUNetTrainer):
 
     def on_train_start(self) -> None:
         self._refuse_another_network()
+        if (reader := self.plans_manager.plans.get("image_reader_writer")) != READER:
+            remedy = f'"overwrite_image_reader_writer": "{READER}" in dataset.json, and plan again'
+            self.print_to_log_file(f"torchsonic: {reader} keeps the files' axes; if these differ, set {remedy}")
         if self.settings.seed is not None and get_allowed_n_proc_DA() > 0:
             self.print_to_log_file(
                 "torchsonic: the seed fixes the weights alone, because other processes draw the patches; "
@@ -141,6 +147,13 @@ class _SettableTrainer(nnUNetTrainer):
     def on_train_epoch_start(self) -> None:
         self._seed(1 + self.current_epoch)
         super().on_train_epoch_start()
+
+    def on_train_end(self) -> None:
+        super().on_train_end()
+        if self.local_rank == 0:
+            assert self.output_folder is not None
+            begun, ended = (self.logger.get_value(f"epoch_{end}_timestamps", step=None) for end in ("start", "end"))
+            write_cost(Path(self.output_folder), self._built(), begun, ended, self.device)
 
     def train_step(self, batch: dict) -> dict:
         if self.device.type == "cpu":
@@ -175,7 +188,7 @@ class _SettableTrainer(nnUNetTrainer):
         kept = checkpoint["init_args"]["plans"]["configurations"][self.configuration_name]
         if KEY not in kept:
             raise ValueError(f"{filename_or_checkpoint} holds no settings, so it is not from {type(self).__name__}")
-        saved = _as_settings(kept[KEY]["settings"])
+        saved = saved_settings(kept[KEY]["settings"])
         for name in sorted(self._given & self.uses - MAY_CHANGE):
             given, used = getattr(self.settings, name), getattr(saved, name)
             if given != used:
@@ -196,7 +209,7 @@ class _SettableTrainer(nnUNetTrainer):
 
 
 class nnUNetTrainerBudget(_SettableTrainer):
-    """nnU-Net's own network and optimiser with settable epochs, iterations, seed, batch and patch.
+    """nnU-Net's own network and optimiser with settable epochs, iterations, seed, batch, patch, rate and decay.
 
     With the same settings and ``nnUNet_n_proc_DA=0`` it sees the same patches in the same order as the Sonic trainers.
     """
@@ -219,18 +232,8 @@ class nnUNetTrainerSonic(_SettableTrainer):
     def _network(self, resolved: dict[str, Any]) -> dict[str, Any]:
         return network_arguments(self.settings, len(resolved["spacing"]), **self.kind)
 
-    def on_train_start(self) -> None:
-        reader = self.plans_manager.plans.get("image_reader_writer")
-        if reader != READER and len(self.configuration_manager.patch_size) == 3:
-            self.print_to_log_file(
-                f"torchsonic: {reader} leaves volumes in the order of axes of their files; if that differs, set "
-                f'"overwrite_image_reader_writer": "{READER}" in dataset.json and plan again'
-            )
-        super().on_train_start()
-
     def _apply(self) -> None:
         super()._apply()
-        self.initial_lr, self.weight_decay = self.settings.learning_rate, self.settings.weight_decay
         self.enable_deep_supervision = False
 
     @staticmethod
@@ -291,14 +294,6 @@ class nnUNetTrainerSonicOrbit(nnUNetTrainerSonic):
 
     uses = (ALL - NETWORK) | ORBIT
     kind: ClassVar = {"orbit": True}
-
-
-def _as_settings(saved: Mapping[str, Any]) -> Settings:
-    unknown = sorted(set(saved) - ALL)
-    if unknown:
-        raise ValueError(f"the checkpoint has the unknown setting {unknown[0]}; it is from a newer torchsonic")
-    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
-    return Settings(**values)
 
 
 def _listed(numbers: Iterable[int]) -> str:

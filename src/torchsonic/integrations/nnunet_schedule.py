@@ -1,4 +1,4 @@
-"""nnU-Net's learning rate for several groups of parameters."""
+"""nnU-Net's schedule for networks whose modes learn at a rate of their own."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from torchsonic.models.registry import model_entry
 from torchsonic.models.sonicnet import CIRCULAR, SonicNet
+from torchsonic.nn.bank import Variant
 from torchsonic.nn.block import Form
 from torchsonic.nn.norm import Norm
 from torchsonic.spectral.boundary import PaddingMode
@@ -56,8 +57,8 @@ class Settings:
     """Of matrices; vectors and modes have none."""
     mode_lr_scale: float = 0.01
     """Rate of the modes of Sonic layers, relative to the others'."""
-    preset: Literal["default", "light", "paper"] = "default"
-    """`sonicunet3d`, but SonicNet in 2-D and given one of its own settings; light and paper are presets of that."""
+    preset: Literal["default", "light", "paper", "paper_size"] = "default"
+    """`sonicunet3d`, but SonicNet in 2-D and given one of its own settings; the others are presets of that."""
     width: int | None = None
     """Channels of SonicNet; the preset's by default, as all below."""
     depth: int | None = None
@@ -72,6 +73,8 @@ class Settings:
     """Normalisation."""
     form: Form | None = None
     """Norm behind (post) or before (pre) the operator."""
+    variant: Variant | None = None
+    """Of the operator: exact, or as in the paper's notes."""
     padding_mode: PaddingMode | None = None
     """What the operator sees beyond the patch."""
     field: float | None = None
@@ -92,6 +95,7 @@ class Settings:
 
 # What each kind of trainer listens to; the rest is said to be unused.
 BUDGET = frozenset({"epochs", "iterations", "val_iterations", "save_every", "seed", "batch_size", "patch_size"})
+BUDGET |= {"learning_rate", "weight_decay"}
 NETWORK = frozenset(
     {
         "preset",
@@ -102,6 +106,7 @@ NETWORK = frozenset(
         "mlp_ratio",
         "norm",
         "form",
+        "variant",
         "padding_mode",
         "field",
         "head_kernel",
@@ -186,6 +191,15 @@ def network_arguments(
 def complete_network(saved: Mapping[str, Any]) -> dict[str, Any]:
     """Class and arguments of a network from plans, where older versions left out what had no choice then."""
     return {"class": SonicNet.__name__, **CIRCULAR, **saved}
+
+
+def saved_settings(saved: Mapping[str, Any]) -> Settings:
+    """The settings of a checkpoint."""
+    unknown = sorted(set(saved) - {field.name for field in fields(Settings)})
+    if unknown:
+        raise ValueError(f"the checkpoint has the unknown setting {unknown[0]}; it is from a newer torchsonic")
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in saved.items()}
+    return Settings(**values)
 
 
 def _check(name: str, value: Any, source: str) -> Any:

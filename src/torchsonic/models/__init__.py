@@ -7,6 +7,7 @@ from torchsonic.models.pretrained import PretrainedError, PretrainedModel, from_
 from torchsonic.models.reference_grid import OctaveGrid, ReferenceGrid
 from torchsonic.models.registry import ModelEntry, create_model, list_models, model_entry
 from torchsonic.models.resnet import ResNet
+from torchsonic.models.sequence import SequenceClassifier
 from torchsonic.models.sonic_classifier import MixerBlock, SonicClassifier
 from torchsonic.models.sonic_layers import SonicLayers
 from torchsonic.models.sonic_unet import SonicUNet
@@ -27,6 +28,7 @@ __all__ = [
     "PretrainedModel",
     "ReferenceGrid",
     "ResNet",
+    "SequenceClassifier",
     "SonicClassifier",
     "SonicLayers",
     "SonicNet",

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from torchsonic.arguments import check_samples, choice
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.nn.chain import SpacedSequential, walk
+from torchsonic.nn.network_spacing import sonic_layers
 from torchsonic.nn.parameters import mode_parameters
 from torchsonic.nn.physical_layer import knows_spacing, refuse_unheard
+from torchsonic.nn.released_init import spread_over_depth
 from torchsonic.spectral.orientation import Matrix
 from torchsonic.spectral.spacing import Spacing
 
@@ -20,7 +22,7 @@ __all__ = ["Classifier", "linear_rates", "stage_options"]
 
 
 class Classifier(PretrainedModel):
-    """Base of the classifiers; ``(B, C, H, W)`` to ``(B, num_classes)``.
+    """Base of the classifiers; ``(B, C, H, W)``, or ``(B, C, L)`` for signals, to ``(B, num_classes)``.
 
     Subclasses build their stages, list them in :meth:`_stages` in the order features are taken, and call
     :meth:`_build_head` last. ``forward``, ``forward_features`` and ``forward_intermediates`` take ``spacing`` if
@@ -29,6 +31,7 @@ class Classifier(PretrainedModel):
 
     takes_spacing: bool
     in_channels: int
+    num_axes: int = 2
     pools: ClassVar[tuple[str, ...]] = ("avg", "max", "")
     formats: ClassVar[tuple[str, ...]] = ("NCHW",)
     num_classes: int
@@ -66,7 +69,7 @@ class Classifier(PretrainedModel):
         return x, kept
 
     def _check(self, x: Tensor, spacing: Spacing | None) -> None:
-        check_samples(x, 2, self.in_channels, type(self).__name__)
+        check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
         refuse_unheard(self, spacing)
 
     def forward_features(
@@ -191,6 +194,7 @@ class Classifier(PretrainedModel):
     def init_weights(self) -> None:
         """Kaiming normal for convolutions, small normal for linear layers; operators keep what they drew themselves."""
         _draw_weights(self)
+        spread_over_depth(sonic_layers(self))
 
 
 def _draw_weights(module: nn.Module) -> None:

@@ -10,6 +10,7 @@ from torchsonic.models.orbitnet import OrbitClassifier, OrbitNet
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.models.registry import MODELS, OPERATORS, ModelEntry
 from torchsonic.models.resnet import ResNet
+from torchsonic.models.sequence import SequenceClassifier
 from torchsonic.models.sonic_classifier import SonicClassifier
 from torchsonic.models.sonic_unet import SonicUNet
 from torchsonic.models.sonicnet import SonicNet
@@ -39,8 +40,17 @@ OPERATORS.add("hybrid", _hybrid)
 # for computing activations twice instead of keeping them: 0.3 of the memory, and no more time where it is short.
 LIGHT = {"stride": 2, "mlp_ratio": 2, "checkpointing": True, "mode_chunk": 16}
 # So many modes are taken in turns: all at once would need 150 GB for a patch of 96^3 voxels.
-PAPER_VOLUMES = {"width": 128, "num_modes": 1412, "head_kernel": 3, "padding_mode": "circular"}
-PAPER_VOLUMES |= {"mode_chunk": 32, "recompute": True, "checkpointing": True}
+PAPER_SIZE = {"width": 128, "num_modes": 1412, "head_kernel": 3, "padding_mode": "circular"}
+PAPER_SIZE |= {"mode_chunk": 32, "recompute": True, "checkpointing": True}
+# Presets named "paper" compute what the paper's notes say and start as its released layers do; "paper_size" has its
+# numbers of channels and modes, and the exact operator.
+PAPER_LAYER = {"variant": "paper", "bank": "released"}
+SHAPES: dict[str, dict[str, Any]] = {
+    "text": {"head": "text", "backbone_options": {"form": "pre"}},
+    "paper": {"backbone_options": {**PAPER_LAYER, "padding_mode": "circular"}},
+}
+# The paper's count leaves no room for bottlenecks that end in 2048 channels.
+PAPER_MODES = [24, 32, 48, 48]
 
 
 def _add_classifier(name: str, build: type[PretrainedModel], arguments: dict[str, Any], **more: Any) -> None:
@@ -61,8 +71,9 @@ for backbone, name, row in (
     ("niff", "niff", "NIFF"),
     ("gfnet", "gfnet", "GFNet"),
 ):
-    presets = {"text": {"head": "text", "backbone_options": {"form": "pre"}}} if backbone == "sonic" else {}
-    _add_segmenter(f"synthshape_{name}", SynthShapeNet, 64, {"backbone": backbone}, presets=presets, paper={"": row})
+    presets = SHAPES if backbone == "sonic" else {}
+    rows = dict.fromkeys(("", "paper") if presets else ("",), row)
+    _add_segmenter(f"synthshape_{name}", SynthShapeNet, 64, {"backbone": backbone}, presets=presets, paper=rows)
 
 _add_classifier("resnet50", ResNet, {"operator": "conv"}, paper={"": "ResNet-50"})
 for operator, row, options in (
@@ -79,11 +90,11 @@ _add_classifier(
     ResNet,
     {"operator": "sonic", "stem": "local"},
     presets={
-        # The paper's count leaves no room for bottlenecks that end in 2048 channels.
-        "paper": {"stem": "conv", "block": "plain", "operator_options": {"num_modes": [24, 32, 48, 48]}},
+        "paper": {"stem": "conv", "block": "plain", "operator_options": {"num_modes": PAPER_MODES, **PAPER_LAYER}},
+        "paper_size": {"stem": "conv", "block": "plain", "operator_options": {"num_modes": PAPER_MODES}},
         "hybrid": {"operator": "hybrid"},
     },
-    paper={"paper": "ResNet-50 Sonic"},
+    paper={"paper": "ResNet-50 Sonic", "paper_size": "ResNet-50 Sonic"},
 )
 
 for name, widths, depths in (
@@ -97,13 +108,16 @@ for name, widths, depths in (
 orbits = {"backbone": "orbit", "width": 12}
 _add_segmenter("synthshape_orbitnet", SynthShapeNet, 64, orbits)
 _add_classifier("orbit_tiny", OrbitClassifier, {})
+MODELS.add("sonic_sequence", ModelEntry(SequenceClassifier, {}, input_size=(1, 784), task="sequences"))
 plane = {"in_channels": 3, "num_classes": 2, "spatial_dims": 2}
 image = {**plane, "width": 64, "num_modes": 64}
 _add_segmenter("sonicnet2d", SonicNet, 256, image, presets={"hybrid": {"local_kernel": 3}, "light": LIGHT})
 volume = {"in_channels": 1, "num_classes": 4, "spatial_dims": 3}
-networks = {"light": LIGHT, "paper": PAPER_VOLUMES}
+networks = {"light": LIGHT, "paper": {**PAPER_SIZE, **PAPER_LAYER, "activation": "relu"}, "paper_size": PAPER_SIZE}
 many = {**volume, "width": 48, "num_modes": 64}
-_add_segmenter("sonicnet3d", SonicNet, 96, many, presets=networks, paper={"paper": "SonicNet"})
+_add_segmenter(
+    "sonicnet3d", SonicNet, 96, many, presets=networks, paper=dict.fromkeys(("paper", "paper_size"), "SonicNet")
+)
 _add_segmenter("sonicunet3d", SonicUNet, 96, volume)
 levels = {"widths": (32, 64, 96, 128), "num_modes": (32, 64, 96, 128)}
 _add_segmenter("sonicunet2d", SonicUNet, 256, {**plane, **levels}, presets={"hybrid": {"local_kernel": 3}})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -196,6 +196,8 @@ class OrbitClassifier(Classifier):
         Probability of dropping a field behind a block, in training.
     drop_rate, drop_path_rate, global_pool
         Dropout before the last layer; stochastic depth; ``avg``, ``max`` or ``""``.
+    norm
+        ``group``, or ``batch``, which learns faster where batches are large.
     group, spacing, field, padding, padding_mode, standardise
         As in :class:`OrbitNet`.
 
@@ -219,6 +221,7 @@ class OrbitClassifier(Classifier):
         field: float | None = 5.0,
         padding: int | Sequence[int] | None = MARGIN,
         padding_mode: PaddingMode = "zeros",
+        norm: Literal["group", "batch"] = "group",
         standardise: bool = False,
         dropout: float = 0.0,
         drop_rate: float = 0.0,
@@ -239,11 +242,12 @@ class OrbitClassifier(Classifier):
             dropout=dropout,
             drop_path=drop_path_rate,
             field=field,
+            norm=norm,
             standardise=standardise,
         )
         self.feature_info = [{"num_chs": 2 * widths[-1], "reduction": math.prod(strides), "module": "features"}]
-        norm = make_norm("group", 2 * widths[-1], 2)
-        self._build_head(2 * widths[-1], num_classes, drop_rate=drop_rate, global_pool=global_pool, norm=norm)
+        last = make_norm(norm, 2 * widths[-1], 2)
+        self._build_head(2 * widths[-1], num_classes, drop_rate=drop_rate, global_pool=global_pool, norm=last)
 
     def _stages(self) -> list[tuple[str, Sequence[nn.Module]]]:
         return [("features", (self.features,))]

@@ -60,7 +60,7 @@ class ModelEntry:
     input_size: tuple[int, ...]
     """Channels and axes of the image the model is usually given; for counting, not a limit."""
     task: str
-    """``segmentation`` or ``classification``."""
+    """``segmentation``, ``classification`` of images or of ``sequences``."""
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     paper: Mapping[str, str] = field(default_factory=dict)
     """Row of the paper's table for the model itself (``""``) and its presets."""
@@ -86,7 +86,7 @@ def list_models(pattern: str = "*", *, presets: bool = True) -> list[str]:
     Examples
     --------
     >>> torchsonic.list_models("sonicnet3d*")
-    ['sonicnet3d', 'sonicnet3d.light', 'sonicnet3d.paper']
+    ['sonicnet3d', 'sonicnet3d.light', 'sonicnet3d.paper', 'sonicnet3d.paper_size']
     """
     names = []
     for name in MODELS:

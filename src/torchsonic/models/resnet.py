@@ -155,7 +155,7 @@ def _operator_of_stage(
     chosen = stage_options(options, stage, 4)
     if name in ("sonic", "hybrid", "s4nd", "sno", "continuous_fno"):
         chosen["spacing"] = spacing
-    if name in ("sonic", "hybrid"):
+    if name in ("sonic", "hybrid") and chosen.get("bank") != "released":
         chosen.setdefault("field", field_of(size))
 
     def build(in_channels: int, out_channels: int, /, *, stride: Any) -> nn.Module:

@@ -164,6 +164,7 @@ class SonicClassifier(Classifier):
             size = -(-image_size // (reduction * (2 if index > 0 else 1)))
             own = {"num_modes": modes[index], "field": field_of(size), **sonic}
             own |= stage_options(operator_options or {}, index, len(widths))
+            own |= {"field": None} if own.get("bank") == "released" else {}
             if index > 0:
                 parts.append(_Downsample(widths[index - 1], width, pre_norm=norm, **own))
             parts += [MixerBlock(width, drop_path=next(rates), **block, **own) for _ in range(depth)]

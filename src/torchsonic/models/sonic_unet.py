@@ -12,6 +12,7 @@ from torchsonic.functional.resample import resample
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.models.reference_grid import OctaveGrid
 from torchsonic.models.sonicnet import MARGIN, border_options
+from torchsonic.nn.bank import Variant
 from torchsonic.nn.block import SonicBlock
 from torchsonic.nn.chain import SpacedSequential, walk
 from torchsonic.nn.network_spacing import place_behind
@@ -67,7 +68,7 @@ class SonicUNet(PretrainedModel):
         The reference, for example the training set's median voxel, by which the axes to be halved are chosen.
     field
         Voxels of each level that its longest initial modes cover.
-    padding, padding_mode
+    padding, padding_mode, variant
         As of :class:`SonicNet`.
 
     Examples
@@ -94,6 +95,7 @@ class SonicUNet(PretrainedModel):
         field: float = 16.0,
         padding: int | Sequence[int] | None = MARGIN,
         padding_mode: PaddingMode = "zeros",
+        variant: Variant = "exact",
     ) -> None:
         super().__init__()
         self.in_channels, self.num_axes = positive(in_channels, "in_channels"), spatial_dims
@@ -120,6 +122,7 @@ class SonicUNet(PretrainedModel):
                 standardise=True,
                 spacing=steps,
                 field=field,
+                variant=variant,
                 **border_options(padding, padding_mode, steps, behind[level if goes_down else level + 1]),
             )
 

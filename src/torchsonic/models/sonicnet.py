@@ -14,7 +14,9 @@ from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.nn.bank import Variant
 from torchsonic.nn.block import Form, SonicBlock
 from torchsonic.nn.chain import SpacedSequential
+from torchsonic.nn.network_spacing import sonic_layers
 from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
+from torchsonic.nn.released_init import Bank, spread_over_depth
 from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.spacing import Spacing, spacing_values
 
@@ -79,8 +81,9 @@ class SonicNet(PretrainedModel):
     standardise
         Whether Sonic layers see each channel with mean 0 and variance 1, as the paper's do. It speeds up learning:
         the mean of an image otherwise drowns the rest in long modes.
-    spacing, field, variant, mode_dropout, mode_chunk, recompute
+    spacing, field, variant, bank, mode_dropout, mode_chunk, recompute
         Of the Sonic layers; ``spacing`` is the reference, for example the training set's median voxel.
+        ``bank="released"`` gives each layer the released values of its depth.
     padding, padding_mode
         What every Sonic layer sees beyond the edge of its input, as in :class:`torchsonic.SonicConv2d`: by default a
         margin of zeros. A number is in pixels along the finest axis of the image; coarser axes and coarser grids have
@@ -120,6 +123,7 @@ class SonicNet(PretrainedModel):
         padding: int | Sequence[int] | None = MARGIN,
         padding_mode: PaddingMode = "zeros",
         variant: Variant = "exact",
+        bank: Bank | None = None,
         mode_dropout: float = 0.0,
         mode_chunk: int | None = None,
         recompute: bool | None = None,
@@ -135,8 +139,8 @@ class SonicNet(PretrainedModel):
         steps = spacing_values(spacing, spatial_dims)
         shared: dict[str, Any] = {"spatial_dims": spatial_dims, "num_modes": num_modes, "spacing": steps, "form": form}
         shared |= {"field": field, "norm": norm, "activation": activation, "local_kernel": local_kernel}
-        shared |= {"mlp_ratio": mlp_ratio, "standardise": standardise, "variant": variant, "mode_dropout": mode_dropout}
-        shared["execution"] = {"mode_chunk": mode_chunk, "recompute": recompute}
+        shared |= {"mlp_ratio": mlp_ratio, "standardise": standardise, "variant": variant, "bank": bank}
+        shared |= {"mode_dropout": mode_dropout, "execution": {"mode_chunk": mode_chunk, "recompute": recompute}}
         step = per_axis(stride, spatial_dims, "stride")
         first = {**shared, "stride": step, **border_options(padding, padding_mode, steps)}
         if form == "pre":  # a norm of the raw image would lose its grey values; the first block has it behind
@@ -145,6 +149,7 @@ class SonicNet(PretrainedModel):
         blocks = [SonicBlock(in_channels, width, **first)]
         self.blocks = SpacedSequential(*blocks, *[SonicBlock(width, width, **others) for _ in range(depth - 1)])
         self.blocks.checkpointing = checkpointing
+        spread_over_depth(sonic_layers(self.blocks))
         self.head = nn.Sequential(
             make_norm(norm, width, spatial_dims),
             make_activation("gelu"),

@@ -9,6 +9,7 @@ from torchsonic.nn.network_orientation import OrientedNetwork, set_orientation
 from torchsonic.nn.network_spacing import infer_strides, place_behind, set_spacing, sonic_layers, spaced_layers
 from torchsonic.nn.norm import ChannelNorm, ReLU
 from torchsonic.nn.orbit import (
+    OrbitBatchNorm,
     OrbitBlock,
     OrbitDropout,
     OrbitMix,
@@ -30,6 +31,7 @@ __all__ = [
     "Execution",
     "HybridConv",
     "LocalConv",
+    "OrbitBatchNorm",
     "OrbitBlock",
     "OrbitDropout",
     "OrbitMix",

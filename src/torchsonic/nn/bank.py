@@ -7,9 +7,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from torchsonic.arguments import is_number
 from torchsonic.engine.parameters import physical_with_gain
 from torchsonic.nn.init import check_bank, initial_parameters
 from torchsonic.nn.physical_layer import PaddedLayer
+from torchsonic.nn.released_init import Bank, expand_bank, released_parameters
 from torchsonic.spectral.band import frequency_grid
 from torchsonic.spectral.constants import fixed, pi
 from torchsonic.spectral.gain import grid_gain, reference_gain
@@ -51,6 +53,19 @@ class ModeBank(PaddedLayer):
     gain: Gain
     limits: ResponseLimits
 
+    def _choose_bank(self, bank: Bank | None, field: float | None) -> None:
+        """Set ``bank`` and ``field``, from which modes are drawn."""
+        self.bank = dict(check_bank(expand_bank(bank)))
+        if "released" in self.bank and (self.num_axes == 1 or field is not None):
+            given = "1-D" if self.num_axes == 1 else f"field={field}"
+            raise ValueError(
+                f"bank 'released' is for images and volumes and has no field, got {given}; use another bank"
+            )
+        field = DEFAULT_FIELD[self.num_axes] if field is None else field
+        if not is_number(field) or field <= 0:
+            raise ValueError(f"field must be a positive number of pixels, got {field!r}")
+        self.field = float(field)
+
     def _make_parameters(self, device, dtype) -> None:
         if dtype is not None and not dtype.is_floating_point:
             raise TypeError(f"dtype must be a real floating-point type, got {dtype}")
@@ -77,16 +92,12 @@ class ModeBank(PaddedLayer):
             return
         bank = {**self.bank, **bank}
         check_bank(bank)
-        values = initial_parameters(
-            self.in_channels,
-            self.out_channels,
-            self.num_modes,
-            self.reference_spacing,
-            self.field,
-            half_circle=self.variant == "paper",
-            generator=generator,
-            **bank,
-        )
+        sizes = self.in_channels, self.out_channels, self.num_modes
+        if "released" in bank:  # where layers behind strides think in pixels of their own
+            values = released_parameters(*sizes, self.network_spacing, bank["released"], generator)
+        else:
+            options = {"half_circle": self.variant == "paper", "generator": generator, **bank}
+            values = initial_parameters(*sizes, self.reference_spacing, self.field, **options)
         with torch.no_grad():
             for name, value in values.items():
                 stored = getattr(self, name)

@@ -16,9 +16,9 @@ from torchsonic.engine.lowering import lowering
 from torchsonic.functional.options import Execution, group_fields
 from torchsonic.nn.bank import DEFAULT_FIELD, Gain, Variant
 from torchsonic.nn.evaluation import CachedModes
-from torchsonic.nn.init import check_bank
 from torchsonic.nn.options import refuse_third, show_option, take_groups
 from torchsonic.nn.physical_layer import leaf_call, sampling, split_batch
+from torchsonic.nn.released_init import Bank
 from torchsonic.nn.standardise import Standardise, standardise
 from torchsonic.spectral.boundary import PaddingMode, check_padding
 from torchsonic.spectral.limits import ResponseLimits
@@ -49,7 +49,7 @@ class SonicConvNd(CachedModes):
         padding_mode: PaddingMode = "circular",
         variant: Variant = "exact",
         field: float | None = None,
-        bank: Mapping[str, float] | None = None,
+        bank: Bank | None = None,
         gain: Gain = "power",
         limits: ResponseLimits | Mapping[str, Any] | None = None,
         mode_dropout: float = 0.0,
@@ -72,12 +72,7 @@ class SonicConvNd(CachedModes):
         self.padding_mode = choice(padding_mode, get_args(PaddingMode), "padding_mode")
         self.padding = check_padding(padding, padding_mode, self.num_axes)
         self.variant = choice(variant, get_args(Variant), "variant")
-        field = DEFAULT_FIELD[self.num_axes] if field is None else field
-        if not is_number(field) or field <= 0:
-            raise ValueError(f"field must be a positive number of pixels, got {field!r}")
-        self.field = float(field)
-        check_bank({} if bank is None else bank)
-        self.bank = dict(bank or {})
+        self._choose_bank(bank, field)
         self.gain = choice(gain, get_args(Gain), "gain")
         self.mode_dropout = fraction(mode_dropout, "mode_dropout")
         standardise = variant == "paper" if standardise is None else standardise
@@ -246,7 +241,9 @@ class SonicConv2d(SonicConvNd):
         Length of the longest initial mode in pixels; by default 128, 64 and 32 in one, two and three dimensions.
     bank
         Settings of the initial modes: ``shortest_decay`` in pixels, ``highest_frequency`` in radians per pixel, and
-        ``width_to_length``. Long, narrow modes see distant objects, short ones edges.
+        ``width_to_length``. Long, narrow modes see distant objects, short ones edges. ``"released"`` starts as the
+        first layer of the authors' released code does (:mod:`torchsonic.nn.released_init`), and ``{"released": depth}``
+        as a deeper one, up to the last at 1; networks that are given the name fill in the depths.
     gain
         ``"power"`` gives every mode unit mean power (over the reference cell, or over the grid in the paper's variant);
         ``"dc"``, or ``g = |a|``, gives it magnitude 1 for a constant; ``"free"`` learns the gain.

@@ -38,10 +38,15 @@ BANK_OPTIONS = ("highest_frequency", "shortest_decay", "width_to_length")
 GOLDEN = (math.sqrt(5) - 1) / 2
 
 
-def check_bank(bank: Mapping[str, float]) -> None:
-    """Refuse unknown settings of :func:`initial_responses`, and values out of range."""
+def check_bank(bank: Mapping[str, float]) -> Mapping[str, float]:
+    """Refuse unknown settings of :func:`initial_responses`, and values out of range; returns the bank."""
     if not isinstance(bank, Mapping):
-        raise TypeError(f"bank must be a mapping with any of {', '.join(BANK_OPTIONS)}, got {bank!r}")
+        raise TypeError(f"bank must be 'released' or a mapping with any of {', '.join(BANK_OPTIONS)}, got {bank!r}")
+    if "released" in bank:
+        depth = bank["released"]
+        if len(bank) > 1 or not is_number(depth) or not 0 <= depth <= 1:
+            raise ValueError(f"bank['released'] must stand alone and be a depth from 0 to 1, got {dict(bank)}")
+        return bank
     for name, value in bank.items():
         if name not in BANK_OPTIONS:
             raise ValueError(f"bank must have only {', '.join(BANK_OPTIONS)}, got {name!r}")
@@ -49,6 +54,7 @@ def check_bank(bank: Mapping[str, float]) -> None:
         if not is_number(value) or (value <= 0 and not still):
             kind = "finite number >= 0" if name == "highest_frequency" else "positive finite number"
             raise ValueError(f"bank[{name!r}] must be a {kind}, got {value!r}")
+    return bank
 
 
 def initial_directions(num_modes: int, num_axes: int, *, half_circle: bool = False, generator=None) -> Tensor:

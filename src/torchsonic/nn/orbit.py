@@ -24,12 +24,14 @@ from torchsonic.nn.block import ResidualBlock
 from torchsonic.nn.conv import SonicConvNd
 from torchsonic.nn.norm import Activation
 from torchsonic.nn.options import refuse_third
+from torchsonic.nn.orbit_norm import OrbitBatchNorm, OrbitNorm, count_fields
 from torchsonic.spectral.constants import constant
 from torchsonic.spectral.groups import Group, make_group
 from torchsonic.spectral.response import ModeShape
 from torchsonic.spectral.spacing import Spacing
 
 __all__ = [
+    "OrbitBatchNorm",
     "OrbitBlock",
     "OrbitDropout",
     "OrbitMix",
@@ -41,15 +43,6 @@ __all__ = [
 ]
 
 Pooling = Literal["max", "mean", "norm"]
-
-
-def count_fields(channels: int, group: Group, name: str) -> int:
-    """How many fields of one channel per element there are; refuse other numbers of channels."""
-    if channels % len(group):
-        raise ValueError(
-            f"{name} must be a multiple of the {len(group)} elements of group {group.name or 'given'}, got {channels}"
-        )
-    return channels // len(group)
 
 
 def _spread(values: Tensor, group: Group, dim: int) -> Tensor:
@@ -188,26 +181,6 @@ class OrbitMix(nn.Module):
         return torch.einsum("kc,bc...->bk...", weight.flatten(0, 1), x)
 
 
-class OrbitNorm(nn.Module):
-    """GroupNorm in which all channels of a field share statistics, scale and shift.
-
-    ``(B, K |G|, *size)`` to the same; ``num_groups`` groups of fields, or as many as divide K.
-    """
-
-    def __init__(self, channels: int, group: Group, *, num_groups: int = 1, eps: float = 1e-5) -> None:
-        super().__init__()
-        fields = count_fields(channels, group, "channels")
-        if fields % num_groups:
-            raise ValueError(f"num_groups must divide the {fields} fields, got {num_groups}")
-        self.order, self.num_groups, self.eps = len(group), num_groups, eps
-        self.weight = nn.Parameter(torch.ones(fields))
-        self.bias = nn.Parameter(torch.zeros(fields))
-
-    def forward(self, x: Tensor) -> Tensor:
-        weight, bias = (t[:, None].expand(-1, self.order).flatten() for t in (self.weight, self.bias))
-        return F.group_norm(x, self.num_groups, weight, bias, self.eps)
-
-
 class OrbitPool(nn.Module):
     """One channel per field that no turn permutes: the largest, the mean or the norm over the group.
 
@@ -253,7 +226,7 @@ _LAYERS: dict[int, type[SonicOrbitConvNd]] = {2: SonicOrbitConv2d, 3: SonicOrbit
 class OrbitBlock(ResidualBlock):
     """The residual block of :class:`torchsonic.nn.SonicBlock` for fields over a group.
 
-    ``(B, C |G|, *size)`` to ``(B, K |G|, *ceil(size / stride))``.
+    ``(B, C |G|, *size)`` to ``(B, K |G|, *ceil(size / stride))``; ``norm`` is ``"group"`` or ``"batch"``.
 
     Examples
     --------
@@ -273,11 +246,13 @@ class OrbitBlock(ResidualBlock):
         axis: int = 0,
         lift: bool = False,
         stride: int | Sequence[int] = 1,
+        norm: Literal["group", "batch"] = "group",
         activation: Activation | None = None,
         drop_path: float = 0.0,
         **options: Any,
     ) -> None:
         choice(spatial_dims, tuple(_LAYERS), "spatial_dims")
+        choice(norm, ("group", "batch"), "norm")
         known = make_group(group, spatial_dims, axis=axis)
 
         def operator(c: int, k: int, /, *, stride: Any) -> SonicOrbitConvNd:
@@ -288,6 +263,6 @@ class OrbitBlock(ResidualBlock):
             operator, in_channels, out_channels, spatial_dims=spatial_dims, stride=stride, norm="none",
             activation=activation, drop_path=drop_path,
         )  # fmt: skip
-        self.norm = OrbitNorm(out_channels, known)
+        self.norm = (OrbitNorm if norm == "group" else OrbitBatchNorm)(out_channels, known)
         if in_channels != out_channels or lift:
             self.shortcut.project = OrbitMix(in_channels, out_channels, known, lift=lift)

@@ -21,15 +21,17 @@ from torchsonic.viz.lattice import (
     reference_lattice,
 )
 from torchsonic.viz.modes import draw_modes, draw_slices, strongest_modes
+from torchsonic.viz.pipeline import Pipeline, draw_pipeline, layer_inputs, layer_pipeline
 from torchsonic.viz.progress import Snapshot, draw_snapshot, take_snapshots, write_animation
 from torchsonic.viz.receptive_field import ReceptiveField, draw_receptive_fields, receptive_field
 from torchsonic.viz.rose import draw_rose, layer_orientation, orientation_histogram
-from torchsonic.viz.spectra import draw_mixed, draw_stages, mixed_responses
+from torchsonic.viz.spectra import draw_mixed, draw_stages, draw_stages_beside, mixed_responses
 from torchsonic.viz.sweep import PlaneMode, draw_sweep, plane_mode_pictures
 from torchsonic.viz.twin import convolution_twin
 
 __all__ = [
     "Lattice",
+    "Pipeline",
     "PlaneMode",
     "ReceptiveField",
     "Snapshot",
@@ -37,13 +39,17 @@ __all__ = [
     "decay_lengths",
     "draw_mixed",
     "draw_modes",
+    "draw_pipeline",
     "draw_receptive_fields",
     "draw_rose",
     "draw_slices",
     "draw_snapshot",
     "draw_stages",
+    "draw_stages_beside",
     "draw_sweep",
+    "layer_inputs",
     "layer_orientation",
+    "layer_pipeline",
     "mixed_responses",
     "mode_beams",
     "mode_energies",

@@ -19,16 +19,6 @@ from torchsonic.spectral.operator import frequency_parts
 from torchsonic.spectral.response import Modes
 from torchsonic.viz.lattice import Lattice, physical_modes, physical_operator, reference_lattice
 
-__all__ = [
-    "decay_lengths",
-    "mode_energies",
-    "pair_energies",
-    "peak_gains",
-    "radial_profile",
-    "spectral_energy",
-    "wavelengths",
-]
-
 SMALLEST = torch.finfo(torch.float64).tiny
 """In place of zero where a layer that lets nothing through is divided by its energy."""
 

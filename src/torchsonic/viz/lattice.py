@@ -17,8 +17,6 @@ from torchsonic.nn import SonicConvNd, sonic_layers
 from torchsonic.spectral.operator import SAMPLES, ModeOperator
 from torchsonic.spectral.response import Modes
 
-__all__ = ["Lattice", "mode_beams", "mode_spectra", "physical_modes", "physical_operator", "reference_lattice"]
-
 PLANES = {2: ((0, 1),), 3: ((1, 2), (0, 2), (0, 1))}
 """Pairs of array axes that are shown, by the number of axes: y-x, and in volumes z-x and z-y, too."""
 

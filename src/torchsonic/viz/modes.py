@@ -25,8 +25,6 @@ from torchsonic.viz.lattice import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw_modes", "draw_slices", "strongest_modes"]
-
 MOST = {1: 12, 2: 24, 3: 6}
 """How many are shown unless told otherwise, by the number of axes."""
 COLUMNS = 8

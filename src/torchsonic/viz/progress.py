@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from PIL.Image import Image
 
-__all__ = ["Snapshot", "draw_snapshot", "take_snapshots", "write_animation"]
-
 DPI = 90
 LARGEST = 260.0  # area of the strongest mode's dot, in square points
 FORMATS = (".gif", ".webp")

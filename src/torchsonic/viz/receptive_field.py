@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
-__all__ = ["ReceptiveField", "draw_receptive_fields", "receptive_field"]
-
 LINES = ("-", "--", ":", "-.")
 EXACT = 16
 """Output channels up to which every one is differentiated; beyond, so many draws of signs."""

@@ -19,8 +19,6 @@ from torchsonic.viz.lattice import PLANES, named_sonic_layers, physical_modes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["draw_rose", "layer_orientation", "orientation_histogram"]
-
 Weight = Literal["gain", "energy"]
 WEIGHTS: dict[str, Callable[[SonicConvNd], Tensor]] = {"gain": peak_gains, "energy": mode_energies}
 WORDS = {"gain": "highest gain", "energy": "energy"}

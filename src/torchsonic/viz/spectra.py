@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -19,8 +19,6 @@ from torchsonic.viz.lattice import Lattice, central_slice, named_sonic_layers, p
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["choose_evenly", "draw_mixed", "draw_stages", "mixed_responses"]
 
 T = TypeVar("T")
 COLUMNS = 4
@@ -93,6 +91,50 @@ def draw_stages(model: nn.Module, *, samples: int | None = None, unit: str = "px
     return figure
 
 
+@style.styled
+def draw_stages_beside(
+    models: Mapping[str, nn.Module], *, samples: int | None = None, units: Mapping[str, str] | None = None
+) -> Figure:
+    """The stages of several networks, a row for each: what :func:`draw_stages` shows of one, up to four layers.
+
+    Parameters
+    ----------
+    models
+        By the title of their row, for images or volumes.
+    samples
+        See :func:`reference_lattice`.
+    units
+        Of the lengths of each, by the same titles; pixels by default.
+
+    Examples
+    --------
+    >>> models = {"shapes": torchsonic.create_model("synthshape_sonicnet"), "one": torchsonic.SonicConv2d(2, 2)}
+    >>> figure = torchsonic.viz.draw_stages_beside(models)
+    """
+    found = {title: choose_evenly(list(named_sonic_layers(model).items()), COLUMNS) for title, model in models.items()}
+    for title, layers in found.items():
+        if layers[0][1].num_axes == 1:
+            raise ValueError(f"models must be of images or volumes, but {title!r} is of signals; use draw_stages")
+    columns = max(map(len, found.values()))
+    figure = style.new_figure(2.15 * columns + 1.4, 2.35 * len(found) + 0.6)
+    figure.suptitle(r"Spectral energy of the filters, $\log_{10}$ of the part of the highest")
+    panels = figure.subplots(len(found), columns, squeeze=False)
+    image = None
+    for line, (title, layers) in zip(panels, found.items(), strict=True):
+        for panel, (name, layer) in zip(line, layers, strict=False):
+            lattice = reference_lattice(layer, samples)
+            energy, axes = spectral_energy(layer, lattice), lattice.frequencies[-2:]
+            image = style.show_decades(panel, shares_of_highest(central_slice(energy), energy), axes)
+            panel.set_title(name, fontsize=7.5, pad=3)
+            style.frame_axes(panel, axes, style.AXIS_NAMES[2], (units or {}).get(title, "px"), frequency=True)
+            panel.set_ylabel(f"{title}\n{panel.get_ylabel()}" if panel is line[0] else "")
+        for panel in line[len(layers) :]:
+            panel.set_axis_off()
+    if image is not None:
+        figure.colorbar(image, ax=panels.ravel().tolist(), fraction=0.03, pad=0.02, shrink=0.8)
+    return figure
+
+
 def _finish_profile(panel: Axes, count: int, unit: str) -> None:
     ends = [float(np.asarray(line.get_xdata())[-1]) for line in panel.lines]
     panel.set_yscale("log")
@@ -108,7 +150,7 @@ def _finish_profile(panel: Axes, count: int, unit: str) -> None:
         panel.lines[0].set_color(style.PALETTE[0])
 
 
-def _strongest_channels(layer: SonicConvNd, lattice: Lattice, count: int = 4) -> tuple[list[int], list[int]]:
+def strongest_channels(layer: SonicConvNd, lattice: Lattice, count: int = 4) -> tuple[list[int], list[int]]:
     """Output and input channels with most energy, in the order of their numbers."""
     energy = pair_energies(layer, lattice)
     return tuple(sorted(energy.sum(axis).topk(min(count, energy.shape[1 - axis])).indices.tolist()) for axis in (1, 0))  # type: ignore[return-value]
@@ -149,7 +191,7 @@ def draw_mixed(
     >>> figure = torchsonic.viz.draw_mixed(torchsonic.SonicConv2d(3, 8), outputs=[0, 7], inputs=[0, 1, 2])
     """
     if outputs is None or inputs is None:
-        strongest = _strongest_channels(layer, reference_lattice(layer, COARSE))
+        strongest = strongest_channels(layer, reference_lattice(layer, COARSE))
         outputs, inputs = strongest[0] if outputs is None else outputs, strongest[1] if inputs is None else inputs
     lattice, flat = reference_lattice(layer, samples), layer.num_axes == 1
     if layer.num_axes == 3:  # one slice is shown, at frequency 0 of the first axis

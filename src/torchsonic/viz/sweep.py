@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["PlaneMode", "draw_sweep", "plane_mode_pictures"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class PlaneMode:

@@ -12,8 +12,6 @@ from torchsonic.nn import SonicConvNd, SpacedLayer, sonic_layers
 from torchsonic.nn.norm import make_conv
 from torchsonic.spectral.spacing import Spacing
 
-__all__ = ["convolution_twin"]
-
 
 class _Pixels(SpacedLayer):
     """A 3^D convolution in the place of a Sonic layer; it takes a spacing and cannot use it."""

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from torchsonic.lab.metrics.detection import extract_candidates, find_lesions, summarise_lesions
+from torchsonic.lab.metrics.detection import SHARES, extract_candidates, find_lesions, summarise_lesions
 
 pytest.importorskip("picai_eval", reason="picai_eval is not installed")
 
@@ -90,6 +90,7 @@ def test_rates_are_counted_over_lesions_at_the_threshold():
     assert overall["sensitivity"]["value"] == pytest.approx(1 / 3)
     assert overall["precision"]["value"] == pytest.approx(1 / 2)
     assert overall["f1"]["value"] == pytest.approx(2 * (1 / 2 * 1 / 3) / (1 / 2 + 1 / 3))
+    assert [overall[share] for share in SHARES] == pytest.approx([1 / len(cases), 1 / len(cases), 2 / len(cases)])
     assert summarise_lesions(cases, threshold=0.3)["overall"]["found"] == 2
     assert result["cases"]["c"] == {
         "confidence": 0.3,

@@ -27,6 +27,19 @@ def test_a_model_without_a_row_has_no_cost():
     assert paper_cost(None, "classification", 2) == PaperCost(None, None)
 
 
+@pytest.mark.parametrize("data", ["prostate158", "promis"])
+def test_shares_of_findings_agree_with_the_rates_printed_beside_them(data):
+    rows = paper_results()["external_validation"][data]
+    for place in (0, 1):
+        tp, fp, fn = (rows[name][place] for name in ("tp", "fp", "fn"))
+        for name, value, slope in (
+            ("sensitivity", tp / (tp + fn), 1 / (tp + fn)),
+            ("precision", tp / (tp + fp), 1 / (tp + fp)),
+            ("f1", 2 * tp / (2 * tp + fp + fn), 2 / (2 * tp + fp + fn)),
+        ):
+            assert rows[name][place] == pytest.approx(value, abs=0.0055 * slope), name  # shares have two digits
+
+
 def test_results_are_a_fresh_copy():
     paper_results().clear()
     assert paper_results()

@@ -14,7 +14,7 @@ from tests.lab.made_runs import make_run
 from torchsonic.cli import main
 from torchsonic.integrations.released.layers import OPTIONS
 from torchsonic.lab.report.explain import load_subject, write_explanation
-from torchsonic.lab.report.explain.pictures import draw_figures
+from torchsonic.lab.report.explain.page import draw_figures
 from torchsonic.lab.runs.images.config import ImagesConfig
 from torchsonic.lab.runs.volumes.config import VolumesConfig
 from torchsonic.lab.training.checkpoint import Checkpoints

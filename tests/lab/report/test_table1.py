@@ -11,7 +11,7 @@ from tests.lab.made_runs import ORIGIN, make_all, make_run
 from torchsonic.lab.metrics import paper_results
 from torchsonic.lab.report import write_document
 from torchsonic.lab.report.comparison import find_warnings
-from torchsonic.lab.report.table1 import find_runs, make_columns, make_page, make_report, make_table, rank_line
+from torchsonic.lab.report.table1 import find_runs, make_columns, make_page, make_report, make_table, rank_lines
 from torchsonic.lab.report.table1.page import compared_runs
 
 pytest.importorskip("matplotlib")
@@ -69,7 +69,7 @@ def test_rows_are_the_papers_in_its_order(written):
         for row in paper_results()["synthshape_halligalli"]["rows"]
         if row["level"] is not None and row["test"] != "halligalli"
     ]
-    assert [row.test[:2] for row in report.table.perturbed] == paper
+    assert [row.test[:2] for row in report.table.perturbed("synthshape")] == paper
     labels = [row.label for row in report.table.rows if row.group == "HalliGalli: Dice"]
     assert labels == ["clean", "noise 0.1"]
 
@@ -87,15 +87,15 @@ def test_every_model_has_its_column_and_variants_stand_behind(written):
 def test_rank_counts_places_of_default_models_only(tmp_path):
     make_run(tmp_path, model="sonicnet", dice=0.5)
     make_run(tmp_path, model="sonicnet", norm="channel", dice=0.99)
-    assert rank_line(make_table(columns_of(tmp_path))) is None, "nothing to compare with"
+    assert rank_lines(make_table(columns_of(tmp_path))) == [], "nothing to compare with"
     make_run(tmp_path, model="convnet", dice=0.6)
-    alone = str(rank_line(make_table(columns_of(tmp_path))))
+    alone = str(rank_lines(make_table(columns_of(tmp_path))))
     assert "ahead of ConvNet, or level with it, in 0 of 18 rows" in alone, "of two, one is always first or second"
     make_run(tmp_path, model="vit", dice=0.4)
-    line = str(rank_line(make_table(columns_of(tmp_path))))
+    line = str(rank_lines(make_table(columns_of(tmp_path))))
     assert "in 18 of 18 rows under perturbation (first in 0, second in 18) among 3 models" in line
     make_run(tmp_path, model="gfnet", dice=0.6)
-    assert "in 0 of 18 rows" in str(rank_line(make_table(columns_of(tmp_path))))
+    assert "in 0 of 18 rows" in str(rank_lines(make_table(columns_of(tmp_path))))
 
 
 def test_equal_runs_raise_no_warning(written):
@@ -215,4 +215,4 @@ def test_a_single_task_makes_its_own_part_of_the_report(tmp_path):
     report = make_report(tmp_path)
     assert {row.group for row in report.table.rows} == {"HalliGalli: Dice", "HalliGalli: cost"}
     assert [figure.name for figure in report.figures] == ["levels", "curves", "examples_halligalli"]
-    assert rank_line(report.table) is None
+    assert rank_lines(report.table) == []

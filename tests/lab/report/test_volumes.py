@@ -134,6 +134,27 @@ def test_names_of_classes_come_from_nnunet_or_from_the_user(folders):
     assert score(folders).classes == ["class 1", "class 2"]
 
 
+def test_regions_are_scored_as_one_class_each_and_may_overlap(folders):
+    found = score(folders, classes=("whole=1,2", "core=2"))
+    plain = score(folders)
+    assert list(found.classes) == ["whole", "core"]
+    for name in ("good", "moved"):
+        whole, core = found.models[0].cases[name].scores
+        assert core["dice"] == plain.models[0].cases[name].scores[1]["dice"]
+        assert core["nsd"] == plain.models[0].cases[name].scores[1]["nsd"]
+        prediction, label = (np.asarray(load(folders / kind, name)) > 0 for kind in ("predictions", "labels"))
+        assert whole["dice"] == 2 * (prediction & label).sum() / (prediction.sum() + label.sum())
+    for wrong in (("whole=1,2", "core"), ("whole=1,2", "whole=2"), ("whole=1,b", "core=2")):
+        with pytest.raises(ValueError, match="all regions such as tumour=2,3"):
+            score(folders, classes=wrong)
+
+
+def load(folder, name):
+    import nibabel
+
+    return nibabel.load(folder / f"{name}.nii.gz").dataobj
+
+
 def test_labels_without_prediction_are_an_error_and_named(folders):
     (folders / "predictions" / "moved.nii.gz").unlink()
     write(folders / "predictions" / "foreign.nii.gz", make_arrays()[1], make_affine())
@@ -321,6 +342,8 @@ def test_pages_show_every_number(tmp_path):
         ):
             assert words in shown
         assert "AUROC" in shown
+        assert "TP/FP/FN per case" in shown
+        assert "1.00/0.00/0.00" in shown
         assert "+0.540" in shown, "mean over classes: 0.84 against 0.30"
     data = json.loads((tmp_path / "report.json").read_text())
     assert data["models"][0]["summary"]["classes"][1]["dice"]["mean"] is None

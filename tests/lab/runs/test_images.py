@@ -26,21 +26,21 @@ from torchsonic.lab.metrics.classification import (
     top_hits,
 )
 from torchsonic.lab.report.image_sizes import score_runs
-from torchsonic.lab.runs.folder import RunError
+from torchsonic.lab.runs.folder import RunError, read_config
 from torchsonic.lab.runs.images import (
     MODELS,
+    PRESETS,
     ImagesConfig,
     apply_init,
-    apply_preset,
     load_run,
     make_model,
     predict_files,
-    read_config,
     run_experiment,
     score_sizes,
 )
 from torchsonic.lab.runs.images.network import told_spacing, width_of_pixels
 from torchsonic.lab.runs.images.options import read_options
+from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.training import CheckpointError, TrainingConfig
 from torchsonic.lab.training.fabric import on_first
 from torchsonic.models import SonicClassifier, model_entry
@@ -71,10 +71,22 @@ def test_the_command_knows_all_classifiers():
     assert sorted(MODELS) == known
 
 
+@pytest.mark.parametrize("name", ["orbit_tiny", "cnn_tiny"])
+def test_networks_without_a_usual_image_size_can_be_trained(name, pictures):
+    model, _ = make_model(ImagesConfig(data=pictures, model=name), CLASSES)
+    assert model.num_classes == len(CLASSES)
+
+
+def test_held_out_images_are_neither_learnt_from_nor_those_of_the_test(pictures, tmp_path):
+    results = run_experiment(small(pictures, hold_out=1 / 3), tmp_path, show=False)
+    assert results["images"] == {"train": 12, "test": 6}
+    assert set(json.loads((tmp_path / "classes.json").read_text())["train"].values()) == {4}
+
+
 def test_a_run_leaves_its_files(finished, pictures):
     folder, results = finished
     assert {p.name for p in folder.iterdir()} == {
-        *("checkpoints", "classes.json", "config.json", "log.jsonl", "model", "results.json")
+        *("checkpoints", "classes.json", "commits.json", "config.json", "log.jsonl", "model", "results.json")
     }
     assert json.loads((folder / "results.json").read_text()) == results
     assert results["images"] == {"train": 18, "test": 9}
@@ -83,7 +95,7 @@ def test_a_run_leaves_its_files(finished, pictures):
     assert results["run"]["seed"] == 0
     model, config, classes = load_run(folder)
     assert classes == CLASSES
-    assert config == read_config(folder)
+    assert config == read_config(folder, ImagesConfig)
     assert (config.check, config.stored_side) == ("decode", 56)
     hits = classify(model, [(torch.zeros(1, 3, 32, 32, dtype=torch.uint8), torch.tensor([0]))])
     assert hits[1].shape == (1,)
@@ -244,7 +256,7 @@ def test_a_saved_model_is_taken_up_with_a_new_head_for_new_classes(finished, tmp
     assert model.training
     with pytest.raises(ValueError, match="holds a sonic_tiny, not resnet50; leave --model out"):
         make_model(small(folder, init=str(folder), model="resnet50"), CLASSES)
-    with pytest.raises(ValueError, match="model_options belong to a new network"):
+    with pytest.raises(ValueError, match="model_options and variant belong to a new network"):
         small(folder, init=str(folder), model_options=("width=8",))
 
 
@@ -280,9 +292,9 @@ def test_a_network_taken_up_at_another_size_keeps_its_physical_kernels(finished,
 
 def test_a_run_that_is_taken_up_gives_image_size_and_tested_square(finished, pictures, tmp_path):
     folder, _ = finished
-    config = apply_init(apply_preset(ImagesConfig(), "quick"), folder)
+    config = apply_init(choose_preset(ImagesConfig(), PRESETS, "quick"), folder)
     assert (config.image_size, config.test_crop) == (32, 1.0)
-    quick = apply_preset(ImagesConfig(), "quick")
+    quick = choose_preset(ImagesConfig(), PRESETS, "quick")
     assert apply_init(quick, folder / "model") == config, "a saved model says the same"
     assert apply_init(quick, tmp_path) == quick
 
@@ -342,6 +354,19 @@ def test_wrong_options_are_refused_with_the_nearest_name(words, message):
         read_options("resnet50_sonic", words)
 
 
+def test_the_variant_reaches_every_sonic_layer_and_stays_the_presets_own(pictures):
+    def variants(**options):
+        model, _ = make_model(small(pictures, model_options=("depths=1,1,1,1",), **options), CLASSES)
+        return {layer.variant for _, layer in torchsonic.nn.sonic_layers(model)}
+
+    assert variants(model="resnet50_sonic") == {"exact"}
+    assert variants(model="resnet50_sonic", variant="paper") == {"paper"}
+    assert variants(model="resnet50_sonic.paper") == {"paper"}
+    assert variants(model="resnet50_sonic.paper", variant="exact") == {"exact"}
+    with pytest.raises(ValueError, match="variant belongs to the Sonic networks, not to resnet50"):
+        small(pictures, model="resnet50", variant="paper")
+
+
 def test_an_option_that_the_operator_refuses_is_named(pictures):
     with pytest.raises(ValueError, match=r"resnet50_sonic refuses .*num_mods"):
         make_model(small(pictures, model="resnet50_sonic", model_options=("operator_options.num_mods=4",)), CLASSES)
@@ -356,7 +381,7 @@ def test_masks_are_learnt_on_the_grid_of_training_images(pictures):
 
 
 def test_presets_hold_what_the_paper_says():
-    config = apply_preset(ImagesConfig(), "imagenet-50m")
+    config = choose_preset(ImagesConfig(), PRESETS, "imagenet-50m")
     training = config.training
     assert (training.steps, training.batch, config.image_size) == (200_000, 256, 224)
     assert (training.optimiser, training.learning_rate, training.momentum, training.nesterov) == (
@@ -375,14 +400,14 @@ def test_presets_hold_what_the_paper_says():
 
 
 def test_the_quick_preset_shows_objects_as_large_in_tests_as_in_training():
-    config = apply_preset(ImagesConfig(), "quick")
+    config = choose_preset(ImagesConfig(), PRESETS, "quick")
     sides = np.sqrt(np.random.default_rng(0).uniform(*config.changes.crop, 10_000))
     assert sides.mean() == pytest.approx(config.test_crop, abs=0.02)
 
 
 def test_unknown_presets_are_refused():
     with pytest.raises(ValueError, match="preset must be one of smoke, quick, imagenet-50m"):
-        apply_preset(ImagesConfig(), "slow")
+        choose_preset(ImagesConfig(), PRESETS, "slow")
 
 
 def test_told_networks_hear_the_training_size_over_the_test_size(finished, pictures):

@@ -23,16 +23,18 @@ from torchsonic.lab.data.masks import find_pairs, read_mask, read_pair
 from torchsonic.lab.data.volumes.survey import Facts
 from torchsonic.lab.runs.folder import kind_of
 from torchsonic.lab.runs.masks import (
+    PRESETS,
     MaskExperiment,
     MasksConfig,
-    apply_preset,
     load_run,
     predict_mask,
     predict_masks,
     run_experiment,
 )
+from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.training import CheckpointError
 from torchsonic.models import create_model
+from torchsonic.nn import sonic_layers
 
 ROOT = Path(__file__).parents[3]
 
@@ -231,6 +233,7 @@ def test_bad_cases_are_counted_in_the_results(tmp_path):
         ({"instances": True, "num_classes": 5}, "num_classes belongs to masks of classes"),
         ({"patch": (0, 64)}, "patch must be at least 8"),
         ({"model": "unet", "scale_by": "spacing"}, "unet is not; use image"),
+        ({"model": "orbitnet2d", "variant": "paper"}, "variant belongs to SonicNet and SonicUNet, not to orbitnet2d"),
     ],
 )
 def test_wrong_settings_are_named(changes, words):
@@ -248,8 +251,16 @@ def test_other_networks_are_built_for_the_classes(model, monkeypatch):
 
 
 def test_presets_change_the_budget():
-    assert apply_preset(MasksConfig(), "smoke").training.steps == 10
+    assert choose_preset(MasksConfig(), PRESETS, "smoke").training.steps == 10
     assert MasksConfig(data=Path("cells"), instances=True).name == "masks/cells/sonicunet2d-instances/fold0-seed0"
+
+
+def test_the_variant_reaches_the_network():
+    config = MasksConfig(data=Path("cells"), variant="paper")
+    assert config.name == "masks/cells/sonicunet2d-paper/fold0-seed0"
+    facts = [Facts("a", 3, (1, 64, 64), (500.0, 0.5, 0.5), (0, 1, 2))]
+    network = MaskExperiment(config).make_model(facts, 3)
+    assert {layer.variant for _, layer in sonic_layers(network)} == {"paper"}
 
 
 def test_commands_train_predict_report_export_and_explain(discs, tmp_path, capsys, monkeypatch):
@@ -285,28 +296,15 @@ def test_a_report_without_the_data_says_so(learnt, tmp_path):
 
 
 def test_two_processes_end_with_the_losses_of_one(discs, tmp_path):
-    options = [
-        "--instances",
-        "--preset",
-        "smoke",
-        "--steps",
-        "4",
-        "--folds",
-        "3",
-        "--patch",
-        "32",
-        "32",
-        "--log-every",
-        "1",
-    ]
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+    words = ["-m", "torchsonic.cli", "train", "masks", "--data", str(discs), "--preset", "smoke", "--instances"]
+    words += ["--steps", "4", "--folds", "3", "--patch", "32", "32", "--log-every", "1", "--out"]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     losses = []
-    for count in ("1", "2"):
-        out = tmp_path / count
-        words = ["-m", "torchsonic.cli", "train", "masks", "--data", str(discs), "--out", str(out), *options]
-        subprocess.run([*start, count, *words], check=True, capture_output=True, env=environment)
-        (log,) = out.rglob("log.jsonl")
+    for name, start in {"one": [], "two": torchrun}.items():
+        command = [sys.executable, *start, *words, str(tmp_path / name)]
+        subprocess.run(command, check=True, capture_output=True, env=environment)
+        (log,) = (tmp_path / name).rglob("log.jsonl")
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         losses.append([line["loss"] for line in lines if "loss" in line])
     assert len(losses[0]) == 4

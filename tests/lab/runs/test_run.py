@@ -16,19 +16,17 @@ pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installe
 
 from torchsonic.cli import main
 from torchsonic.io import read_json
-from torchsonic.lab.runs.folder import RunError, kind_of, load_model, read_facts
+from torchsonic.lab.runs.folder import RunError, kind_of, load_model, read_config, read_facts
 from torchsonic.lab.runs.images import ImagesConfig, make_model
-from torchsonic.lab.runs.images import read_config as read_images
 from torchsonic.lab.runs.lock import LOCK_NAME, RunLockedError, locked
 from torchsonic.lab.runs.run import refuse_changes
 from torchsonic.lab.runs.settings import SettingsError, parse_settings, plain_settings
-from torchsonic.lab.runs.synthetic import SyntheticConfig, load_run, read_config, run_experiment
+from torchsonic.lab.runs.synthetic import SyntheticConfig, load_run, run_experiment
 from torchsonic.lab.runs.volumes import VolumesConfig
-from torchsonic.lab.runs.volumes import read_config as read_volumes
 from torchsonic.lab.training import CheckpointError, TrainingConfig
 
 OLD = Path(__file__).parent / "old"
-READERS = {"synthetic": read_config, "images": read_images, "volumes": read_volumes}
+CONFIGS = {"synthetic": SyntheticConfig, "images": ImagesConfig, "volumes": VolumesConfig}
 
 
 def tiny(**options) -> SyntheticConfig:
@@ -81,7 +79,7 @@ def test_a_lock_ends_with_its_process_however_that_ends(tmp_path):
 
 def test_of_processes_that_begin_at_once_one_trains_and_the_others_say_why_not(tmp_path):
     command = [sys.executable, "-m", "torchsonic.cli", "train", "halligalli", "--preset", "smoke", "--model", "convnet"]
-    command += ["--steps", "400", "--test-samples", "4", "--accelerator", "cpu", "--out", str(tmp_path)]
+    command += ["--steps", "150", "--test-samples", "4", "--accelerator", "cpu", "--out", str(tmp_path)]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     ended = [(process.communicate(timeout=500)[1], process.returncode) for process in started]
     good = [code for _, code in ended if code == 0]
@@ -104,7 +102,7 @@ def test_a_run_says_its_kind_and_version(finished):
     assert (saved["kind"], saved["format"]) == ("synthetic", 1)
     assert saved["torchsonic"]
     assert kind_of(finished) == "synthetic"
-    assert read_config(finished) == tiny()
+    assert read_config(finished, SyntheticConfig) == tiny()
 
 
 @pytest.mark.parametrize(
@@ -118,9 +116,10 @@ def test_runs_of_the_version_before_are_read_and_resumed(tmp_path, name, kind):
     shutil.copy(OLD / f"{name}.json", tmp_path / "config.json")
     (tmp_path / "checkpoints").mkdir()
     assert kind_of(tmp_path) == kind
-    config = READERS[kind](tmp_path)
-    younger = {"tell_orientation": False} if kind == "volumes" else {}
-    assert plain_settings(config) == {**read_json(OLD / f"{name}.json"), **younger}
+    config = read_config(tmp_path, CONFIGS[kind])
+    saved, defaults = read_json(OLD / f"{name}.json"), plain_settings(type(config)())
+    defaults |= getattr(config, "before", {})
+    assert plain_settings(config) == {**defaults, **saved}, "settings that are younger have their defaults"
     moved = {"init": f"/elsewhere/{config.init}"} if getattr(config, "init", None) else {}
     settings = plain_settings(replace(config, **moved))
     refuse_changes(tmp_path, settings, may_change=())

@@ -6,7 +6,8 @@ from dataclasses import asdict
 import pytest
 
 from tests.lab.made_runs import make_run
-from torchsonic.lab.runs.synthetic import MODELS, read_config
+from torchsonic.lab.runs.synthetic import MODELS, SyntheticConfig, make_task, read_config
+from torchsonic.lab.runs.synthetic import test_indices as indices_of_test
 from torchsonic.lab.runs.table1 import is_finished, plan_runs, time_left, train_all
 
 TASKS = ("synthshape", "halligalli")
@@ -81,3 +82,13 @@ def test_finished_runs_are_not_trained_again_and_a_failed_one_does_not_stop_the_
     assert train_all(plan, tmp_path, say=said.append) == [failed]
     assert trained[3:] == ["niff"]
     assert "2 of 3 runs are finished already" in said
+
+
+def test_held_out_samples_are_neither_learnt_from_nor_of_the_test():
+    for task, whole in (("synthshape", 1600), ("halligalli", 20000)):
+        usual, search = SyntheticConfig(task=task), SyntheticConfig(task=task, hold_out=0.25)
+        held = set(indices_of_test(search))
+        assert held <= set(make_task(usual).train)
+        assert not held & set(make_task(search).train)
+        assert not held & set(indices_of_test(usual))
+        assert len(make_task(search).train) == 0.75 * whole

@@ -15,15 +15,16 @@ from torchsonic.lab.data.volumes import CaseError, find_cases, read_case
 from torchsonic.lab.data.volumes.survey import Facts
 from torchsonic.lab.metrics.overlap import confusion, dice_per_class
 from torchsonic.lab.metrics.volumes import summarise
+from torchsonic.lab.runs.folder import read_config
+from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.runs.volumes import (
     MODELS,
+    PRESETS,
     VolumesConfig,
-    apply_preset,
     load_run,
     make_folds,
     predict_case,
     predict_probabilities,
-    read_config,
     read_split,
     run_experiment,
 )
@@ -31,6 +32,7 @@ from torchsonic.lab.runs.volumes.plan import choose_patch, complete_config, make
 from torchsonic.lab.runs.volumes.run import mean_scores
 from torchsonic.lab.runs.volumes.split import choose_split
 from torchsonic.lab.training import CheckpointError, TrainingConfig
+from torchsonic.nn import sonic_layers
 
 nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
 
@@ -116,12 +118,28 @@ def test_unet_halves_fine_axes_first_and_never_below_what_is_left():
     assert unet_strides(CUBE.spacing, (36, 52, 36))[0] == (2, 2, 2)
 
 
+@pytest.mark.parametrize("model", [model for model in MODELS if model not in ("unet", "orbitnet3d")])
+def test_the_variant_is_the_networks_own_unless_it_is_set(model):
+    sizes = {} if model == "sonicunet3d" else {"num_modes": 8, "width": 8}
+    for variant in (None, "exact", "paper"):
+        config = VolumesConfig(model=model, patch_voxels=2000, variant=variant, **sizes)
+        network = make_model(complete_config(config, [THICK], 3), [THICK])
+        usual = "paper" if model == "sonicnet3d.paper" else "exact"
+        assert {layer.variant for _, layer in sonic_layers(network)} == {variant or usual}
+        assert ("-paper" in config.name) == (variant == "paper")
+
+
+def test_a_unet_has_no_variant():
+    with pytest.raises(ValueError, match="variant belongs to SonicNet and SonicUNet, not to unet"):
+        VolumesConfig(model="unet", variant="paper")
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_networks_fit_the_data(model):
     if model == "unet":
         pytest.importorskip("monai", reason="monai is not installed")
     for facts, stride in ((THICK, (1, 2, 2)), (CUBE, (2, 2, 2))):
-        changes = {"num_modes": 8} if model == "sonicnet3d.paper" else {}
+        changes = {"num_modes": 8} if model.startswith("sonicnet3d.paper") else {}
         config = complete_config(VolumesConfig(model=model, patch_voxels=2000, **changes), [facts], 3)
         network = make_model(config, [facts])
         image = torch.randn(1, facts.channels, *config.patch)
@@ -192,6 +210,16 @@ def test_runs_have_names_of_their_own(tmp_path):
     assert config.name == "volumes/hearts/sonicunet3d/fold0-seed0"
 
 
+def test_held_out_cases_are_whole_patients_of_the_training_cases():
+    names = [f"p{number}_{phase}" for number in range(10) for phase in "ab"]
+    options = {"file": None, "folds": 5, "fold": 0, "seed": 0, "patient": "p[0-9]"}
+    split = choose_split(names, **options)
+    held = split.hold_out(0.25, seed=0, patient="p[0-9]")
+    assert set(held.train) | set(held.test) == set(split.train)
+    assert not {name[:2] for name in held.train} & {name[:2] for name in held.test}
+    assert len(held.test) == 4
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A finished run on four cases of two spacings, with a patch larger than some of them."""
@@ -204,6 +232,7 @@ def finished(tmp_path_factory):
 def test_a_run_leaves_everything_behind(finished):
     root, results = finished
     assert {path.name for path in (root / "run").iterdir()} == {
+        "commits.json",
         "config.json",
         "split.json",
         "log.jsonl",
@@ -218,7 +247,7 @@ def test_a_run_leaves_everything_behind(finished):
     assert results["task"] == "volumes"
     assert results["config"]["num_classes"] == 3
     model, config = load_run(root / "run")
-    assert read_config(root / "run") == config
+    assert read_config(root / "run", VolumesConfig) == config
     assert results["parameters"] == sum(p.numel() for p in model.parameters())
 
 
@@ -411,7 +440,7 @@ def test_images_of_two_channels(tmp_path):
 
 def test_presets_keep_what_they_do_not_name():
     config = VolumesConfig(model="unet", training=TrainingConfig(batch=2, seed=4))
-    smoke = apply_preset(config, "smoke")
+    smoke = choose_preset(config, PRESETS, "smoke")
     assert (smoke.model, smoke.training.seed, smoke.training.steps) == ("unet", 4, 10)
     with pytest.raises(ValueError, match="preset must be one of smoke, quick"):
-        apply_preset(config, "long")
+        choose_preset(config, PRESETS, "long")

@@ -27,8 +27,7 @@ from torchsonic.lab.runs.images import ImagesConfig
 from torchsonic.lab.runs.images.task import ClassificationTask
 from torchsonic.lab.training import TrainingConfig
 from torchsonic.lab.training.loggers import read_log
-from torchsonic.lab.training.order import epoch_order
-from torchsonic.lab.training.task import make_batches
+from torchsonic.lab.training.task import epoch_order, make_batches
 
 MIXED = ImageChanges(mixup=0.5, cutmix=1.0)
 PROGRAM = Path(__file__).parent / "images_run.py"

@@ -77,7 +77,7 @@ def test_the_same_command_goes_on_after_a_process_was_killed(tmp_path):
 @pytest.mark.parametrize("blow", ["SIGKILL", "SIGSTOP"])
 def test_a_process_that_is_lost_or_stuck_ends_the_other(tmp_path, blow):
     """Without torchrun, which would end it anyway: a lost one is noticed at once, a stuck one after the timeout."""
-    timeout = 30.0 if blow == "SIGKILL" else 0.25
+    timeout = 30.0 if blow == "SIGKILL" else 0.15
     config = {"steps": 100_000, "checkpoint_every": 1000, "devices": 2, "timeout": timeout}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -17,11 +17,10 @@ import torchsonic
 from tests.lab.training.run import run
 from torchsonic.lab.data import SynthShape
 from torchsonic.lab.training import CheckpointError, SegmentationTask, TrainingConfig, fit
-from torchsonic.lab.training.average import MovingAverage
 from torchsonic.lab.training.checkpoint import kept_weights, read_checkpoint, write_checkpoint
 from torchsonic.lab.training.fabric import make_fabric
 from torchsonic.lab.training.loggers import read_log
-from torchsonic.lab.training.optimiser import one_cycle, staircase
+from torchsonic.lab.training.optimiser import MovingAverage, one_cycle, staircase
 
 pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installed")
 PROGRAM = [sys.executable, str(Path(__file__).parent / "run.py")]

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["number_generator", "sample_uniforms"]
-
 
 def number_generator(seed: int, number: int, *, purpose: int) -> np.random.Generator:
     """Random numbers of a sample of a training; ``purpose`` keeps their uses apart."""

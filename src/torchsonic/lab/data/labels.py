@@ -2,7 +2,5 @@
 
 from __future__ import annotations
 
-__all__ = ["IGNORE"]
-
 IGNORE = -100
 """Label of pixels that no loss and no metric looks at."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["check_ranges"]
-
 WORDS = {
     "(0, inf)": "be positive and finite",
     "(0, inf]": "be positive",

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-__all__ = ["Hits", "accuracy_interval", "classify", "degradation", "degradation_interval", "normalise", "top_hits"]
-
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """Of ImageNet's red, green and blue, as networks for photographs are usually given them."""
-RESAMPLES = 2000
+RESAMPLES, LEVEL, Z = 2000, 0.95, 1.96
 Hits = dict[int, NDArray[np.bool_]]
 """For each k, which images have their class among the k likeliest, ``(N,)``."""
 
@@ -42,17 +40,16 @@ def classify(
     batches: Iterable[tuple[Tensor, Tensor]],
     *,
     spacing: float | tuple[float, ...] | None = None,
-    top: Sequence[int] = (1, 5),
 ) -> Hits:
     """Let a model, told the ``spacing`` if there is one, classify bytes ``(B, 3, H, W)`` with labels ``(B,)``."""
     device = next(model.parameters()).device
     told = {} if spacing is None else {"spacing": spacing}
-    found: dict[int, list[NDArray[np.bool_]]] = {k: [np.zeros(0, bool)] for k in top}
+    found: dict[int, list[NDArray[np.bool_]]] = {k: [np.zeros(0, bool)] for k in (1, 5)}
     with torch.no_grad():
         for image, label in batches:
             logits = model(normalise(image.to(device)), **told).cpu()
-            for k in top:
-                found[k].append(top_hits(logits, label, k).numpy())
+            for k, parts in found.items():
+                parts.append(top_hits(logits, label, k).numpy())
     return {k: np.concatenate(parts) for k, parts in found.items()}
 
 
@@ -67,10 +64,8 @@ def degradation(there: float, here: float) -> float:
     return math.nan if there == 0 else round(100 * (there - here) / there, 10)
 
 
-def degradation_interval(
-    there: NDArray[np.bool_], here: NDArray[np.bool_], *, seed: int = 0, level: float = 0.95
-) -> tuple[float, float]:
-    """Bootstrap interval of :func:`degradation` over images, each with its hits at both sizes.
+def degradation_interval(there: NDArray[np.bool_], here: NDArray[np.bool_]) -> tuple[float, float]:
+    """Bootstrap interval of 95 % of :func:`degradation` over images, each with its hits at both sizes.
 
     Hits are ``(N,)``, or ``(S, N)`` for ``S`` runs on the same images: those of one image are drawn together, since
     what is hard for one run is hard for the others.
@@ -82,16 +77,16 @@ def degradation_interval(
     kinds, members = np.unique(counts, axis=0, return_counts=True)
     if not counts[:, 0].any():
         return math.nan, math.nan
-    draws = np.random.default_rng(seed).multinomial(len(counts), members / len(counts), RESAMPLES)
+    draws = np.random.default_rng(0).multinomial(len(counts), members / len(counts), RESAMPLES)
     before, after = (draws @ kinds).T
     known = before > 0
     losses = 100 * (before[known] - after[known]) / before[known]
-    low, high = np.quantile(losses, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(losses, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
 
-def accuracy_interval(hits: NDArray[np.bool_], *, z: float = 1.96) -> tuple[float, float]:
-    """Wilson's interval of a share of hits, ``(N,)`` or ``(S, N)``.
+def accuracy_interval(hits: NDArray[np.bool_]) -> tuple[float, float]:
+    """Wilson's interval of 95 % of a share of hits, ``(N,)`` or ``(S, N)``.
 
     Several runs on the same images count for as many images more as their hits are independent.
     """
@@ -99,6 +94,6 @@ def accuracy_interval(hits: NDArray[np.bool_], *, z: float = 1.96) -> tuple[floa
     p = float(each.mean()) if len(each) else 0.0
     variance = float(each.var()) if len(each) else 0.0
     n = max(1, len(each)) * (p * (1 - p) / variance if variance > 0 else 1.0)
-    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    middle = (p + Z * Z / (2 * n)) / (1 + Z * Z / n)
+    half = Z / (1 + Z * Z / n) * math.sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
     return max(0.0, middle - half), min(1.0, middle + half)

@@ -21,8 +21,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-__all__ = ["count_flops", "count_parameters"]
-
 aten = torch.ops.aten
 Formula = Callable[..., int]
 

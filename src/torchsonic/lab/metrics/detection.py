@@ -13,6 +13,8 @@ The counting is that of ``picai_eval``, made for the detection of prostate cance
 3. *AUROC* asks whether cases with a lesion have the higher confidence, that of their best candidate; it exists if some
    cases have lesions and some have none. *AP*, the area under precision over recall, is over lesions of all cases.
    *F1*, *sensitivity* and *precision* are over lesions, too, with the candidates of confidence ``threshold`` and more.
+4. *TP*, *FP* and *FN* are lesions found, false alarms and lesions missed over the number of cases. The paper's table
+   of external validation prints such shares without saying of what.
 """
 
 from __future__ import annotations
@@ -29,9 +31,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from torchsonic.lab.metrics.volumes import bounding_box
 
-__all__ = ["MEASURES", "extract_candidates", "find_lesions", "summarise_lesions"]
+__all__ = ["MEASURES", "SHARES", "extract_candidates", "find_lesions", "summarise_lesions"]
 
 MEASURES = ("auroc", "ap", "f1", "sensitivity", "precision")
+SHARES = {"tp": "found", "fp": "false_alarms", "fn": "missed"}
 FLOOR, SHARE, MIN_VOXELS, MOST = 0.1, 0.4, 10, 5
 MIN_OVERLAP, THRESHOLD = 0.1, 0.5
 RESAMPLES, CONFIDENCE = 500, 0.95
@@ -176,8 +179,8 @@ def summarise_lesions(
     -------
     dict
         ``threshold``; ``overall``, with ``{"value", "low", "high"}`` (``None`` where there is none) of each of
-        :data:`MEASURES`, and the counts ``lesions``, ``found``, ``missed`` and ``false_alarms``; and ``cases``, by
-        name, with ``confidence``, the counts and the three rates.
+        :data:`MEASURES`, the counts ``lesions``, ``found``, ``missed`` and ``false_alarms``, and :data:`SHARES` of
+        these, per case; and ``cases``, by name, with ``confidence``, the counts and the three rates.
     """
     if not 0.0 < threshold <= 1.0:
         raise ValueError(f"threshold must be in (0, 1], got {threshold}")
@@ -193,6 +196,7 @@ def summarise_lesions(
     overall: dict[str, Any] = {name: _interval(values[name], draws[name]) for name in MEASURES}
     overall |= {"lesions": sum(case["lesions"] for case in listed)}
     overall |= {name: counts[name] for name in ("found", "missed", "false_alarms")}
+    overall |= {share: counts[name] / len(listed) if listed else None for share, name in SHARES.items()}
     each: dict[str, Any] = {}
     for name, case in cases.items():
         rates = count_findings([case], threshold)

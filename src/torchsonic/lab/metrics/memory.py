@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 import torch
 
-__all__ = ["peak_bytes"]
-
 
 def peak_bytes(step: Callable[[], object], device: torch.device) -> int:
     """Largest number of bytes allocated at any time during ``step``, above those allocated at its beginning.

@@ -7,8 +7,6 @@ from torch import Tensor
 
 from torchsonic.lab.data.labels import IGNORE
 
-__all__ = ["IGNORE", "confusion", "dice_per_class", "mean_dice"]
-
 
 def confusion(prediction: Tensor, label: Tensor, num_classes: int) -> Tensor:
     """Pixels by true class (row) and predicted class (column), ``(K, K)``; ignored labels are left out.

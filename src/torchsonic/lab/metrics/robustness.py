@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from torchsonic.lab.data.synthetic.perturbations import PERTURBATIONS, perturb
+from torchsonic.lab.data.synthetic.perturbations import PERTURBATIONS, Change, Perturbation
 from torchsonic.lab.metrics.overlap import confusion, mean_dice
 
 __all__ = ["RESOLUTIONS", "score_perturbations", "score_resolutions", "score_samples"]
 
 BATCH = 50
 RESOLUTIONS = (0.75, 1.5)
-ENLARGING = ("rescaling", "resolution")
 Batches = Callable[[Sequence[int]], tuple[Tensor, Tensor]]
+
+
+class Trial(NamedTuple):
+    """A line of the table, its images by number, and if they are enlarged those that come with their spacing."""
+
+    name: str
+    level: float
+    batches: Batches
+    told: Batches | None
 
 
 def score_samples(
@@ -29,8 +38,9 @@ def score_samples(
     background: bool,
     spacing: float | None = None,
     window: tuple[slice, slice] | None = None,
+    batch: int | None = None,
 ) -> float:
-    """Dice over all pixels of some samples together.
+    """Dice over all pixels of some samples together, or the mean over batches.
 
     Parameters
     ----------
@@ -42,17 +52,20 @@ def score_samples(
         To be told to the model.
     window
         Rows and columns that count, where the others are ignored; a model that takes one works for these alone.
+    batch
+        Samples of a batch that is scored by itself; by default all are scored together.
     """
     options: dict[str, Any] = {} if spacing is None else {"spacing": spacing}
     options |= {} if window is None else {"window": window}
     device = next(model.parameters()).device
-    counts = torch.zeros(num_classes, num_classes, dtype=torch.long)
+    counts = []
     with torch.no_grad():
-        for start in range(0, len(indices), BATCH):
-            image, label = batches(indices[start : start + BATCH])
+        for start in range(0, len(indices), batch or BATCH):
+            image, label = batches(indices[start : start + (batch or BATCH)])
             label = label if window is None else label[(slice(None), *window)]
-            counts += confusion(model(image.to(device), **options).argmax(1).cpu(), label, num_classes)
-    return mean_dice(counts, background=background)
+            counts.append(confusion(model(image.to(device), **options).argmax(1).cpu(), label, num_classes))
+    groups = counts if batch else [torch.stack(counts).sum(0)]
+    return statistics.fmean(mean_dice(group, background=background) for group in groups)
 
 
 def score_perturbations(
@@ -60,8 +73,9 @@ def score_perturbations(
     data: Any,
     indices: Sequence[int],
     *,
-    background: bool = False,
+    perturbations: Mapping[str, Perturbation] = PERTURBATIONS,
     seed: int = 0,
+    batch: int | None = None,
     advance: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
     """Dice under every perturbation and level, in the order of the paper's table.
@@ -70,6 +84,8 @@ def score_perturbations(
     ----------
     data
         ``samples(indices)`` and ``num_classes``.
+    batch
+        See :func:`score_samples`.
     advance
         Called after each row.
 
@@ -80,13 +96,21 @@ def score_perturbations(
         rescaled image, ``None`` for one that cannot be told.
     """
 
-    def perturbed(chosen: Sequence[int], kind: str, level: float) -> tuple[Tensor, Tensor]:
+    def perturbed(chosen: Sequence[int], change: Change, level: float) -> tuple[Tensor, Tensor]:
         image, label = data.samples(chosen)
-        return perturb(image, label, kind, level, seed=seed + int(chosen[0]))
+        return change(image, label, level, torch.Generator().manual_seed(seed + int(chosen[0])), 0)
 
-    levels = [(kind, level) for kind, perturbation in PERTURBATIONS.items() for level in perturbation.levels]
-    tests = [(kind, level, partial(perturbed, kind=kind, level=level)) for kind, level in levels]
-    return _score_tests(model, data, indices, tests, background=background, advance=advance)
+    tests = [
+        Trial(
+            kind,
+            level,
+            partial(perturbed, change=way.apply, level=level),
+            way.told and partial(perturbed, change=way.told, level=level),
+        )
+        for kind, way in perturbations.items()
+        for level in way.levels
+    ]
+    return _score_tests(model, data, indices, tests, batch=batch, advance=advance)
 
 
 def score_resolutions(
@@ -94,7 +118,6 @@ def score_resolutions(
     data: Any,
     indices: Sequence[int],
     *,
-    background: bool = False,
     advance: Callable[[], None] = lambda: None,
 ) -> list[dict[str, Any]]:
     """Dice on the same scenes, whole, rendered on coarser and finer grids than the model was trained on.
@@ -106,29 +129,29 @@ def score_resolutions(
     def rendered(chosen: Sequence[int], level: float) -> tuple[Tensor, Tensor]:
         return data.samples(chosen, tuple(round(level * n) for n in data.size))
 
-    tests = [("resolution", level, partial(rendered, level=level)) for level in RESOLUTIONS]
-    return _score_tests(model, data, indices, tests, background=background, advance=advance)
+    tests = [Trial("resolution", level, *[partial(rendered, level=level)] * 2) for level in RESOLUTIONS]
+    return _score_tests(model, data, indices, tests, batch=None, advance=advance)
 
 
 def _score_tests(
     model: nn.Module,
     data: Any,
     indices: Sequence[int],
-    tests: Iterable[tuple[str, float, Batches]],
+    tests: Iterable[Trial],
     *,
-    background: bool,
+    batch: int | None,
     advance: Callable[[], None],
 ) -> list[dict[str, Any]]:
     """A row for each test; where its level enlarges images, a model that can be told the spacing is scored again."""
     model.eval()
-    shared: dict[str, Any] = {"num_classes": data.num_classes, "background": background}
+    takes_spacing = getattr(model, "takes_spacing", False)
+    shared: dict[str, Any] = {"num_classes": data.num_classes, "background": False, "batch": batch}
     rows = []
-    for test, level, batches in tests:
-        row = {"test": test, "level": level, "dice": score_samples(model, batches, indices, **shared)}
-        if test in ENLARGING:
-            takes_spacing = getattr(model, "takes_spacing", False)
-            told = score_samples(model, batches, indices, spacing=1 / level, **shared) if takes_spacing else None
-            row["told"] = told
+    for name, level, batches, told in tests:
+        row = {"test": name, "level": level, "dice": score_samples(model, batches, indices, **shared)}
+        if told is not None:
+            tell = {"spacing": 1 / level, **shared}
+            row["told"] = score_samples(model, told, indices, **tell) if takes_spacing else None
         rows.append(row)
         advance()
     return rows

@@ -33,6 +33,7 @@ def score_case(
     *,
     num_classes: int,
     tolerance: float = TOLERANCE,
+    regions: Sequence[Sequence[int]] = (),
 ) -> list[dict[str, Any]]:
     r"""Scores of each class of one case.
 
@@ -56,11 +57,13 @@ def score_case(
         K, background included.
     tolerance
         Distance :math:`\tau` in millimetres within which surfaces agree.
+    regions
+        Sets of classes, each scored as one, instead of single classes; they may overlap.
 
     Returns
     -------
     list of dict
-        ``{"class": k, "dice": float, "nsd": float}`` for k = 1 .. K - 1.
+        ``{"class": k, "dice": float, "nsd": float}`` for k = 1 .. K - 1, or for region k = 1, 2 and so on.
     """
     predicted, true = _classes(prediction, "prediction", num_classes), _classes(label, "label", num_classes)
     if predicted.shape != true.shape:
@@ -69,8 +72,8 @@ def score_case(
     if not (math.isfinite(tolerance) and tolerance > 0):
         raise ValueError(f"tolerance must be positive and finite, got {tolerance}")
     rows = []
-    for number in range(1, num_classes):
-        in_prediction, in_label = predicted == number, true == number
+    for number, members in enumerate(regions or [(k,) for k in range(1, num_classes)], start=1):
+        in_prediction, in_label = np.isin(predicted, members), np.isin(true, members)
         total = int(in_prediction.sum()) + int(in_label.sum())
         if not total:
             rows.append({"class": number, "dice": math.nan, "nsd": math.nan})
@@ -127,18 +130,8 @@ def bounding_box(mask: NDArray[np.bool_]) -> tuple[slice, ...]:
 
 def summarise(
     cases: Mapping[str, Sequence[Mapping[str, Any]]] | Iterable[Sequence[Mapping[str, Any]]],
-    *,
-    seed: int = 0,
-    resamples: int = RESAMPLES,
 ) -> dict[str, Any]:
-    """Means over cases with 95 % bootstrap intervals.
-
-    Parameters
-    ----------
-    cases
-        What :func:`score_case` gave for each case, all with the same classes; also a mapping from their names.
-    seed, resamples
-        Of the bootstrap, which draws cases with replacement.
+    """Means over cases, of what :func:`score_case` gave for each (by name or not), with 95 % bootstrap intervals.
 
     Returns
     -------
@@ -151,13 +144,12 @@ def summarise(
     classes = [[row["class"] for row in table] for table in tables]
     if any(found != classes[0] for found in classes):
         raise ValueError(f"cases must have the same classes, got {sorted(set(map(tuple, classes)))}")
-    shared = {"seed": seed, "resamples": resamples}
     scores = {measure: np.array([[row[measure] for row in table] for table in tables], float) for measure in MEASURES}
     each = [
-        {"class": number, **{m: bootstrap_mean(found[:, place], **shared) for m, found in scores.items()}}
+        {"class": number, **{m: bootstrap_mean(found[:, place]) for m, found in scores.items()}}
         for place, number in enumerate(classes[0] if classes else [])
     ]
-    mean = {m: bootstrap_mean(map(mean_of, found), **shared) for m, found in scores.items()}
+    mean = {m: bootstrap_mean(map(mean_of, found)) for m, found in scores.items()}
     return {"cases": len(tables), "classes": each, "mean": mean}
 
 
@@ -173,10 +165,8 @@ def mean_of(values: Iterable[float]) -> float:
     return math.fsum(found) / len(found) if found else math.nan
 
 
-def bootstrap_mean(
-    values: Iterable[float], *, seed: int = 0, resamples: int = RESAMPLES, confidence: float = CONFIDENCE
-) -> dict[str, Any]:
-    """Mean and percentile bootstrap interval of independent numbers, of which NaN are left out.
+def bootstrap_mean(values: Iterable[float], *, seed: int = 0) -> dict[str, Any]:
+    """Mean and 95 % percentile bootstrap interval of independent numbers, of which NaN are left out.
 
     Returns
     -------
@@ -194,6 +184,6 @@ def bootstrap_mean(
         return {"mean": None, "low": None, "high": None, "count": 0}
     if len(found) == 1:
         return {"mean": float(found[0]), "low": None, "high": None, "count": 1}
-    chosen = np.random.default_rng(seed).integers(len(found), size=(resamples, len(found)))
-    low, high = np.quantile(found[chosen].mean(axis=1), [(1 - confidence) / 2, (1 + confidence) / 2])
+    chosen = np.random.default_rng(seed).integers(len(found), size=(RESAMPLES, len(found)))
+    low, high = np.quantile(found[chosen].mean(axis=1), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return {"mean": float(found.mean()), "low": float(low), "high": float(high), "count": len(found)}

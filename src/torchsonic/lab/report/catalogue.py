@@ -9,8 +9,6 @@ from torchsonic.lab.metrics.paper import PaperCost
 from torchsonic.lab.report.document import Table
 from torchsonic.lab.report.markdown import table_to_markdown
 
-__all__ = ["BEGIN", "END", "HEADERS", "NOTES", "CatalogueRow", "catalogue_table", "marked_table", "put_table"]
-
 BEGIN, END = "<!-- table of models: begin -->", "<!-- table of models: end -->"
 HEADERS = ("model", "task", "input", "parameters, M", "paper", "GFLOPs", "paper")
 NOTES = (
@@ -38,6 +36,7 @@ def catalogue_table(rows: Sequence[CatalogueRow]) -> Table:
 
 
 def _cells(row: CatalogueRow) -> list[str]:
+    gflops = (row.flops or 0) / 1e9
     from_macs = row.task == "segmentation" and row.paper.gflops is not None
     return [
         row.name,
@@ -45,17 +44,13 @@ def _cells(row: CatalogueRow) -> list[str]:
         " x ".join(map(str, row.input_size)),
         f"{row.parameters / 1e6:.3f}",
         _printed(row.paper.params_millions),
-        "-" if row.flops is None else _rounded(row.flops / 1e9),
+        "-" if row.flops is None else f"{gflops:.{3 if gflops < 1 else 2 if gflops < 1000 else 0}f}",
         _printed(row.paper.gflops) + (" (a)" if from_macs else ""),
     ]
 
 
 def _printed(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"
-
-
-def _rounded(gflops: float) -> str:
-    return f"{gflops:.3f}" if gflops < 1 else f"{gflops:.2f}" if gflops < 1000 else f"{gflops:.0f}"
 
 
 def marked_table(rows: Sequence[CatalogueRow], command: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from torchsonic.lab.report.provenance import commit_of, count
+from torchsonic.lab.report.runs import commit_of, count
 from torchsonic.lab.runs.provenance import BUSY_LIMIT
 
 __all__ = ["Compared", "find_warnings", "join_values"]
@@ -79,6 +79,7 @@ def _repeats(runs: Sequence[Compared], words: str) -> list[str]:
 def _origins(origins: Sequence[Mapping[str, Any]]) -> list[str]:
     found, total = [], len(origins)
     commits = {commit_of(origin) for origin in origins}
+    commits |= {str(commit)[:10] for origin in origins for commit in origin.get("earlier_commits", ())}
     if len(commits) > 1:
         found.append(
             f"Mixed commits: the runs were made by {len(commits)} versions of the code, {join_values(commits)}."

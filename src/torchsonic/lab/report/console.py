@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from torchsonic.lab.report.document import Cell, Code, Document, Group, Prose, Table, Text
+from torchsonic.lab.report.document import Code, Document, Group, Prose, Table, Text
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text as RichText
-
-__all__ = ["print_document", "print_table"]
 
 LOG_WIDTH = 200
 """Letters of a line that goes to a file."""
@@ -19,13 +17,7 @@ STYLES = {"best": "bold", "alarm": "bold red", "much better": "green", "much wor
 
 
 def print_document(document: Document, *, sections: Collection[str] | None = None) -> None:
-    """Print findings, tables, warnings, and what was left out.
-
-    Parameters
-    ----------
-    sections
-        Titles of the sections whose tables are printed; all by default.
-    """
+    """Print findings, tables (those of ``sections`` by their titles, if given), warnings, and what was left out."""
     console = _console()
     for section in document.sections:
         for block in section.walk():
@@ -55,7 +47,7 @@ def print_table(table: Table, console: Console | None = None) -> None:
             shown.add_section()
             shown.add_row(_rich(line.title, "bold"))
         else:
-            shown.add_row(*map(_cell, line))
+            shown.add_row(*[_rich(f"{cell.text}\n{cell.note}".strip(), STYLES.get(cell.mark, "")) for cell in line])
     console.print(shown)
     for note in table.notes:
         console.print(_plain(note), style="dim", highlight=False, markup=False)
@@ -73,10 +65,6 @@ def _rich(text: str, style: str = "") -> RichText:
     from rich.text import Text as RichText
 
     return RichText(text, style=style)
-
-
-def _cell(cell: Cell) -> RichText:
-    return _rich(f"{cell.text}\n{cell.note}".strip(), STYLES.get(cell.mark, ""))
 
 
 def _plain(text: Text) -> str:

@@ -13,23 +13,6 @@ from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import Any, Literal, Union
 
-__all__ = [
-    "MINUS",
-    "NONE",
-    "Block",
-    "Cell",
-    "Code",
-    "Column",
-    "Document",
-    "Figure",
-    "Group",
-    "Items",
-    "Prose",
-    "Section",
-    "Table",
-    "Text",
-]
-
 NONE = "\u2013"
 """What a cell without a value shows."""
 MINUS = "\u2212"
@@ -138,7 +121,10 @@ class Table:
 
     @property
     def lines(self) -> list[Group | list[Cell]]:
-        return [row if isinstance(row, Group) else _cells(row) for row in self.rows]
+        return [
+            row if isinstance(row, Group) else [Cell(cell) if isinstance(cell, str) else cell for cell in row]
+            for row in self.rows
+        ]
 
     def to_csv(self) -> str:
         """Comma-separated values: numbers as numbers, notes in columns of their own, groups of rows in the first."""
@@ -157,18 +143,12 @@ class Table:
                 continue
             pairs = zip(line, noted, strict=True)
             words = [
-                text for cell, has_notes in pairs for text in ((cell.text, cell.note) if has_notes else (cell.text,))
+                "" if text in (NONE, "-") else text.replace(MINUS, "-")
+                for cell, has_notes in pairs
+                for text in ((cell.text, cell.note) if has_notes else (cell.text,))
             ]
-            writer.writerow([*([group] if grouped else []), *map(_for_machines, words)])
+            writer.writerow([*([group] if grouped else []), *words])
         return buffer.getvalue()
-
-
-def _cells(row: Sequence[str | Cell]) -> list[Cell]:
-    return [Cell(cell) if isinstance(cell, str) else cell for cell in row]
-
-
-def _for_machines(text: str) -> str:
-    return "" if text in (NONE, "-") else text.replace(MINUS, "-")
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from jinja2 import Template
     from matplotlib.figure import Figure
 
-__all__ = ["to_html", "to_png", "to_webp", "write_document"]
-
 BLOCKS = (parts.Code, parts.Figure, parts.Group, parts.Items, parts.Prose, parts.Section, parts.Table)
 
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 
 from torchsonic.lab.report.document import Cell, Code, Document, Figure, Group, Items, Prose, Section, Table, Text
 
-__all__ = ["table_to_markdown", "to_markdown"]
-
 # An underscore within a word is one; elsewhere it would begin emphasis.
 SPECIAL = re.compile(r"([\\`*|\[\]]|(?<![^\W_])_|_(?![^\W_]))")
 TAG, ENTITY = re.compile(r"<(?=[a-zA-Z/!?])"), re.compile(r"&(?=#?\w+;)")

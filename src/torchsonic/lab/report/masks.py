@@ -16,12 +16,11 @@ from torchsonic.lab.metrics.masks import THRESHOLDS
 from torchsonic.lab.report import Column, Document, Figure, Prose, Section, Table
 from torchsonic.lab.report.document import NONE
 from torchsonic.lab.report.files import to_png
-from torchsonic.lab.report.provenance import count, origin_text
-from torchsonic.lab.report.style import new_figure, plain, thin_axes
+from torchsonic.lab.report.runs import count, origin_text
+from torchsonic.lab.report.style import plain
 from torchsonic.lab.report.volumes.overlay import add_legend, draw_slice
 from torchsonic.lab.runs.masks import MEASURES, load_run, score_case
-
-__all__ = ["make_page"]
+from torchsonic.viz.style import new_figure, thin_axes
 
 COUNTED = (
     "Means over images; in an image, first over its classes or thresholds. Dice: 2 |P and L| / (|P| + |L|). Boundary: "

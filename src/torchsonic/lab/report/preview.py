@@ -8,20 +8,12 @@ from typing import TYPE_CHECKING
 import torch
 
 from torchsonic.lab.data import PERTURBATIONS, HalliGalli, SynthShape, perturb
-from torchsonic.lab.report.style import (
-    ANSWERS,
-    class_legend,
-    label_colours,
-    mark_patch,
-    new_figure,
-    show_image,
-)
+from torchsonic.lab.report import style
 from torchsonic.lab.runs.synthetic import TEST_NOISE
+from torchsonic.viz.style import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
-
-__all__ = ["SHEETS", "draw_sheet"]
 
 SAMPLES = 8
 RESOLUTIONS = (16, 32, 64, 128, 256)
@@ -54,10 +46,10 @@ def _draw_samples(figure: SubFigure, data: SynthShape) -> None:
     figure.suptitle("SynthShape: samples and labels", fontweight="bold")
     image, label = data.samples(range(SAMPLES))
     for place, (top, bottom) in enumerate(figure.subplots(2, SAMPLES).T):
-        show_image(top, image[place])
-        show_image(bottom, label_colours(label[place]))
+        style.show_image(top, image[place])
+        style.show_image(bottom, style.label_colours(label[place]))
         top.set_title(f"sample {place}", fontsize="small")
-    class_legend(figure, loc="outside lower center")
+    style.class_legend(figure, loc="outside lower center")
 
 
 def _draw_levels(figure: SubFigure, data: SynthShape) -> None:
@@ -66,8 +58,8 @@ def _draw_levels(figure: SubFigure, data: SynthShape) -> None:
     for (name, perturbation), line in zip(PERTURBATIONS.items(), figure.subplots(len(PERTURBATIONS), 6), strict=True):
         for place, level in enumerate(perturbation.levels):
             shown, moved = perturb(image, label, name, level)
-            show_image(line[2 * place], shown[0])
-            show_image(line[2 * place + 1], label_colours(moved[0]))
+            style.show_image(line[2 * place], shown[0])
+            style.show_image(line[2 * place + 1], style.label_colours(moved[0]))
             line[2 * place].set_title(f"{level:g}", fontsize="small")
         line[0].set_ylabel(name, rotation=0, ha="right", va="center")
 
@@ -83,8 +75,8 @@ def _draw_resolutions(figure: SubFigure, data: SynthShape) -> None:
     chosen = [_richest(data)]
     for size, (top, bottom) in zip(RESOLUTIONS, figure.subplots(2, len(RESOLUTIONS)).T, strict=True):
         image, label = data.samples(chosen, (size, size))
-        show_image(top, image[0])
-        show_image(bottom, label_colours(label[0]))
+        style.show_image(top, image[0])
+        style.show_image(bottom, style.label_colours(label[0]))
         top.set_title(f"{size} x {size}", fontsize="small")
 
 
@@ -97,14 +89,14 @@ def _halligalli(seed: int) -> Figure:
     for answer, block in zip((1, 0), figure.subfigures(2, 1, squeeze=False).ravel(), strict=True):
         chosen = [index for index in indices if truth[index] == answer][:SAMPLES]
         word = {1: "exactly one pair", 0: "no pair, or more than one pair, three or four alike"}[answer]
-        block.suptitle(f"class {answer}: {word}", fontweight="bold", color=ANSWERS[answer][1])
+        block.suptitle(f"class {answer}: {word}", fontweight="bold", color=style.ANSWERS[answer][1])
         image, label = data.samples(chosen)
         noisy = perturb(image, label, "noise", TEST_NOISE)[0]
         panels = block.subplots(2, SAMPLES)
         for line, pictures in zip(panels, (image, noisy), strict=True):
             for panel, picture in zip(line, pictures, strict=True):
-                show_image(panel, torch.as_tensor(picture))
-                mark_patch(panel)
+                style.show_image(panel, torch.as_tensor(picture))
+                style.mark_patch(panel)
         for line, name in zip(panels, ("clean", f"noise {TEST_NOISE:g}"), strict=True):
             line[0].set_ylabel(name)
     return figure

@@ -9,24 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torchsonic.lab.data.synthetic.shapes import KINDS
-from torchsonic.viz.style import new_figure, thin_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
-
-__all__ = [
-    "ANSWERS",
-    "OPERATORS",
-    "class_legend",
-    "label_colours",
-    "mark_patch",
-    "new_figure",
-    "plain",
-    "show_colour",
-    "show_image",
-    "thin_axes",
-]
 
 CLASSES = ("#15181c", "#56B4E9", "#F0E442", "#009E73", "#D55E00", "#CC79A7")
 ANSWERS = {0: ("other", "#D55E00"), 1: ("one pair", "#0072B2")}
@@ -81,12 +67,11 @@ def class_legend(figure: Figure | SubFigure, **place: Any) -> None:
     figure.legend(handles, KINDS, ncols=min(len(KINDS), max(2, int(width / 1.2))), frameon=False, **place)
 
 
-def mark_patch(panel: Axes, *, field: int = 64, patch: int = 2) -> None:
-    """Frame the central patch of an image, with a little room round it."""
+def mark_patch(panel: Axes) -> None:
+    """Frame the two central pixels of an image of 64, with a little room round them."""
     from matplotlib.patches import Rectangle
 
-    low = (field - patch) / 2 - 1.5
-    panel.add_patch(Rectangle((low, low), patch + 2, patch + 2, fill=False, edgecolor="#F0E442", linewidth=1.1))
+    panel.add_patch(Rectangle((29.5, 29.5), 4, 4, fill=False, edgecolor="#F0E442", linewidth=1.1))
 
 
 def plain(text: str) -> str:

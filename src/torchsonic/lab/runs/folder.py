@@ -1,13 +1,14 @@
 """The folder of a run, whatever its task.
 
 ``config.json`` holds the kind of the run, the version that wrote it and all settings; ``split.json`` or
-``classes.json`` what was found in the data; ``log.jsonl`` and ``checkpoints/`` the training; ``model/`` the trained
-network; ``results.json`` the test. A file ``.lock`` is there while a process works in the folder.
+``classes.json`` what was found in the data; ``log.jsonl`` and ``checkpoints/`` the training; ``commits.json`` the
+versions that took part in it; ``model/`` the trained network; ``results.json`` the test. A file ``.lock`` is there
+while a process works in the folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,7 +32,7 @@ __all__ = [
 C = TypeVar("C")
 FORMAT = 1
 HEAD = ("kind", "format", "torchsonic")
-KINDS = {"volumes": "patch", "images": "image_size", "synthetic": "task", "masks": "instances"}
+KINDS = {"volumes": "patch", "images": "image_size", "synthetic": "task", "masks": "instances", "arrays": "rates"}
 """Kinds of runs, and a setting by which a run is known that was written before runs said their kind."""
 
 
@@ -50,9 +51,12 @@ def write_config(folder: Path, kind: str, config: Any) -> None:
     write_json(folder / CONFIG_NAME, {**head, **plain_settings(config)})
 
 
-def read_config(folder: Path, cls: type[C], *, before: Mapping[str, Any] | None = None) -> C:
-    """The settings of a run; ``before`` are those of runs that are older than a setting."""
-    values = {**(before or {}), **{name: value for name, value in _read(folder).items() if name not in HEAD}}
+def read_config(folder: Path, cls: type[C]) -> C:
+    """The settings of a run; a class may say as ``before`` what runs did that are older than a setting."""
+    values = {
+        **getattr(cls, "before", {}),
+        **{name: value for name, value in _read(folder).items() if name not in HEAD},
+    }
     return parse_settings(cls, values, str(folder / CONFIG_NAME))
 
 

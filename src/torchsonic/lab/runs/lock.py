@@ -21,8 +21,6 @@ from typing import IO
 
 from torchsonic.lab.training import CheckpointError
 
-__all__ = ["LOCK_NAME", "RunLockedError", "locked"]
-
 LOCK_NAME = ".lock"
 HELD = (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
 
@@ -33,13 +31,7 @@ class RunLockedError(CheckpointError):
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from training in a folder, which is created; it is removed again if it stays empty.
-
-    Raises
-    ------
-    RunLockedError
-        If another process holds the lock.
-    """
+    """Keep other processes from training in a folder, which is created, and removed again if it stays empty."""
     created = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / LOCK_NAME

@@ -19,17 +19,9 @@ from torch import Tensor, nn
 
 from torchsonic.baselines import MonaiUNet
 from torchsonic.engine.memory import is_exhaustion
+from torchsonic.lab.data import masks as files
 from torchsonic.lab.data.images.files import ImageError, opened_image
 from torchsonic.lab.data.instances import OUTLINE, outline, separate
-from torchsonic.lab.data.masks import (
-    PixelSize,
-    find_pairs,
-    find_pictures,
-    read_pair,
-    read_sizes,
-    tag_size,
-    write_mask,
-)
 from torchsonic.lab.data.volumes import Case, Volume
 from torchsonic.lab.data.volumes.augmentation import Augmentation
 from torchsonic.lab.data.volumes.collection import Collection
@@ -38,7 +30,6 @@ from torchsonic.lab.data.volumes.survey import Facts
 from torchsonic.lab.metrics.masks import score_mask
 from torchsonic.lab.runs.folder import RunError, kind_of, load_model, read_config
 from torchsonic.lab.runs.run import run
-from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.runs.volumes.config import SegmentationConfig
 from torchsonic.lab.runs.volumes.plan import check_classes, median_spacing
 from torchsonic.lab.runs.volumes.predict import read_good_cases, window_voxels
@@ -49,7 +40,7 @@ from torchsonic.lab.training.progress import counting_progress
 from torchsonic.lab.training.volumes import PatchBatch, VolumeTask
 from torchsonic.models import PretrainedModel, create_model, list_models, model_entry
 
-__all__ = ["PRESETS", "MasksConfig", "apply_preset", "load_run", "predict_mask", "predict_masks", "run_experiment"]
+__all__ = ["PRESETS", "MasksConfig", "load_run", "predict_mask", "predict_masks", "run_experiment"]
 
 MEASURES = {"dice": "class", "boundary": "class", "precision": "threshold"}
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -98,14 +89,14 @@ class MasksConfig(SegmentationConfig):
     @property
     def name(self) -> str:
         """Folder of the run within a collection of runs."""
-        words = [self.model, *(["instances"] if self.instances else []), *([] if self.tell_spacing else ["untold"])]
-        return f"masks/{self.data.resolve().name}/{'-'.join(words)}/{self.place}"
+        words = [self.model, self.variant, "instances" * self.instances, "untold" * (not self.tell_spacing)]
+        return f"masks/{self.data.resolve().name}/{'-'.join(filter(None, words))}/{self.place}"
 
     @property
-    def pixel_size(self) -> PixelSize:
+    def pixel_size(self) -> files.PixelSize:
         """Of all pictures, or where each one's is found."""
         if self.spacing_table is not None:
-            return read_sizes(self.spacing_table)
+            return files.read_sizes(self.spacing_table)
         return (self.spacing[0], self.spacing[-1]) if isinstance(self.spacing, tuple) else self.spacing or "pixels"
 
 
@@ -123,16 +114,16 @@ class MaskExperiment(SegmentationExperiment[MasksConfig]):
     may_change = (*SegmentationExperiment.may_change, "whole_pixels", "tolerance")
 
     def find_cases(self) -> list[Case]:
-        cases = find_pairs(self.config.data)
+        cases = files.find_pairs(self.config.data)
         if self.config.spacing is None and self.config.spacing_table is None:
             self.config = replace(self.config, spacing="tags" if any(map(_has_tags, cases)) else "pixels")
         if self.config.instances:
             self.config = replace(self.config, num_classes=len(OUTLINE))
-        self.size: PixelSize = self.config.pixel_size
+        self.size: files.PixelSize = self.config.pixel_size
         return cases
 
     def read_case(self, case: Case, *, num_classes: int | None) -> Volume:
-        volume = read_pair(case, num_classes=None if self.config.instances else num_classes, size=self.size)
+        volume = files.read_pair(case, num_classes=None if self.config.instances else num_classes, size=self.size)
         assert volume.label is not None
         return replace(volume, label=outline(volume.label)) if self.config.instances else volume
 
@@ -147,7 +138,8 @@ class MaskExperiment(SegmentationExperiment[MasksConfig]):
         torch.manual_seed(self.config.training.seed)
         if self.config.model == "unet":
             return MonaiUNet(3, num_classes, spatial_dims=2)
-        return create_model(self.config.model, in_channels=3, num_classes=num_classes, spacing=spacing)
+        options = {"variant": self.config.variant} if self.config.variant else {}
+        return create_model(self.config.model, in_channels=3, num_classes=num_classes, spacing=spacing, **options)
 
     def make_task(self, volumes: Collection, **options: Any) -> VolumeTask:
         return MaskTask(volumes, patch=(1, *self.config.patch), **options)
@@ -167,17 +159,17 @@ class MaskExperiment(SegmentationExperiment[MasksConfig]):
 
 def _has_tags(case: Case) -> bool:
     with suppress(ImageError), opened_image(case.images[0]) as picture:
-        return tag_size(picture) is not None
+        return files.tag_size(picture) is not None
     return False
 
 
 def score_case(
-    model: PretrainedModel, case: Case, config: MasksConfig, size: PixelSize
+    model: PretrainedModel, case: Case, config: MasksConfig, size: files.PixelSize
 ) -> tuple[dict[str, Any], Volume, NDArray[np.integer]]:
     """Scores of a picture with a mask, the picture, and what the network makes of it."""
     assert config.num_classes is not None
     assert config.tolerance is not None
-    volume = read_pair(case, num_classes=None if config.instances else config.num_classes, size=size)
+    volume = files.read_pair(case, num_classes=None if config.instances else config.num_classes, size=size)
     assert volume.label is not None
     start = time.perf_counter()
     found = predict_mask(model, volume, config)
@@ -239,17 +231,18 @@ def predict_masks(
     model.to(device)
     if spacing or spacing_table:
         config = replace(config, spacing=spacing, spacing_table=spacing_table)
-    size, pictures = config.pixel_size, find_pictures(images / "images" if (images / "images").is_dir() else images)
+    size = config.pixel_size
+    pictures = files.find_pictures(images / "images" if (images / "images").is_dir() else images)
     if out.resolve() in {parent for path in pictures.values() for parent in path.resolve().parents}:
         raise ValueError(f"{out} holds the images, which masks could overwrite; name another folder")
     cases, written = [Case(name, (path,), None) for name, path in pictures.items()], 0
 
     def read(case: Case, *, num_classes: int | None) -> Volume:
-        return read_pair(case, size=size)
+        return files.read_pair(case, size=size)
 
     with counting_progress("predicting", len(cases), show=show) as advance:
         for volume in read_good_cases(cases, read=read, keep_going=keep_going, advance=advance):
-            write_mask(out / f"{volume.name}.png", predict_mask(model, volume, config))
+            files.write_mask(out / f"{volume.name}.png", predict_mask(model, volume, config))
             written += 1
     return written, len(cases)
 
@@ -257,11 +250,6 @@ def predict_masks(
 def run_experiment(config: MasksConfig, folder: Path, *, show: bool = True) -> dict[str, Any]:
     """Train, test and save; see :func:`torchsonic.lab.runs.run.run`."""
     return run(MaskExperiment(config), folder, show=show)
-
-
-def apply_preset(config: MasksConfig, preset: str) -> MasksConfig:
-    """A configuration with a preset's settings."""
-    return choose_preset(config, PRESETS, preset)
 
 
 def load_run(folder: Path) -> tuple[PretrainedModel, MasksConfig]:

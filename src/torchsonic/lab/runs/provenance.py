@@ -16,8 +16,6 @@ import torch
 
 from torchsonic import __version__
 
-__all__ = ["activity_warning", "describe_run", "summary_line"]
-
 BUSY_LIMIT = 0.2
 BUSY_SECONDS = 1.0
 ROOT = Path(__file__).resolve().parents[4]
@@ -71,13 +69,18 @@ def _from_here(word: str) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_absolute() and path.is_relative_to(Path.cwd()) else word
 
 
+def current_commit() -> str | None:
+    """The commit of the checkout that this package lies in."""
+    return _git("rev-parse", "HEAD")
+
+
 def describe_run(*, seed: int, device: torch.device) -> dict:
     """To be called before the work: the cores found busy are then busy with something else."""
     # Results themselves may lie uncommitted without the code having changed.
     changes = _git("status", "--porcelain", "--", ".", ":(exclude)results")
     return {
         "command": shlex.join(["torchsonic", *map(_from_here, sys.argv[1:])]),
-        "commit": _git("rev-parse", "HEAD"),
+        "commit": current_commit(),
         "dirty": None if changes is None else bool(changes),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "seed": seed,

@@ -26,7 +26,7 @@ from torchsonic.models import PretrainedModel
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-__all__ = ["Experiment", "refuse_changes", "run"]
+__all__ = ["Experiment", "refuse_changes", "run", "same_settings"]
 
 C = TypeVar("C")
 M = TypeVar("M", bound=PretrainedModel)
@@ -35,18 +35,13 @@ M = TypeVar("M", bound=PretrainedModel)
 class Experiment(ABC, Generic[C, M]):
     """What a task supplies: data and network, the task of the loop, the test, and a description.
 
-    Parameters
-    ----------
-    config
-        Settings, among them ``training``, those of the loop. Paths become absolute.
+    Its settings have those of the loop in ``training``; their paths become absolute.
     """
 
     kind: ClassVar[str]
     """Of :data:`torchsonic.lab.runs.folder.KINDS`."""
     may_change: ClassVar[Collection[str]] = ()
     """Settings that have no effect on the weights, which may be others when a run is resumed."""
-    before: ClassVar[Mapping[str, Any]] = {}
-    """What runs did that are older than a setting."""
 
     def __init__(self, config: C) -> None:
         self.config = with_absolute_paths(config)
@@ -81,7 +76,8 @@ class Experiment(ABC, Generic[C, M]):
 
     def refuse_changes(self, folder: Path) -> None:
         """Refuse to go on with a run of other settings."""
-        refuse_changes(folder, plain_settings(self.config), may_change=self.may_change, before=self.before)
+        before = getattr(self.config, "before", {})
+        refuse_changes(folder, plain_settings(self.config), may_change=self.may_change, before=before)
 
 
 def run(experiment: Experiment, folder: Path, *, show: bool = True) -> dict[str, Any]:
@@ -110,6 +106,7 @@ def run(experiment: Experiment, folder: Path, *, show: bool = True) -> dict[str,
         fabric.barrier()  # no process may find what the first one is about to write
         if fabric.is_global_zero:
             write_config(folder, experiment.kind, experiment.config)
+            origin |= _note_start(folder, origin)
             for name, facts in experiment.facts.items():
                 write_json(folder / name, facts)
         result = fit(model, experiment.task(show=show), experiment.config.training, folder, fabric=fabric, show=show)
@@ -163,6 +160,19 @@ def refuse_changes(
     _compare({**(before or {}), **read_json(folder / "config.json")}, settings, {*may_change, *MAY_CHANGE})
 
 
+def same_settings(saved: Mapping[str, Any], settings: Mapping[str, Any], *, may_change: Collection[str]) -> bool:
+    """Whether results with the settings ``saved`` are those that a run of ``settings`` would have.
+
+    Not compared is what :func:`refuse_changes` does not compare, and what ``settings`` leave to the data.
+    """
+    given = {name: value for name, value in settings.items() if value is not None}
+    try:
+        _compare(saved, given, {*may_change, *MAY_CHANGE})
+    except CheckpointError:
+        return False
+    return True
+
+
 def _compare(saved: Mapping[str, Any], settings: Mapping[str, Any], may_change: Collection[str]) -> None:
     for name, value in settings.items():
         before = saved.get(name, value)
@@ -182,6 +192,16 @@ def _is_same_path(before: Any, value: Any) -> bool:
         return False
     parts = [part for part in Path(before).parts if part != ".."]
     return Path(value).is_absolute() and bool(parts) and list(Path(value).parts[-len(parts) :]) == parts
+
+
+def _note_start(folder: Path, origin: Mapping[str, Any]) -> dict[str, Any]:
+    """Write down which commit takes up a run; those of earlier starts, where they are others."""
+    path = folder / "commits.json"
+    before = read_json(path)["commits"] if path.exists() and (folder / "checkpoints").exists() else []
+    commit = f"{origin['commit']} with changes" if origin["dirty"] else str(origin["commit"])
+    write_json(path, {"commits": [*(known for known in before if known != commit), commit]})
+    others = [known for known in before if known != commit]
+    return {"earlier_commits": others} if others else {}
 
 
 def _origins(folder: Path, run: dict[str, Any]) -> dict[str, Any]:

@@ -10,8 +10,6 @@ from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["SettingsError", "choose_preset", "parse_settings", "plain_settings", "read_value", "with_absolute_paths"]
-
 C = TypeVar("C")
 PLAIN = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a path", None: "null"}
 
@@ -45,13 +43,7 @@ def with_absolute_paths(config: C) -> C:
 
 
 def parse_settings(cls: type[C], values: Any, where: str) -> C:
-    """A dataclass from what JSON holds; a setting that is younger than the file has its default.
-
-    Parameters
-    ----------
-    where
-        The file, for error messages.
-    """
+    """A dataclass from what JSON holds; a setting that is younger than the file, ``where``, has its default."""
     if not isinstance(values, Mapping):
         raise SettingsError(f"{where} must be an object of settings, got {values!r}")
     hints = get_type_hints(cls)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
-from torchsonic.lab.data import PERTURBATIONS, HalliGalli, SynthShape, perturb
+from torchsonic.lab.data import HalliGalli, perturb
 from torchsonic.lab.data.ranges import check_ranges
 from torchsonic.lab.metrics import count_flops
 from torchsonic.lab.metrics.robustness import RESOLUTIONS, score_perturbations, score_resolutions, score_samples
 from torchsonic.lab.runs import folder as run_folder
+from torchsonic.lab.runs.protocols import FOLDS, OWN, SMOKE, Protocol, ProtocolName, Split
+from torchsonic.lab.runs.released import RELEASED
 from torchsonic.lab.runs.run import Experiment, run
 from torchsonic.lab.runs.settings import choose_preset, parse_settings
 from torchsonic.lab.training import Fit, SegmentationTask, TrainingConfig
 from torchsonic.lab.training.progress import counting_progress
+from torchsonic.lab.training.segmentation import NumberedSamples
 from torchsonic.models import PretrainedModel, create_model
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MODELS",
-    "PRESETS",
+    "PROTOCOLS",
     "TEST_NOISE",
     "ModelName",
     "SyntheticConfig",
@@ -37,19 +40,18 @@ __all__ = [
     "make_model",
     "make_task",
     "parse_config",
-    "protocol",
     "read_config",
+    "repeats",
     "run_experiment",
     "test_indices",
+    "usual_settings",
 ]
 
 TaskName = Literal["synthshape", "halligalli"]
 ModelName = Literal["sonicnet", "orbitnet", "convnet", "vit", "s4nd", "niff", "gfnet"]
 MODELS: tuple[str, ...] = get_args(ModelName)
 OWN_NORM = ("vit", "orbitnet")  # tokens are normalised one by one, fields over a group as one
-
-# The paper's pool is not given; 5 folds of 400 scenes.
-POOL, FOLDS = 2000, 5
+PROTOCOLS: Mapping[str, Protocol] = {"own": OWN, "released": RELEASED}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +62,16 @@ class SyntheticConfig:
     """Task to train on."""
     model: ModelName = "sonicnet"
     """Network to train; all but orbitnet have 64 channels and the paper's parameter counts."""
+    protocol: ProtocolName = "own"
+    """Scenes, tests and loss of SynthShape: our own, or those of the authors' released script."""
     fold: int = 0
-    """Fold to hold out for testing, 0 to 4; SynthShape only."""
+    """Fold to hold out for testing, 0 to 4; only for our own SynthShape."""
     test_samples: int = 400
     """Number of samples to test on."""
+    hold_out: float = 0.0
+    """Test on this share of the training samples, left out of training, not on the test: for choosing settings."""
+    noise: float | None = None
+    """Largest deviation of the noise on training images; 0.12 for HalliGalli and none for SynthShape by default."""
     depth: int | None = None
     """Number of blocks; 4 for SynthShape and 1 for HalliGalli by default."""
     form: Literal["post", "pre"] = "post"
@@ -76,19 +84,28 @@ class SyntheticConfig:
     """What surrounds an image, as far as it is wide; by default SonicNet's margin of zeros, and HalliGalli wraps."""
     standardise: bool | None = None
     """Standardise each channel before SonicNet's operators; on by default for SynthShape."""
-    bank: Literal["broad", "far"] | None = None
-    """SonicNet's initial modes: decay from one pixel up (broad), the default for SynthShape, or long decay (far)."""
+    bank: Literal["broad", "far", "released"] | None = None
+    """SonicNet's initial modes: decay from one pixel up (broad), the default for SynthShape; long decay (far); or as in
+    the released code (released)."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
     """Training loop."""
 
     def __post_init__(self) -> None:
+        if self.task == "halligalli" and self.protocol != "own":
+            raise ValueError(f"protocol must be own for HalliGalli, which was not released, got {self.protocol}")
+        protocol = PROTOCOLS[self.protocol]
         if not 0 <= self.fold < FOLDS:
             raise ValueError(f"fold must be 0 to {FOLDS - 1}, got {self.fold}")
-        if self.task == "halligalli" and self.fold:
-            raise ValueError(f"fold must be 0 for HalliGalli, which has no folds, got {self.fold}; use seeds")
+        if self.fold and (self.task == "halligalli" or protocol.folds == 1):
+            which = "HalliGalli" if self.task == "halligalli" else "the released protocol"
+            raise ValueError(f"fold must be 0 for {which}, which has no folds, got {self.fold}; use seeds")
         check_ranges(self, "[1, inf)", "test_samples", "depth")
-        most = POOL // FOLDS
-        if self.task == "synthshape" and self.test_samples > most:
+        check_ranges(self, "[0, 1)", "hold_out")
+        check_ranges(self, "[0, inf)", "noise")
+        if self.noise is not None and self.protocol != "own":
+            raise ValueError(f"noise belongs to our own protocol; the {self.protocol} one has its own, leave it out")
+        most = protocol.most_tests
+        if self.task == "synthshape" and most is not None and self.test_samples > most:
             raise ValueError(f"test_samples must be at most {most}, the size of a fold, got {self.test_samples}")
         changed = [n for n, usual in _SONIC_DEFAULTS.items() if getattr(self, n) not in (usual, _FORMER.get(n))]
         if changed and self.model != "sonicnet":
@@ -97,52 +114,55 @@ class SyntheticConfig:
     @property
     def name(self) -> str:
         """Folder of the run within a collection of runs."""
-        parts = [self.model, *[str(getattr(self, n)) for n, v in _SONIC_DEFAULTS.items() if getattr(self, n) != v]]
+        parts = [self.model, *([self.protocol] if self.protocol != "own" else [])]
+        usual = usual_settings(self.protocol, self.model)
+        parts += [str(getattr(self, name)) for name, value in usual.items() if getattr(self, name) != value]
         parts += [self.norm] if self.norm else []
+        parts += [f"held{self.hold_out:g}"] if self.hold_out else []
+        parts += [f"noise{self.noise:g}"] if self.noise is not None else []
         return f"{self.task}/{'-'.join(parts)}/fold{self.fold}-seed{self.training.seed}"
 
 
 _FORMER = {"padding": "circular"}  # former defaults, which the settings of older runs hold whatever the network
 _SONIC_DEFAULTS = {"form": "post", "variant": "exact", "padding": None, "standardise": None, "bank": None}
 
+
+def usual_settings(protocol: str, model: str) -> dict[str, Any]:
+    """SonicNet's settings as a protocol has them by default; those of other networks never change."""
+    return {**_SONIC_DEFAULTS, **(PROTOCOLS[protocol].sonicnet if model == "sonicnet" else {})}
+
+
 # One block learns to read the corners by turning its modes towards them, so these learn faster than elsewhere.
 _CORNERS = {"learning_rate": 5e-3, "mode_lr_scale": 0.1}
-_SMOKE = {"steps": 20, "batch": 4, "checkpoint_every": 10, "log_every": 2}
 
 
 def _halligalli(**training: Any) -> Mapping[str, Any]:
     return {"test_samples": 1000, "training": {**_CORNERS, **training}}
 
 
-# What a preset changes, by task; the same for every model.
-PRESETS: Mapping[str, Mapping[TaskName, Mapping[str, Any]]] = {
-    "smoke": {"synthshape": {"test_samples": 20, "training": _SMOKE}, "halligalli": _halligalli(**_SMOKE)},
-    "demo": {
-        "synthshape": {"test_samples": 60, "training": {"steps": 200, "batch": 8}},
-        "halligalli": _halligalli(steps=6000, batch=32),
-    },
-    "quick": {
-        "synthshape": {"training": {"steps": 600, "batch": 8}},
-        "halligalli": _halligalli(steps=10000, batch=32),
-    },
-    "paper": {
-        "synthshape": {"training": {"steps": 1000 * (POOL * (FOLDS - 1) // FOLDS) // 32, "batch": 32}},
-        "halligalli": _halligalli(steps=50000, batch=32),
-    },
+# What a preset changes; the same for every model. SynthShape's are its protocol's.
+HALLIGALLI_PRESETS: Mapping[str, Mapping[str, Any]] = {
+    "smoke": _halligalli(**SMOKE),
+    "demo": _halligalli(steps=6000, batch=32),
+    "quick": _halligalli(steps=10000, batch=32),
+    "paper": _halligalli(steps=50000, batch=32),
 }
 PAPER_SEEDS = 5
 
 
-def protocol(preset: str, task: TaskName) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Seeds and folds of a preset: five of each in the paper, though HalliGalli has no folds; else one."""
+def repeats(preset: str, task: TaskName, protocol: ProtocolName = "own") -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Seeds and folds of a preset: five of each in the paper, where there are folds; else one."""
     if preset != "paper":
         return (0,), (0,)
-    return tuple(range(PAPER_SEEDS)), tuple(range(FOLDS)) if task == "synthshape" else (0,)
+    return tuple(range(PAPER_SEEDS)), tuple(range(PROTOCOLS[protocol].folds)) if task == "synthshape" else (0,)
 
 
 def apply_preset(config: SyntheticConfig, preset: str) -> SyntheticConfig:
-    """A configuration with a preset's settings."""
-    return choose_preset(config, {name: tasks[config.task] for name, tasks in PRESETS.items()}, preset)
+    """A configuration with the settings that a preset and the protocol make."""
+    protocol = PROTOCOLS[config.protocol]
+    presets = protocol.presets if config.task == "synthshape" else HALLIGALLI_PRESETS
+    config = choose_preset(config, presets, preset)
+    return replace(config, **protocol.sonicnet) if config.model == "sonicnet" else config
 
 
 def read_config(folder: Path) -> SyntheticConfig:
@@ -161,36 +181,60 @@ HALLIGALLI_NOISE = 0.12
 TEST_NOISE = 0.1
 
 
-def make_data(task: TaskName) -> SynthShape | HalliGalli:
-    """The endless set of a task's samples."""
-    return SynthShape() if task == "synthshape" else HalliGalli()
+def make_data(task: TaskName, protocol: ProtocolName = "own", seed: int = 0) -> NumberedSamples:
+    """The endless set of a task's samples; the released protocol has another one for each seed."""
+    return PROTOCOLS[protocol].scenes(seed) if task == "synthshape" else HalliGalli()
+
+
+def _data_of(config: SyntheticConfig) -> NumberedSamples:
+    return make_data(config.task, config.protocol, config.training.seed)
+
+
+def _split(config: SyntheticConfig) -> Split:
+    training = config.training
+    return PROTOCOLS[config.protocol].split(config.fold, training.steps * training.batch, config.test_samples)
 
 
 def make_task(config: SyntheticConfig) -> SegmentationTask:
     """Data, loss and score of a run."""
-    data, training = make_data(config.task), config.training
+    data, training = _data_of(config), config.training
     shared: dict[str, Any] = {"batch": training.batch, "seed": training.seed}
     if not isinstance(data, HalliGalli):
-        train = [index for index in range(POOL) if index % FOLDS != config.fold]
-        return SegmentationTask(data, train, test_indices(config), **shared)
+        shared |= {"noise": config.noise or 0.0, **PROTOCOLS[config.protocol].task}
+        return SegmentationTask(data, _learnt_and_held(config)[0], test_indices(config), **shared)
     # The answer is one bit for each image, which Dice adds nothing to.
-    shared |= {"noise": HALLIGALLI_NOISE, "background": True, "dice": 0.0, "window": data.window()}
-    return SegmentationTask(data, range(HALLIGALLI_TRAIN), test_indices(config), **shared)
+    shared |= {
+        "noise": HALLIGALLI_NOISE if config.noise is None else config.noise,
+        "background": True,
+        "dice": 0.0,
+        "window": data.window(),
+    }
+    return SegmentationTask(data, _learnt_and_held(config)[0], test_indices(config), **shared)
 
 
-def test_indices(config: SyntheticConfig) -> list[int]:
+def _learnt_and_held(config: SyntheticConfig) -> tuple[list[int], list[int]]:
+    """Numbers of the samples that are not for testing: to learn from, and held out."""
+    whole = list(range(HALLIGALLI_TRAIN) if config.task == "halligalli" else _split(config)[0])
+    count = len(whole) - round(config.hold_out * len(whole))
+    return whole[:count], whole[count:]
+
+
+def test_indices(config: SyntheticConfig) -> Sequence[int]:
     """Numbers of the samples that a run is tested on.
 
-    SynthShape: scenes of the fold that it was not trained on. HalliGalli: other draws of the 625 scenes, all of which
-    training sees too, with other noise.
+    SynthShape: scenes that it was not trained on. HalliGalli: other draws of the 625 scenes, all of which training sees
+    too, with other noise. If samples are held out, those.
     """
+    if config.hold_out:
+        return _learnt_and_held(config)[1][: config.test_samples]
     if config.task == "halligalli":
-        return list(range(HALLIGALLI_TRAIN, HALLIGALLI_TRAIN + config.test_samples))
-    return [index for index in range(POOL) if index % FOLDS == config.fold][: config.test_samples]
+        return range(HALLIGALLI_TRAIN, HALLIGALLI_TRAIN + config.test_samples)
+    return _split(config)[1]
 
 
 BANKS: Mapping[str, Mapping[str, Any]] = {
     "broad": {},
+    "released": {"bank": "released"},
     "far": {"field": 128.0, "bank": {"shortest_decay": 16.0, "width_to_length": 0.01}},
 }
 
@@ -211,7 +255,7 @@ class SyntheticExperiment(Experiment[SyntheticConfig, PretrainedModel]):
         return evaluate_run(model, self.config, show=show)
 
     def describe(self, model: PretrainedModel, result: Fit) -> dict[str, Any]:
-        example = make_data(self.config.task).samples([0])[0].to(next(model.parameters()).device)
+        example = _data_of(self.config).samples([0])[0].to(next(model.parameters()).device)
         return {"task": self.config.task, "model": self.config.model, "flops": count_flops(model, example)}
 
 
@@ -227,6 +271,7 @@ def make_model(config: SyntheticConfig) -> PretrainedModel:
     arguments["depth"] = config.depth or (4 if config.task == "synthshape" else 1)
     norm = config.norm or ("group" if config.task == "synthshape" else "channel")
     options: dict[str, Any] = {} if config.model in OWN_NORM else {"norm": norm}
+    options |= PROTOCOLS[config.protocol].backbones.get(config.model, {})
     if config.model == "sonicnet":
         bank = config.bank or ("broad" if config.task == "synthshape" else "far")
         standardise = config.task == "synthshape" if config.standardise is None else config.standardise
@@ -240,17 +285,19 @@ def make_model(config: SyntheticConfig) -> PretrainedModel:
 
 def evaluate_run(model: PretrainedModel, config: SyntheticConfig, *, show: bool = True) -> dict[str, Any]:
     """Scores of a trained model: ``clean``, and ``rows`` under perturbations (noise only for HalliGalli)."""
-    data, indices = make_data(config.task), test_indices(config)
+    data, indices, protocol = _data_of(config), test_indices(config), PROTOCOLS[config.protocol]
     is_corners = isinstance(data, HalliGalli)
     model.eval()
     shared: dict[str, Any] = {"num_classes": data.num_classes, "background": is_corners}
-    shared |= {"window": data.window()} if is_corners else {}
+    batch = protocol.task.get("score_batch")
+    shared |= {"window": data.window()} if is_corners else {"batch": batch}
     clean = score_samples(model, data.samples, indices, **shared)
     if not is_corners:
-        total = sum(len(perturbation.levels) for perturbation in PERTURBATIONS.values()) + len(RESOLUTIONS)
+        ways, at_resolutions = protocol.perturbations, protocol.at_resolutions
+        total = sum(len(way.levels) for way in ways.values()) + at_resolutions * len(RESOLUTIONS)
         with counting_progress("testing", total, show=show) as advance:
-            rows = score_perturbations(model, data, indices, advance=advance)
-            rows += score_resolutions(model, data, indices, advance=advance)
+            rows = score_perturbations(model, data, indices, perturbations=ways, batch=batch, advance=advance)
+            rows += score_resolutions(model, data, indices, advance=advance) if at_resolutions else []
         return {"clean": clean, "rows": rows}
 
     def noisy(chosen: Any) -> Any:

@@ -11,18 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from torchsonic.io import read_json
+from torchsonic.lab.runs.protocols import ProtocolName
 from torchsonic.lab.runs.synthetic import (
     SyntheticConfig,
     TaskName,
     apply_preset,
     parse_config,
-    protocol,
+    repeats,
     run_experiment,
 )
 from torchsonic.lab.training.checkpoint import CheckpointError
 from torchsonic.lab.training.loop import MAY_CHANGE
-
-__all__ = ["is_finished", "plan_runs", "train_all"]
 
 # Of a sample, roughly: HalliGalli has one block instead of four, computed for four pixels.
 RELATIVE_COST = {"synthshape": 1.0, "halligalli": 0.02}
@@ -33,6 +32,7 @@ def plan_runs(
     *,
     models: Sequence[Any],
     tasks: Sequence[TaskName],
+    protocol: ProtocolName = "own",
     seeds: Sequence[int] = (),
     folds: Sequence[int] = (),
     **changes: int | None,
@@ -44,13 +44,15 @@ def plan_runs(
     Parameters
     ----------
     preset
-        Of :data:`torchsonic.lab.runs.synthetic.PRESETS`.
+        ``smoke``, ``demo``, ``quick`` or ``paper``.
+    protocol
+        Of SynthShape; the released one has no HalliGalli.
     seeds, folds
-        By default 0, or all five of each with the preset ``paper``; HalliGalli has no folds.
+        By default 0, or all five of each with the preset ``paper``; HalliGalli and the released protocol have no folds.
     changes
         ``steps``, ``batch`` and ``test_samples`` that replace the preset's; ``None`` leaves it.
     """
-    usual = [protocol(preset, task) for task in tasks]
+    usual = [repeats(preset, task, protocol) for task in tasks]
     seeds = seeds or sorted({seed for own, _ in usual for seed in own})
     folds = folds or sorted({fold for _, own in usual for fold in own})
     given = {name: value for name, value in changes.items() if value is not None}
@@ -59,7 +61,7 @@ def plan_runs(
     for seed, fold, task, model in product(seeds, folds, tasks, models):
         if task == "synthshape" or fold == folds[0]:
             number = fold if task == "synthshape" else 0
-            config = apply_preset(SyntheticConfig(task=task, model=model, fold=number), preset)
+            config = apply_preset(SyntheticConfig(task=task, model=model, protocol=protocol, fold=number), preset)
             plan.append(replace(config, **own, training=replace(config.training, seed=seed, **given)))
     return plan
 
@@ -101,7 +103,7 @@ def train_all(
     failed = []
     for number, config in enumerate(waiting):
         left = time_left(took, waiting[number:])
-        rest = "" if left is None else f", {_words(left)} left in all"
+        rest = "" if left is None else f", {duration(left)} left in all"
         say(f"run {number + 1} of {len(waiting)}: {config.name}{rest}")
         start = time.perf_counter()
         try:
@@ -138,7 +140,14 @@ def _samples(config: SyntheticConfig) -> float:
     return config.training.steps * config.training.batch * RELATIVE_COST[config.task]
 
 
-def _words(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A rough length of time in words.
+
+    Examples
+    --------
+    >>> duration(20), duration(600), duration(9000)
+    ('less than a minute', 'about 10 min', 'about 2.5 h')
+    """
     minutes = round(seconds / 60)
     if minutes < 1:
         return "less than a minute"

@@ -12,8 +12,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-__all__ = ["share_batch_statistics"]
-
 
 class _SharedStatistics:
     """Takes the place of a batch norm's forward pass while it trains on several processes."""

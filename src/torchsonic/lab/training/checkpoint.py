@@ -23,16 +23,6 @@ from torch import Tensor
 
 from torchsonic.io import RefusedFileError, load_plain, replacing
 
-__all__ = [
-    "CheckpointError",
-    "Checkpoints",
-    "kept_weights",
-    "random_state",
-    "read_checkpoint",
-    "restore_random_state",
-    "write_checkpoint",
-]
-
 MAGIC = b"torchsonic checkpoint 1 "
 KEPT = "kept"
 

@@ -7,8 +7,6 @@ from typing import Literal
 
 from torchsonic.lab.data.ranges import check_ranges
 
-__all__ = ["TrainingConfig"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig:

@@ -17,8 +17,6 @@ from torchsonic.lab.training.config import TrainingConfig
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-__all__ = ["check_agreement", "gather", "make_fabric", "on_first", "prepare_to_wait", "wait_for_first"]
-
 T = TypeVar("T")
 PRECISIONS = {"fp32": "32-true", "bf16": "bf16-mixed", "fp16": "16-mixed"}
 PATIENCE = timedelta(days=7)

@@ -10,8 +10,6 @@ from typing import Any, Protocol
 
 from torchsonic.io import write_whole
 
-__all__ = ["JsonLines", "Logger", "make_loggers", "read_log"]
-
 
 class Logger(Protocol):
     """Takes numbers with the step they belong to."""

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from torchsonic.engine.memory import keep_all_pages
 from torchsonic.engine.search import remembered_plans, restore_plans
-from torchsonic.lab.training.average import MovingAverage
 from torchsonic.lab.training.checkpoint import (
     CheckpointError,
     Checkpoints,
@@ -30,7 +29,7 @@ from torchsonic.lab.training.checkpoint import (
 from torchsonic.lab.training.config import TrainingConfig
 from torchsonic.lab.training.fabric import check_agreement, gather, make_fabric, prepare_to_wait, wait_for_first
 from torchsonic.lab.training.loggers import Logger, make_loggers
-from torchsonic.lab.training.optimiser import make_optimiser, set_rate
+from torchsonic.lab.training.optimiser import MovingAverage, make_optimiser, set_rate
 from torchsonic.lab.training.progress import training_progress
 from torchsonic.lab.training.shards import load_optimiser, load_weights, share_weights, whole_optimiser, whole_weights
 from torchsonic.lab.training.task import Task, make_batches
@@ -38,8 +37,6 @@ from torchsonic.nn.parameters import is_sharded
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-__all__ = ["Fit", "fit"]
 
 # What may differ when a run resumes: none of it changes the result beyond rounding.
 MAY_CHANGE = {

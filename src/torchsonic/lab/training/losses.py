@@ -8,14 +8,6 @@ from torch import Tensor
 
 from torchsonic.lab.metrics.overlap import IGNORE
 
-__all__ = [
-    "IGNORE",
-    "cross_entropy_and_dice",
-    "inverse_frequency_weights",
-    "soft_dice_loss",
-    "weighted_cross_entropy",
-]
-
 
 def weighted_cross_entropy(logits: Tensor, labels: Tensor, weights: Tensor | None = None) -> Tensor:
     r"""Mean over samples of the class-weighted cross-entropy.

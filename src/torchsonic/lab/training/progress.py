@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
-__all__ = ["counting_progress", "training_progress"]
-
 
 @contextmanager
 def training_progress(steps: int, done: int, batch: int, *, show: bool) -> Iterator[Callable[[int, float], None]]:

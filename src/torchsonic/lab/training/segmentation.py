@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -11,11 +12,10 @@ from torch import Tensor, nn
 
 from torchsonic.lab.metrics.robustness import score_samples
 from torchsonic.lab.training.losses import cross_entropy_and_dice, inverse_frequency_weights
-from torchsonic.lab.training.order import epoch_order
-
-__all__ = ["NumberedSamples", "SegmentationTask"]
+from torchsonic.lab.training.task import epoch_order
 
 WEIGHT_SAMPLES = 512
+Criterion = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class NumberedSamples(Protocol):
@@ -46,6 +46,12 @@ class SegmentationTask:
         Share of the Dice loss; the rest is cross-entropy.
     window
         Rows and columns outside of which nothing is labelled; the model is asked for logits there alone.
+    weigh
+        Weights of the classes by the numbers of their pixels, in a few training samples.
+    criterion
+        Loss by logits, labels and these weights, instead of the two with their share.
+    score_batch
+        Samples of a batch that is scored by itself; by default all are scored together.
     """
 
     def __init__(
@@ -60,13 +66,16 @@ class SegmentationTask:
         background: bool = False,
         dice: float = 0.5,
         window: tuple[slice, slice] | None = None,
+        weigh: Callable[[Tensor], Tensor] = inverse_frequency_weights,
+        criterion: Criterion | None = None,
+        score_batch: int | None = None,
     ) -> None:
         self.data, self.train, self.test = data, np.asarray(train), np.asarray(test)
         self.size, self.seed, self.noise, self.background = batch, seed, noise, background
-        self.dice, self.window = dice, window
+        self.dice, self.window, self.criterion, self.score_batch = dice, window, criterion, score_batch
         labels = data.samples(self.train[:WEIGHT_SAMPLES].tolist())[1]
         counts = torch.bincount(labels[labels >= 0], minlength=data.num_classes)
-        self.weights = inverse_frequency_weights(counts)
+        self.weights = weigh(counts)
 
     def batch(self, step: int, samples: range) -> tuple[Tensor, Tensor]:
         """Images and labels of some samples of a step."""
@@ -86,7 +95,8 @@ class SegmentationTask:
             logits = model(image)
         else:
             logits, label = model(image, window=self.window), label[(slice(None), *self.window)]
-        return cross_entropy_and_dice(logits, label, self.weights.to(image.device), dice=self.dice)
+        criterion = self.criterion or partial(cross_entropy_and_dice, dice=self.dice)
+        return criterion(logits, label, self.weights.to(image.device))
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """Dice on the test samples."""
@@ -97,5 +107,6 @@ class SegmentationTask:
             num_classes=self.data.num_classes,
             background=self.background,
             window=self.window,
+            batch=self.score_batch,
         )
         return {"score": score}

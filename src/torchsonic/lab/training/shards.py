@@ -12,8 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["load_optimiser", "load_weights", "share_weights", "whole_optimiser", "whole_weights"]
-
 
 def whole_weights(weights: Mapping[str, Tensor], shapes: Mapping[str, torch.Size], *, keep: bool) -> dict[str, Any]:
     """Whole tensors in place of shared ones, in the shapes of the model before it was shared out.

@@ -1,18 +1,19 @@
-"""What the loop asks of a task, and how its batches are shared out."""
+"""What the loop asks of a task, how its batches are shared out, and in which order training meets its samples."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from torchsonic.lab.training.config import TrainingConfig
-
-__all__ = ["Task", "make_batches", "share"]
 
 
 class Task(Protocol):
@@ -69,6 +70,10 @@ class _Order:
         return (self.config.steps - self.start) * self.config.accumulate
 
 
+def _one_thread(worker: int) -> None:
+    torch.set_num_threads(1)
+
+
 def make_batches(task: Task, config: TrainingConfig, *, start: int, rank: int, world: int) -> DataLoader:
     """A loader of this process's parts, in order."""
     share(config.batch, 0, world * config.accumulate)
@@ -86,5 +91,18 @@ def make_batches(task: Task, config: TrainingConfig, *, start: int, rank: int, w
     )
 
 
-def _one_thread(worker: int) -> None:
-    torch.set_num_threads(1)
+def epoch_order(pool: Sequence[int] | NDArray[np.int64], seed: int, start: int, count: int) -> NDArray[np.int64]:
+    """Samples number ``start`` to ``start + count`` of an endless run through a pool, shuffled anew each time."""
+    places = [place_in_epoch(len(pool), seed, number) for number in range(start, start + count)]
+    return np.asarray(pool, dtype=np.int64)[places]
+
+
+def place_in_epoch(count: int, seed: int, number: int) -> int:
+    """Sample ``number`` of an endless run through ``count`` samples."""
+    epoch, place = divmod(number, count)
+    return int(_shuffled(count, seed, epoch)[place])
+
+
+@lru_cache(maxsize=2)
+def _shuffled(count: int, seed: int, epoch: int) -> NDArray[np.int64]:
+    return np.random.Generator(np.random.Philox(key=[seed, epoch])).permutation(count)

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from torchsonic.lab.data.images.files import import_pillow
 from torchsonic.lab.data.ranges import check_ranges
 
-__all__ = ["Box", "ImageChanges", "View", "centre_box", "crop_box", "mix_area", "view_image", "view_middle"]
-
 GREY = np.array([0.299, 0.587, 0.114])
 # From red, green, blue to luminance and two axes of colour, in which a hue is an angle.
 TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.5959, -0.2746, -0.3213], [0.2115, -0.5227, 0.3112]])

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
-__all__ = ["SUFFIXES", "ImageError", "check_header", "import_pillow", "map_images", "opened_image", "read_image"]
-
 K = TypeVar("K")
 T = TypeVar("T")
 
@@ -81,10 +79,13 @@ def read_image(path: Path, *, side: int | None = None) -> NDArray[np.uint8]:
         If the machine has no memory or no open files left; then nothing is said about the image.
     """
     pillow = import_pillow()
+    from PIL import ImageOps
+
     with opened_image(path) as opened:
         if side is not None:
             opened.draft(None, (side, side))  # decodes at 1/2, 1/4 or 1/8, never below what is asked for
-        picture = _to_colours(_upright(opened), pillow)
+        opened.load()
+        picture = _to_colours(ImageOps.exif_transpose(opened), pillow)
         if side is not None and min(picture.size) > side:
             short = min(picture.size)
             width, height = (max(side, round(n * side / short)) for n in picture.size)
@@ -104,7 +105,8 @@ def opened_image(path: Path) -> Iterator[Picture]:
     except FileNotFoundError as error:
         raise ImageError(path, "there is no such file") from error
     except Exception as error:  # damaged files make decoders fail in many ways
-        _refuse_scarcity(error)
+        if isinstance(error, OSError) and error.errno in SCARCE:
+            raise
         raise ImageError(path, f"cannot be read ({_reason(error)})") from error
 
 
@@ -115,22 +117,10 @@ def check_header(path: Path) -> None:
             raise ImageError(path, "has no pixels")
 
 
-def _refuse_scarcity(error: Exception) -> None:
-    if isinstance(error, OSError) and error.errno in SCARCE:
-        raise error
-
-
 def _reason(error: Exception) -> str:
     if type(error).__name__ == "UnidentifiedImageError":
         return "no image, or damaged at its beginning"
     return (os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)) or repr(error)
-
-
-def _upright(picture: Picture) -> Picture:
-    from PIL import ImageOps
-
-    picture.load()
-    return ImageOps.exif_transpose(picture)
 
 
 def _to_colours(picture: Picture, pillow: Any) -> Picture:

@@ -11,8 +11,6 @@ from typing import Literal
 
 from torchsonic.lab.data.images.files import SUFFIXES, ImageError, check_header, map_images, read_image
 
-__all__ = ["Check", "ImageFolder", "find_classes", "find_files", "find_images", "leave_out_bad"]
-
 Check = Literal["decode", "header"]
 NAMED = 20
 """Bad images that are named one by one."""
@@ -87,11 +85,7 @@ def find_files(folder: Path) -> list[Path]:
 def find_images(folder: Path, classes: Sequence[str] | None = None) -> ImageFolder:
     """Images of a folder that has a folder for each class.
 
-    Parameters
-    ----------
-    classes
-        That are known; a folder of another name is refused, and classes without a folder are named in a warning. By
-        default those found.
+    If classes are known, a folder of another name is refused, and those without a folder are named in a warning.
     """
     found = find_classes(folder)
     known = found if classes is None else tuple(classes)

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from torchsonic.lab.data.images.files import ImageError, read_image
 
-__all__ = ["ImageStore"]
-
 
 class ImageStore:
     """Images by path; what it gives does not depend on how much it keeps.
@@ -66,13 +64,7 @@ class ImageStore:
                 self._bytes += image.nbytes
 
     def first_good(self, files: Sequence[Path], place: int) -> tuple[int, NDArray[np.uint8]]:
-        """An image and its place: the one asked for, or the next that can be read, for files that broke since.
-
-        Raises
-        ------
-        ImageError
-            If the one asked for cannot be read and the store is strict.
-        """
+        """An image and its place: the one asked for, or unless strict the next that can be read, as files may break."""
         for turn in range(len(files)):
             now = (place + turn) % len(files)
             try:

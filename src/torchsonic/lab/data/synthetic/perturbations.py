@@ -16,17 +16,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["PERTURBATIONS", "Perturbation", "perturb"]
+__all__ = ["PERTURBATIONS", "Perturbation", "move_affinely", "perturb", "sample_at", "similarity"]
 
 FIELD = 64
 COARSE = 3
 """Points per axis of the field that a distortion interpolates: bends, as the paper's mild losses suggest."""
 
 
-def _sample(image: Tensor, label: Tensor, grid: Tensor, outside: int) -> tuple[Tensor, Tensor]:
-    """Read both at the places ``grid (B, H, W, 2)``, x before y, the field being [-1, 1]."""
+def sample_at(
+    image: Tensor, label: Tensor, grid: Tensor, outside: int, *, beyond: str = "border"
+) -> tuple[Tensor, Tensor]:
+    """Read both at the places ``grid (B, H, W, 2)``, x before y, the field being [-1, 1].
+
+    ``beyond`` its edge an image goes on with the colour there, ``"border"``, or with ``"zeros"``.
+    """
     grid = grid.to(image.device)
-    image = F.grid_sample(image, grid, mode="bilinear", padding_mode="border", align_corners=False)
+    image = F.grid_sample(image, grid, mode="bilinear", padding_mode=beyond, align_corners=False)
     # Shifted to begin at one, ignored labels included, so that zeros outside mean "not there".
     first = min(0, int(label.min())) - 1
     dtype = torch.float32 if image.device.type == "mps" else torch.float64
@@ -35,14 +40,15 @@ def _sample(image: Tensor, label: Tensor, grid: Tensor, outside: int) -> tuple[T
     return image, torch.where(moved == 0, outside, moved + first)
 
 
-def _affine(image: Tensor, label: Tensor, matrix: Tensor, outside: int) -> tuple[Tensor, Tensor]:
+def move_affinely(
+    image: Tensor, label: Tensor, matrix: Tensor, outside: int, *, beyond: str = "border"
+) -> tuple[Tensor, Tensor]:
+    """Read both where matrices ``(B, 2, 3)`` send the places of the grid."""
     grid = F.affine_grid(matrix, list(image.shape), align_corners=False)
-    return _sample(image, label, grid, outside)
+    return sample_at(image, label, grid, outside, beyond=beyond)
 
 
-def _similarity(
-    batch: int, *, scale: float = 1.0, degrees: Tensor | float = 0.0, shift: Tensor | None = None
-) -> Tensor:
+def similarity(batch: int, *, scale: float = 1.0, degrees: Tensor | float = 0.0, shift: Tensor | None = None) -> Tensor:
     """Matrices ``(B, 2, 3)`` that read an image which is enlarged, turned and shifted (x, y, in half fields)."""
     angle = torch.as_tensor(degrees, dtype=torch.float32).expand(batch) * math.pi / 180
     cos, sin = angle.cos() / scale, angle.sin() / scale
@@ -60,8 +66,8 @@ def distort(image: Tensor, label: Tensor, level: float, generator: torch.Generat
     batch, size = image.shape[0], list(image.shape[2:])
     coarse = (2 * torch.rand(batch, 2, COARSE, COARSE, generator=generator) - 1) * level * 2 / FIELD
     shift = F.interpolate(coarse, size, mode="bicubic", align_corners=True).movedim(1, -1)
-    grid = F.affine_grid(_similarity(batch), list(image.shape), align_corners=False)
-    return _sample(image, label, grid + shift, outside)
+    grid = F.affine_grid(similarity(batch), list(image.shape), align_corners=False)
+    return sample_at(image, label, grid + shift, outside)
 
 
 def add_noise(image: Tensor, label: Tensor, level: float, generator: torch.Generator, outside: int):
@@ -72,19 +78,19 @@ def add_noise(image: Tensor, label: Tensor, level: float, generator: torch.Gener
 
 def rescale(image: Tensor, label: Tensor, level: float, generator: torch.Generator, outside: int):
     """Enlarge by ``level`` about the centre and crop, or shrink and continue, to the same grid."""
-    return _affine(image, label, _similarity(image.shape[0], scale=level), outside)
+    return move_affinely(image, label, similarity(image.shape[0], scale=level), outside)
 
 
 def rotate(image: Tensor, label: Tensor, level: float, generator: torch.Generator, outside: int):
     """Turn by ``level`` degrees about the centre, either way."""
     degrees = level * _signs(image.shape[0], generator=generator)
-    return _affine(image, label, _similarity(image.shape[0], degrees=degrees), outside)
+    return move_affinely(image, label, similarity(image.shape[0], degrees=degrees), outside)
 
 
 def translate(image: Tensor, label: Tensor, level: float, generator: torch.Generator, outside: int):
     """Shift by ``level`` per cent of the field on both axes, either way; what leaves the frame is lost."""
     shift = 2 * level / 100 * _signs(image.shape[0], 2, generator=generator)
-    return _affine(image, label, _similarity(image.shape[0], shift=shift), outside)
+    return move_affinely(image, label, similarity(image.shape[0], shift=shift), outside)
 
 
 def combine(image: Tensor, label: Tensor, level: float, generator: torch.Generator, outside: int):
@@ -94,29 +100,34 @@ def combine(image: Tensor, label: Tensor, level: float, generator: torch.Generat
     proportionally more at 20 and 30.
     """
     batch = image.shape[0]
-    matrix = _similarity(
+    matrix = similarity(
         batch,
         scale=1 + level / 100,
         degrees=level / 2 * _signs(batch, generator=generator),
         shift=level / 100 * _signs(batch, 2, generator=generator),
     )
-    image, label = _affine(image, label, matrix, outside)
+    image, label = move_affinely(image, label, matrix, outside)
     image, label = distort(image, label, level / 10, generator, outside)
     return add_noise(image, label, 0.003 * level, generator, outside)
+
+
+Change = Callable[[Tensor, Tensor, float, torch.Generator, int], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
 class Perturbation:
     """A perturbation and the levels at which the paper tests it."""
 
-    apply: Callable[[Tensor, Tensor, float, torch.Generator, int], tuple[Tensor, Tensor]]
+    apply: Change
     levels: tuple[float, ...]
+    told: Change | None = None
+    """If the level enlarges images: what gives those that come with their spacing, ``1 / level``."""
 
 
 PERTURBATIONS = {
     "distortion": Perturbation(distort, (2, 4, 6)),
     "noise": Perturbation(add_noise, (0.1, 0.2, 0.3)),
-    "rescaling": Perturbation(rescale, (0.75, 1.0, 1.5)),
+    "rescaling": Perturbation(rescale, (0.75, 1.0, 1.5), told=rescale),
     "rotation": Perturbation(rotate, (15, 30, 45)),
     "translation": Perturbation(translate, (10, 20, 30)),
     "combined": Perturbation(combine, (10, 20, 30)),

@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 
 from torchsonic.lab.data.ranges import check_ranges
 
-__all__ = ["Augmentation", "Change", "change_intensity", "mirror", "motion"]
-
 SAME = 2.0
 """Spacings that differ by less than this factor may be mixed by interpolation."""
 
@@ -94,12 +92,7 @@ class Change:
 def motion(change: Change, spacing: tuple[float, float, float], *, scale: bool) -> NDArray[np.float64] | None:
     """Matrix ``(3, 3)`` from voxels of the patch to voxels of the volume, both from the middle; ``None`` for no motion.
 
-    Parameters
-    ----------
-    spacing
-        Of the volume, in millimetres; the patch has the same.
-    scale
-        Scale the image, along the axes whose spacing is near the finest one.
+    Both have one spacing, in millimetres. With ``scale`` the image is scaled, along axes about as fine as the finest.
     """
     factor = change.scale if scale else 1.0
     if change.angle == 0.0 and factor == 1.0:

@@ -11,8 +11,6 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["SUFFIXES", "Case", "CaseError", "find_cases"]
-
 SUFFIXES = (".nii.gz", ".nii")
 CHANNEL = re.compile(r"(.+)_(\d{4})")
 
@@ -35,19 +33,15 @@ class Case:
 
 
 def find_cases(folder: Path, *, labels: bool = True) -> list[Case]:
-    """The cases of a folder, in the order of their names.
+    """The cases of a folder with ``images/`` and ``labels/``, in the order of their names.
 
-    Parameters
-    ----------
-    folder
-        Holds ``images/`` and, with ``labels``, ``labels/``. Without, it may also hold the images themselves.
-    labels
-        Give every case a label, whose absence :func:`read_case` then reports.
+    Every case gets a label, whose absence :func:`read_case` reports. Without ``labels`` none does, and the folder may
+    hold the images themselves.
     """
     folder = Path(folder)
     inner = folder / "images"
-    images = _list_files(inner if labels or inner.is_dir() else folder)
-    truths = _list_files(folder / "labels") if labels or (folder / "labels").is_dir() else {}
+    images = list_files(inner if labels or inner.is_dir() else folder)
+    truths = list_files(folder / "labels") if labels or (folder / "labels").is_dir() else {}
     cases = []
     for name, channels in _group_channels(images, truths).items():
         label = truths.get(name, folder / "labels" / f"{name}{SUFFIXES[0]}")
@@ -60,10 +54,10 @@ def find_cases(folder: Path, *, labels: bool = True) -> list[Case]:
     return sorted(cases, key=lambda case: case.name)
 
 
-def _list_files(folder: Path) -> dict[str, Path]:
+def list_files(folder: Path) -> dict[str, Path]:
     """NIfTI files by their name without suffix."""
     if not folder.is_dir():
-        raise ValueError(f"there is no folder {folder}; a data folder holds images/ and labels/ with NIfTI files")
+        raise ValueError(f"there is no folder {folder}; NIfTI files belong there, those of data in images/ and labels/")
     files: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         suffix = next((s for s in SUFFIXES if path.name.endswith(s)), None)

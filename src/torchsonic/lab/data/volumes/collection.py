@@ -14,8 +14,6 @@ from torchsonic.lab.data.volumes.cases import Case
 from torchsonic.lab.data.volumes.nifti import Volume, read_case
 from torchsonic.lab.data.volumes.orientation import oblique_part
 
-__all__ = ["Collection", "Prepared", "index_classes"]
-
 MOST_PLACES = 4096
 """Voxels of a class that are remembered for a case; enough to choose patches from."""
 

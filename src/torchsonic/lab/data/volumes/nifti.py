@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 
 from torchsonic.functional import split_affine
 from torchsonic.io import replacing
-from torchsonic.lab.data.volumes.cases import SUFFIXES, Case, CaseError, find_cases
-
-__all__ = ["Case", "CaseError", "Volume", "find_cases", "read_affine", "read_case", "write_labels"]
+from torchsonic.lab.data.volumes.cases import SUFFIXES, Case, CaseError
 
 MOST_CLASSES = 1 << 15
 SINGULAR = 1e-6

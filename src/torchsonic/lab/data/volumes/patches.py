@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from torchsonic.lab.data.labels import IGNORE
 
-__all__ = ["centred_start", "choose_start", "cut", "cut_moved", "shows_foreground"]
-
 
 def shows_foreground(number: int, share: float) -> bool:
     """Whether a sample has to show foreground: of any ``n`` samples in a row, ``share * n`` to within one.
@@ -44,12 +42,8 @@ def choose_start(
 ) -> tuple[int, ...]:
     """First voxel of a patch, inside the volume where that is large enough and centred where it is not.
 
-    Parameters
-    ----------
-    places
-        Voxels of each class as flat indices. If given, a class is drawn, each alike, then one of its voxels, which
-        comes to lie in the middle of the patch as nearly as the border allows. By default any place is as likely as
-        another.
+    Any place is as likely as another. Given the ``places`` of each class as flat indices, a class is drawn, each alike,
+    then one of its voxels, which comes to lie in the middle of the patch as nearly as the border allows.
     """
     middle = centred_start(size, patch)
     if not places:

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 
 from torchsonic.lab.data.volumes.nifti import Volume
 
-__all__ = ["Normalisation", "import_ndimage", "normalise", "prepare", "resample_volume", "resize"]
-
 Normalisation = Literal["zscore", "none"]
 FLAT = 1e-8
 """Standard deviation below which a channel is constant."""

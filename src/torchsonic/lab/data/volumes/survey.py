@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,6 @@ import numpy as np
 from torchsonic.lab.data.volumes.cases import Case, CaseError
 from torchsonic.lab.data.volumes.nifti import Volume, read_case
 from torchsonic.lab.data.volumes.orientation import axis_codes
-
-__all__ = ["Facts", "survey"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,8 @@ def survey(
         advance()
     by_name = {case.name: case for case in cases}
     if num_classes is None:
-        num_classes = _count_classes({value for fact in facts for value in fact.classes})
+        values = {value for fact in facts for value in fact.classes}
+        num_classes = max(1, next(number for number in itertools.count() if number not in values))
         for fact in facts:
             if fact.classes and fact.classes[-1] >= num_classes:
                 problem = (
@@ -84,7 +84,8 @@ def survey(
                     "without gaps; relabel or remove the case, or give the number of classes"
                 )
                 refuse(CaseError(fact.name, by_name[fact.name].label or by_name[fact.name].images[0], problem))
-    usual = _most_common([fact.channels for fact in facts if fact.name not in left_out])
+    counts = [fact.channels for fact in facts if fact.name not in left_out] or [0]
+    usual = max(set(counts), key=counts.count)
     for fact in facts:
         if fact.channels != usual and fact.name not in left_out:
             problem = f"the image has {fact.channels} channels, most cases have {usual}; add or remove files"
@@ -100,14 +101,3 @@ def _look_at(volume: Volume, case: Case) -> Facts:
         digest.update(file.read_bytes())
     shape, axes = (depth, height, width), axis_codes(volume.affine)
     return Facts(volume.name, len(volume.image), shape, volume.spacing, classes, digest.hexdigest()[:16], axes)
-
-
-def _count_classes(values: set[int]) -> int:
-    count = 0
-    while count in values:
-        count += 1
-    return max(count, 1)
-
-
-def _most_common(counts: Sequence[int]) -> int:
-    return max(set(counts), key=counts.count) if counts else 0

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from torchsonic.lab.data import SynthShape
 from torchsonic.lab.metrics.overlap import confusion, mean_dice
-from torchsonic.lab.report.style import class_legend, label_colours, new_figure, show_image
+from torchsonic.lab.report.style import class_legend, label_colours, show_image
 from torchsonic.models import PretrainedModel, create_model
 from torchsonic.nn import parameter_groups
-from torchsonic.viz.style import styled
+from torchsonic.viz.style import new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

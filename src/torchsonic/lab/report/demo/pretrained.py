@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from torchsonic.lab.data import HalliGalli, SynthShape, perturb
 from torchsonic.lab.metrics.robustness import score_samples
-from torchsonic.lab.report.style import class_legend, label_colours, new_figure, show_image, thin_axes
-from torchsonic.viz.style import PALETTE, styled
+from torchsonic.lab.report.style import class_legend, label_colours, show_image
+from torchsonic.viz.style import PALETTE, new_figure, styled, thin_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -1,26 +1,37 @@
-"""The page on what a saved model has learnt."""
+"""The page on what a saved model has learnt, and its figures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
-from torchsonic import __version__
+from torchsonic import __version__, viz
 from torchsonic.io import write_whole
 from torchsonic.lab.metrics import count_parameters
 from torchsonic.lab.report import Document, Figure, Prose, Section, Table, to_html
-from torchsonic.lab.report.explain.pictures import draw_figures
 from torchsonic.lab.report.explain.subject import Subject
-from torchsonic.lab.report.provenance import count
-from torchsonic.lab.report.runs import group_by
+from torchsonic.lab.report.files import to_png
+from torchsonic.lab.report.runs import count, group_by
+from torchsonic.lab.training.checkpoint import kept_weights
 from torchsonic.nn import SonicConvNd
-from torchsonic.viz import decay_lengths, strongest_modes
+from torchsonic.viz.spectra import choose_evenly
 
-__all__ = ["make_page", "write_explanation"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
 
 HEADERS = ("layer", "channels", "modes", "for 90 % of the energy", "decay lengths", "reference spacing")
 OPEN = 2
 """Layers whose pictures are shown without a click."""
+DPI = 110
+NARROW = 950
+"""Pixels from left to right."""
+SHEETS = {
+    1: "Response over frequency and kernel in space.",
+    2: "Above the response log(1 + |gT|) over frequency, below the kernel in space.",
+    3: "Slices through the origin: of the response log(1 + |gT|) over frequency, then of the kernel in space.",
+}
 
 
 def make_page(subject: Subject, figures: Sequence[tuple[str, Figure]]) -> Document:
@@ -52,8 +63,8 @@ def make_page(subject: Subject, figures: Sequence[tuple[str, Figure]]) -> Docume
 
 def _layer_words(layer: SonicConvNd, unit: str) -> tuple[str, ...]:
     """A layer's row in the table, without its name."""
-    lengths = decay_lengths(layer)
-    energy = strongest_modes(layer)[1].cumsum(0)
+    lengths = viz.decay_lengths(layer)
+    energy = viz.strongest_modes(layer)[1].cumsum(0)
     ends = (lengths.min(), lengths.median(), lengths.max())
     return (
         f"{layer.in_channels} to {layer.out_channels}",
@@ -71,15 +82,7 @@ def _steps(spacing: Sequence[float]) -> str:
 def write_explanation(
     subject: Subject, path: Path, *, most_layers: int = 6, say: Callable[[str], None] = lambda text: None
 ) -> Path:
-    """Draw everything and write the page, one HTML file.
-
-    Parameters
-    ----------
-    most_layers
-        Layers with pictures of their own.
-    say
-        Told each picture's title.
-    """
+    """Draw everything and write the page, one HTML file; ``say`` is told each picture's title."""
     figures = []
     for layer, figure in draw_figures(subject, most_layers=most_layers):
         say(figure.title)
@@ -87,3 +90,60 @@ def write_explanation(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, to_html(make_page(subject, figures)))
     return path
+
+
+def draw_figures(subject: Subject, *, most_layers: int = 6) -> Iterator[tuple[str, Figure]]:
+    """All figures, one after another: of the network, under no name, then of evenly chosen layers, under theirs."""
+    unit, model = subject.unit, subject.model
+    cut = " Volumes are cut at frequency 0 of the first axis." if len(subject.spacing) == 3 else ""
+    if subject.images is not None and subject.rival is not None:
+        networks = {subject.name: model, subject.rival_name: subject.rival}
+        fields = {n: viz.receptive_field(net, subject.images, spacing=subject.spacing) for n, net in networks.items()}
+        caption = (
+            "Root mean square of the derivatives of the middle output pixel by each input pixel, over "
+            f"{subject.images_words}; compared with {subject.rival_words}. Norms over the image let any "
+            "network see a little of everything."
+        )
+        yield "", _figure("field", "Receptive field", caption, viz.draw_receptive_fields(fields, unit=unit))
+    caption = (
+        "Squared responses summed over all pairs of channels, each layer over its highest value; the curves are means "
+        f"over directions.{cut}"
+    )
+    yield "", _figure("stages", "Spectral energy of the stages", caption, viz.draw_stages(model, unit=unit))
+    caption = (
+        "A mode looks along its direction only. Each counts by the most that it amplifies any wave: gain times the "
+        "norms of B and C over |Re a|."
+    )
+    yield "", _figure("rose", "Directions of the modes", caption, viz.draw_rose(model))
+    yield from _animation(subject)
+    for name, layer in choose_evenly(list(subject.layers.items()), most_layers):
+        caption = (
+            f"{SHEETS[layer.num_axes]} Number and part of the layer's energy, decay length ℓ, wavelength λ. "  # noqa: RUF001
+            "Colours of kernels saturate at a quarter of the peak; long modes wrap round."
+        )
+        yield name, _figure(f"modes-{name}", f"Modes of {name}", caption, viz.draw_modes(layer, unit=unit))
+        caption = f"What the layer does from one channel to another, for the channels with most energy.{cut}"
+        yield name, _figure(f"mixed-{name}", f"Mixed responses of {name}", caption, viz.draw_mixed(layer, unit=unit))
+
+
+def _animation(subject: Subject) -> Iterator[tuple[str, Figure]]:
+    if subject.run is None:
+        return
+    name = next(iter(subject.layers))
+    snapshots = list(viz.take_snapshots(subject.model, kept_weights(subject.run), layer=name))
+    if len(snapshots) < 2:
+        return
+    with TemporaryDirectory() as scratch:
+        path = viz.write_animation(Path(scratch) / "modes.webp", snapshots, unit=subject.unit, title=name)
+        data = path.read_bytes()
+    caption = (
+        f"The modes of {name} at {len(snapshots)} steps: each is a dot by direction and decay length, larger with more "
+        "energy, coloured by its frequency; beside it the layer's energy over frequency."
+    )
+    yield "", Figure("training", "The modes while the network learns", caption, data, kind="webp", wide=False)
+
+
+def _figure(name: str, title: str, caption: str, drawing: Drawing) -> Figure:
+    data = to_png(drawing, dpi=DPI)
+    # Wide figures scroll sideways on a narrow screen rather than become unreadable; others shrink.
+    return Figure(name, title, caption, data, wide=int.from_bytes(data[16:20], "big") >= NARROW)

@@ -18,8 +18,6 @@ from torchsonic.nn import SonicConvNd
 from torchsonic.viz import convolution_twin
 from torchsonic.viz.lattice import named_sonic_layers
 
-__all__ = ["Subject", "load_subject"]
-
 NUM_IMAGES = 6
 EXTENT = {1: 128, 2: 64, 3: 24}
 """Pixels of an image of noise on an axis of mean spacing."""
@@ -140,8 +138,9 @@ def _images(
     if isinstance(model, SonicLayers):
         return None, ""
     if settings.get("task") in ("synthshape", "halligalli"):
-        task = settings["task"]
-        return make_data(task).samples(range(NUM_IMAGES))[0], f"{NUM_IMAGES} samples of {task}"
+        task, protocol = settings["task"], settings.get("protocol", "own")
+        words = f"{NUM_IMAGES} samples of {task}{', released protocol' if protocol == 'released' else ''}"
+        return make_data(task, protocol).samples(range(NUM_IMAGES))[0], words
     axes = len(spacing)
     mean = torch.tensor(spacing).log().mean().exp().item()
     deepest = [max(layer.input_stride[axis] * layer.stride[axis] for layer in layers.values()) for axis in range(axes)]

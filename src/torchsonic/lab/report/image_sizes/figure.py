@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from torchsonic.lab.report.image_sizes.results import SizeReport
 from torchsonic.lab.report.image_sizes.verdicts import PAPER_TRAIN_SIZE, paper_curves
-from torchsonic.lab.report.style import OPERATORS, new_figure, plain, thin_axes
+from torchsonic.lab.report.style import OPERATORS, plain
+from torchsonic.viz.style import new_figure, thin_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["draw_sizes"]
 
 PAPER = {"ResNet-50": "resnet50", "NIFF": "niff", "GFNet": "gfnet", "SONIC": "sonic"}
 DASHES = ("-", "--", "-.")

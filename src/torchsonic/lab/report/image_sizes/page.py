@@ -11,14 +11,11 @@ import numpy as np
 from torchsonic import __version__
 from torchsonic.lab.report import Cell, Document, Figure, Prose, Section, Table
 from torchsonic.lab.report.comparison import Compared, find_warnings
-from torchsonic.lab.report.document import Text
 from torchsonic.lab.report.files import to_png
 from torchsonic.lab.report.image_sizes.figure import draw_sizes
 from torchsonic.lab.report.image_sizes.results import Curve, Point, RunFacts, SizeReport, settings_of
 from torchsonic.lab.report.image_sizes.verdicts import PAPER_TRAIN_SIZE, paper_curves, verdict_lines
-from torchsonic.lab.report.provenance import origin_text
-
-__all__ = ["accuracy_table", "loss_table", "make_page", "size_warnings"]
+from torchsonic.lab.report.runs import origin_text
 
 NETWORK = {"model", "model_options"}
 BUDGET = ("network", "parameters, M", "GFLOPs", "steps", "batch", "seeds", "training, min", "waiting for data")
@@ -46,7 +43,11 @@ def make_page(report: SizeReport) -> Document:
     title = "Top-1 over image sizes, and its loss beside the paper's"
     figure = Figure("sizes", title, CAPTION, to_png(draw_sizes(report)))
     notes = Section("What is counted", EXPLANATIONS, folded=True)
-    losses, top1, top5 = loss_table(report), accuracy_table(report), _table(report, "Top-5, percent", _top5)
+    losses, top1, top5 = (
+        loss_table(report),
+        accuracy_table(report),
+        _table(report, "Top-5, percent", lambda _, point: f"{100 * point.top5:.1f}"),
+    )
     return Document(
         title=f"Accuracy over image sizes{control}",
         about=f"{len(report.runs)} runs trained at {trained}, {tested}",
@@ -55,7 +56,10 @@ def make_page(report: SizeReport) -> Document:
             Section("Findings", [*[Prose(line, "finding") for line in verdicts], figure, notes]),
             *[Section(table.title, [table]) for table in (losses, top1, top5, _budget(report))],
         ],
-        origins=[origin_text(report.run), *map(_origin, report.runs)],
+        origins=[
+            origin_text(report.run),
+            *[origin_text(r.results["run"], f"{r.config.label}, seed {r.config.training.seed}") for r in report.runs],
+        ],
         left_out=[(path, text.removeprefix(f"{path}: ")) for path, text in report.left_out.items()],
         data={**_as_data(report), "warnings": warnings, "verdicts": verdicts},
     )
@@ -110,10 +114,6 @@ def _top1(_: Curve, point: Point) -> Cell:
     return Cell(f"{100 * point.top1:.1f}", note)
 
 
-def _top5(_: Curve, point: Point) -> str:
-    return f"{100 * point.top5:.1f}"
-
-
 def loss_table(report: SizeReport) -> Table:
     """Percent of top-1 lost relative to the training size, with 95 % intervals; then the paper's.
 
@@ -150,10 +150,6 @@ def _budget(report: SizeReport) -> Table:
         budget = [f"{training.steps:,}", str(training.batch), seeds, f"{minutes / 60:.1f}", f"{100 * wait:.1f} %"]
         rows.append([curve.model, *costs, *budget])
     return Table("Budget", BUDGET, rows)
-
-
-def _origin(run: RunFacts) -> Text:
-    return origin_text(run.results["run"], f"{run.config.label}, seed {run.config.training.seed}")
 
 
 def _as_data(report: SizeReport) -> dict[str, Any]:

@@ -21,8 +21,6 @@ from torchsonic.lab.runs.settings import plain_settings
 from torchsonic.lab.training.loop import MAY_CHANGE
 from torchsonic.lab.training.progress import counting_progress
 
-__all__ = ["Curve", "Point", "RunFacts", "SizeReport", "make_curves", "score_runs", "settings_of"]
-
 FEW_TIMES = 3
 """Accuracy over that of guessing, below which there is little to be lost."""
 NO_EFFECT = {"seed", "strict", "cache_gb", "check", *MAY_CHANGE}
@@ -124,16 +122,15 @@ def score_runs(
 ) -> SizeReport:
     """Test runs at several sizes; all of runs on the same images, which are decoded once.
 
-    Parameters
-    ----------
-    data
-        Where the images lie, if not where they lay in training.
-    control
-        Test networks that cannot be told the spacing on images resized back to the training size, too.
+    ``data`` is where the images lie, if not where they lay in training. As a ``control``, networks that cannot be told
+    the spacing are tested on images resized back to the training size, too.
     """
     run = describe_run(seed=0, device=torch.device(device))
     loaded = load_runs(folders, lambda folder: (folder, *load_run(folder), read_results(folder)), "images")
-    images = [_find_images(folder, config, classes, data) for folder, _, config, classes, _ in loaded]
+    for folder, _, config, *_ in loaded:
+        if data is None and not config.data.is_dir():
+            raise ValueError(f"the images of {folder} no longer lie in {config.data}; say where with --data")
+    images = [find_test_images(config, classes, data) for _, _, config, classes, _ in loaded]
     stores: dict[ImageFolder, tuple[ImageFolder, ImageStore]] = {}
     left_out: dict[str, str] = {}
     found = []
@@ -155,12 +152,6 @@ def score_runs(
         hits = {(score.size, score.told): (score.top1, score.top5) for score in scores}
         found.append(RunFacts(folder, config, results, model.takes_spacing, len(classes), hits))
     return SizeReport(tuple(make_curves(found)), tuple(found), found[0].num_images, left_out, run)
-
-
-def _find_images(folder: Path, config: ImagesConfig, classes: tuple[str, ...], data: Path | None) -> ImageFolder:
-    if data is None and not config.data.is_dir():
-        raise ValueError(f"the images of {folder} no longer lie in {config.data}; say where with --data")
-    return find_test_images(config, classes, data)
 
 
 def make_curves(runs: Sequence[RunFacts]) -> list[Curve]:

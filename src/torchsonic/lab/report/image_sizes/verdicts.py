@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from torchsonic.lab.metrics import paper_results
 from torchsonic.lab.report.image_sizes.results import Curve, SizeReport
 
-__all__ = ["PAPER_TRAIN_SIZE", "paper_curves", "verdict_lines"]
-
 PAPER_TRAIN_SIZE = 224
 PLAIN = "resnet50"
 # What is hoped for at the training size: hardly less accurate than a plain network that is much larger.

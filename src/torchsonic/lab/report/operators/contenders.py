@@ -11,8 +11,6 @@ from torch import nn
 from torchsonic.baselines.backbones import VitBackbone
 from torchsonic.models.registry import OPERATORS
 
-__all__ = ["CONTENDERS", "PATCH", "PLACES", "Contender"]
-
 PLACES = (
     "Spatial domain",
     "Spectral domain, discrete grid",

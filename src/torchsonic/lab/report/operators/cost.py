@@ -13,8 +13,6 @@ from torchsonic.lab.metrics import count_flops, count_parameters
 from torchsonic.lab.metrics.memory import peak_bytes
 from torchsonic.lab.report.operators.contenders import Contender
 
-__all__ = ["Cost", "measure_costs"]
-
 BATCH = 2
 
 

@@ -21,8 +21,6 @@ from torchsonic.lab.report.operators.contenders import Contender
 from torchsonic.lab.report.operators.laws import CHANNELS, SIZE, build_exactly
 from torchsonic.viz import receptive_field
 
-__all__ = ["FIELD", "directions", "reach", "selectivity"]
-
 RADIUS = 6
 """Periods per image of the waves, 6.7 pixels each: within what truncated operators keep."""
 FIELD = 64

@@ -12,8 +12,6 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["SWAP", "TURN", "lattice_field", "local_field", "turn_field"]
-
 SWAP = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
 TURN = torch.tensor([[3.0, -4.0], [4.0, 3.0]], dtype=torch.float64) / 5
 WIDTH = 0.06

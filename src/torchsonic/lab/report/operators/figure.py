@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["DIRECTED", "OBLIQUE", "SLIGHT", "draw_taxonomy"]
-
 SLIGHT = 0.1
 """Errors below are slight."""
 DIRECTED, OBLIQUE = 0.1, 0.2

@@ -10,8 +10,6 @@ from torchsonic.lab.report.operators.fields import SWAP, TURN, lattice_field, lo
 from torchsonic.lab.report.operators.turning import turned
 from torchsonic.nn.physical_layer import apply
 
-__all__ = ["CHANNELS", "EXACT", "LAWS", "SIZE", "build_exactly", "law_errors", "takes_other_sizes"]
-
 SIZE, CHANNELS = 40, 4
 EXACT = 1e-3
 """An error below counts as none: rounding, and what fields and nonlinear outputs hold beyond the Nyquist frequency."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import torch
 
@@ -11,8 +12,6 @@ from torchsonic.lab.report.operators.contenders import CONTENDERS, Contender
 from torchsonic.lab.report.operators.cost import Cost, measure_costs
 from torchsonic.lab.report.operators.directions import directions, reach
 from torchsonic.lab.report.operators.laws import LAWS, law_errors, takes_other_sizes
-
-__all__ = ["Budget", "Measured", "measure_operators"]
 
 
 @dataclass(frozen=True)
@@ -47,11 +46,7 @@ class Measured:
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
-
-
-def _known(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+    return fmean(known) if known else None
 
 
 def measure_operators(
@@ -73,9 +68,9 @@ def measure_operators(
             Measured(
                 contender=contender,
                 errors={law: _mean([found[law] for found in errors]) for law in LAWS},
-                selectivity=_known([found[0] for found in preferences]),
-                diagonals=_known([found[1] for found in preferences]),
-                reach=_known([reach(contender, seed=seed) for seed in seeds]),
+                selectivity=fmean(found[0] for found in preferences),
+                diagonals=fmean(found[1] for found in preferences),
+                reach=fmean(reach(contender, seed=seed) for seed in seeds),
                 other_sizes=takes_other_sizes(contender),
                 costs=tuple(costs[size][contender.name] for size in budget.sizes),
             )

@@ -15,10 +15,8 @@ from torchsonic.lab.report.operators.directions import FIELD
 from torchsonic.lab.report.operators.figure import DIRECTED, OBLIQUE, SLIGHT, draw_taxonomy
 from torchsonic.lab.report.operators.laws import CHANNELS, EXACT, LAWS, SIZE
 from torchsonic.lab.report.operators.measure import Budget, Measured
-from torchsonic.lab.report.provenance import origin_text
+from torchsonic.lab.report.runs import origin_text
 from torchsonic.lab.runs.provenance import activity_warning
-
-__all__ = ["findings", "make_page", "operator_table"]
 
 CAPTION = (
     "Groups are those of the paper's figure on the taxonomy of operators; marks are measured on freshly drawn weights. "

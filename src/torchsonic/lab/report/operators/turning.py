@@ -8,26 +8,12 @@ from functools import singledispatch
 import torch
 from torch import Tensor, nn
 
-from torchsonic.baselines import (
-    FNO,
-    NIFF,
-    S4ND,
-    SNO,
-    ContinuousFNO,
-    Dilated,
-    DoubleAttention,
-    GFNet,
-    NonLocal,
-    RepLK,
-    SpectralCNN,
-)
+from torchsonic import baselines
 from torchsonic.baselines.backbones import VitBackbone
 from torchsonic.baselines.circular_filter import make_real
 from torchsonic.lab.report.operators.fields import SWAP
 from torchsonic.nn import SonicConvNd
 from torchsonic.nn.hybrid import HybridConv
-
-__all__ = ["turned"]
 
 
 def turned(layer: nn.Module, matrix: Tensor) -> nn.Module | None:
@@ -49,8 +35,8 @@ def _turn(layer: nn.Module, matrix: Tensor) -> bool:
     return True
 
 
-@_turn.register(NonLocal)
-@_turn.register(DoubleAttention)
+@_turn.register(baselines.NonLocal)
+@_turn.register(baselines.DoubleAttention)
 def _(layer: nn.Module, matrix: Tensor) -> bool:
     return True  # they know no direction
 
@@ -61,9 +47,9 @@ def _(layer: SonicConvNd, matrix: Tensor) -> bool:
     return True
 
 
-@_turn.register(NIFF)
-@_turn.register(ContinuousFNO)
-def _(layer: NIFF | ContinuousFNO, matrix: Tensor) -> bool:
+@_turn.register(baselines.NIFF)
+@_turn.register(baselines.ContinuousFNO)
+def _(layer: baselines.NIFF | baselines.ContinuousFNO, matrix: Tensor) -> bool:
     for network in (layer.real, layer.imaginary):
         weight = network[0].weight
         assert isinstance(weight, Tensor)
@@ -87,19 +73,19 @@ def _(layer: nn.Conv2d) -> None:
 
 
 @_swap.register
-def _(layer: Dilated) -> None:
+def _(layer: baselines.Dilated) -> None:
     _transpose(layer.conv.weight)
 
 
 @_swap.register
-def _(layer: RepLK) -> None:
+def _(layer: baselines.RepLK) -> None:
     assert layer.large is not None
     assert layer.small is not None
     _transpose(layer.large.conv.weight, layer.small.conv.weight)
 
 
 @_swap.register
-def _(layer: SNO) -> None:
+def _(layer: baselines.SNO) -> None:
     _transpose(layer.coefficients)
 
 
@@ -115,26 +101,26 @@ def _(layer: VitBackbone) -> None:
 
 
 @_swap.register
-def _(layer: S4ND) -> None:
+def _(layer: baselines.S4ND) -> None:
     for parameter in (layer.log_decay, layer.frequency, layer.drive, layer.readout, layer.log_step):
         parameter.copy_(parameter.flip(0))
 
 
 @_swap.register
-def _(layer: GFNet) -> None:
+def _(layer: baselines.GFNet) -> None:
     response = make_real(torch.view_as_complex(layer.mask), layer.grid)
     kernel = torch.fft.irfft2(response, s=layer.grid)
     layer.mask.copy_(torch.view_as_real(torch.fft.rfft2(kernel.mT)))
 
 
 @_swap.register
-def _(layer: SpectralCNN) -> None:
+def _(layer: baselines.SpectralCNN) -> None:
     kernel = torch.fft.ifftshift(layer.kernel(dtype=layer.spectrum.dtype), dim=(-2, -1))
     layer.spectrum.copy_(torch.view_as_real(torch.fft.rfft2(kernel.mT)))
 
 
 @_swap.register
-def _(layer: FNO) -> None:
+def _(layer: baselines.FNO) -> None:
     kept = max(layer.num_wavenumbers)
     half = layer.matrices((2 * kept + 1,) * 2, dtype=layer.weight.dtype)
     whole = torch.cat([half[..., 1:].conj().flip((-2, -1)), half], dim=-1)

@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any, get_args
 
 from torchsonic.lab.metrics.paper import paper_results
+from torchsonic.lab.report.curves import read_losses
 from torchsonic.lab.report.runs import group_by, read_results
-from torchsonic.lab.runs.synthetic import SyntheticConfig, TaskName
-from torchsonic.lab.training.loggers import read_log
+from torchsonic.lab.runs.protocols import OWN
+from torchsonic.lab.runs.released import RELEASED
+from torchsonic.lab.runs.synthetic import PROTOCOLS, SyntheticConfig, TaskName, usual_settings
 
-__all__ = ["TASKS", "Column", "Run", "find_runs", "make_columns"]
-
-TASKS: dict[str, str] = dict(zip(get_args(TaskName), ("SynthShape", "HalliGalli"), strict=True))
-NOT_THE_MODEL = {"task", "model", "fold", "test_samples", "training"}
+# Runs of another protocol are another task: their numbers share no row with ours.
+TASKS = {"synthshape": OWN.title, "released": RELEASED.title, "halligalli": "HalliGalli"}
+NOT_THE_MODEL = {"task", "model", "protocol", "fold", "test_samples", "training"}
 DEFAULTS = {option.name: option.default for option in fields(SyntheticConfig)}
 COSTS = ("parameters", "flops", "seconds", "samples_per_second")
 
@@ -56,10 +57,11 @@ class Run:
     @property
     def options(self) -> tuple[tuple[str, Any], ...]:
         """What of the network is not as by default; lists as text, so that columns can be told apart by them."""
+        usual = {**DEFAULTS, **usual_settings(self.config.get("protocol", "own"), self.model)}
         changed = {
             name: json.dumps(value) if isinstance(value, list | dict) else value
             for name, value in self.config.items()
-            if name not in NOT_THE_MODEL and value != DEFAULTS.get(name)
+            if name not in NOT_THE_MODEL and value != usual.get(name)
         }
         return tuple(sorted(changed.items()))
 
@@ -106,8 +108,11 @@ def find_runs(root: Path) -> tuple[list[Run], list[tuple[Path, str]]]:
 def _read(folder: Path, here: Path) -> Run:
     results = read_results(folder)
     task, config = results["task"], results["config"]
-    if task not in TASKS:
+    if task not in get_args(TaskName):
         raise ValueError(f"a run on {task}, for which there is: torchsonic evaluate")
+    if config.get("protocol", "own") not in PROTOCOLS:
+        raise ValueError(f"results.json: protocol is {config['protocol']!r}, which this version does not know")
+    task = "released" if config.get("protocol") == "released" else task
     scores = {} if task == "halligalli" else {("clean", 0.0, False): _number(results["clean"], "clean")}
     for row in results["rows"]:
         test, level = str(row["test"]), _number(row["level"], "level")
@@ -124,7 +129,7 @@ def _read(folder: Path, here: Path) -> Run:
         config=config,
         costs={name: _number(results[name], name) for name in COSTS if results.get(name) is not None},
         scores=scores,
-        losses=_losses(folder / "log.jsonl"),
+        losses=read_losses(folder / "log.jsonl"),
         origin=dict(results.get("run", {})),
     )
 
@@ -133,16 +138,6 @@ def _number(value: Any, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"results.json: {name} is {value!r}, not a number")
     return value
-
-
-def _losses(path: Path) -> tuple[tuple[int, float], ...]:
-    lines = read_log(path) if path.exists() else []
-    found = [(line.get("step"), line.get("loss")) for line in lines if isinstance(line, dict)]
-    return tuple(
-        (step, loss)
-        for step, loss in found
-        if isinstance(step, int) and isinstance(loss, float) and math.isfinite(loss) and loss > 0
-    )
 
 
 def make_columns(runs: Iterable[Run]) -> list[Column]:

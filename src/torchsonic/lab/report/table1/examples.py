@@ -11,27 +11,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchsonic.lab.data import PERTURBATIONS, HalliGalli, SynthShape, perturb
+from torchsonic.lab.data import HalliGalli, SynthShape, perturb
 from torchsonic.lab.metrics.overlap import confusion, mean_dice
-from torchsonic.lab.report.style import (
-    ANSWERS,
-    class_legend,
-    label_colours,
-    mark_patch,
-    new_figure,
-    plain,
-    show_colour,
-    show_image,
-)
+from torchsonic.lab.report import style
 from torchsonic.lab.report.table1.collect import Column
-from torchsonic.lab.runs.synthetic import FOLDS, HALLIGALLI_TRAIN, TEST_NOISE
+from torchsonic.lab.runs.protocols import ProtocolName
+from torchsonic.lab.runs.synthetic import HALLIGALLI_TRAIN, PROTOCOLS, TEST_NOISE
 from torchsonic.models import PretrainedError, PretrainedModel, from_pretrained
+from torchsonic.viz.style import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["draw_answers", "draw_segmentations", "load_models"]
 
 Models = Mapping[str, PretrainedModel]
 SAMPLES_OF_A_CLASS = 3
@@ -67,49 +58,53 @@ def load_models(
 
 
 @torch.no_grad()
-def draw_segmentations(models: Models, fold: int) -> Figure | None:
+def draw_segmentations(models: Models, fold: int, protocol: ProtocolName = "own") -> Figure | None:
     """A row for each perturbation: input, truth, and each model's classes with the Dice of that image."""
     if not models:
         return None
-    rows = _perturbed_scene(fold, with_spacing=any(map(_can_be_told, models.values())))
+    rows = _perturbed_scene(fold, protocol, with_spacing=any(map(_can_be_told, models.values())))
     figure = new_figure(1.35 * (2 + len(models)) + 1.0, 1.5 * len(rows) + 0.8)
     panels = figure.subplots(len(rows), 2 + len(models), squeeze=False)
     for (title, image, truth, told), line in zip(rows, panels, strict=True):
-        show_image(line[0], image[0])
-        show_image(line[1], label_colours(truth[0]))
+        style.show_image(line[0], image[0])
+        style.show_image(line[1], style.label_colours(truth[0]))
         line[0].set_ylabel(title, rotation=0, ha="right", va="center")
         for model, panel in zip(models.values(), line[2:], strict=True):
             if not told or _can_be_told(model):
                 classes = model(image, **told).argmax(1)
                 dice = mean_dice(confusion(classes, truth, SynthShape.num_classes), background=False)
-                show_image(panel, label_colours(classes[0]))
+                style.show_image(panel, style.label_colours(classes[0]))
                 panel.set_xlabel(f"{dice:.2f}", fontsize="small", labelpad=2)
             else:
                 panel.set_axis_off()
                 panel.text(0.5, 0.5, "cannot\nbe told", ha="center", va="center", color="0.4", fontsize="small")
     for title, panel in zip(("input", "truth", *models), panels[0], strict=True):
         panel.set_title(_wrap(title), fontsize="medium")
-    class_legend(figure, loc="outside lower center")
+    style.class_legend(figure, loc="outside lower center")
     return figure
 
 
-def _perturbed_scene(fold: int, *, with_spacing: bool) -> list[tuple[str, Tensor, Tensor, dict[str, Any]]]:
+def _perturbed_scene(
+    fold: int, protocol: ProtocolName, *, with_spacing: bool
+) -> list[tuple[str, Tensor, Tensor, dict[str, Any]]]:
     """Title, image and label of a scene, clean and at the middle level of each perturbation, and what models are told.
 
     Rescaling is at its strongest, for its middle level changes nothing, and comes again with its spacing.
     """
     # The held-out sample with most kinds of shapes, of the first few.
-    indices = list(range(fold, 60 * FOLDS, FOLDS))
-    labels = SynthShape().samples(indices)[1]
+    used = PROTOCOLS[protocol]
+    data, indices = used.scenes(SEED), used.split(fold, 0, 60)[1]
+    labels = data.samples(indices)[1]
     index = max(zip(indices, labels, strict=True), key=lambda pair: (len(pair[1].unique()), -pair[0]))[0]
-    image, label = SynthShape().samples([index])
+    image, label = data.samples([index])
     rows: list[tuple[str, Tensor, Tensor, dict[str, Any]]] = [("clean", image, label, {})]
-    for name, perturbation in PERTURBATIONS.items():
-        level = perturbation.levels[-1 if name == "rescaling" else len(perturbation.levels) // 2]
-        shown = perturb(image, label, name, level, seed=SEED)
-        rows.append((f"{name} {level:g}", *shown, {}))
-        if name == "rescaling" and with_spacing:
-            rows.append((f"{name} {level:g},\ntold the spacing", *shown, {"spacing": 1 / level}))
+    for name, way in used.perturbations.items():
+        level = way.levels[-1 if name == "rescaling" else len(way.levels) // 2]
+        told = way.told if with_spacing else None
+        for change, words, options in ((way.apply, "", {}), (told, ",\ntold the spacing", {"spacing": 1 / level})):
+            if change is not None:
+                shown = change(image, label, level, torch.Generator().manual_seed(SEED), 0)
+                rows.append((f"{name} {level:g}{words}", *shown, options))
     return rows
 
 
@@ -138,8 +133,8 @@ def draw_answers(models: Models) -> Figure | None:
         ratios = [3.0, *[1.0] * (1 + len(models))]
         panels = block.subplots(len(ratios), len(chosen), squeeze=False, gridspec_kw={"height_ratios": ratios})
         for panel, picture in zip(panels[0], shown, strict=True):
-            show_image(panel, picture)
-            mark_patch(panel)
+            style.show_image(panel, picture)
+            style.mark_patch(panel)
         # The answer of the patch is the class with the highest mean probability.
         votes = {name: model(shown)[..., patch].softmax(1).mean(-1).argmax(1) for name, model in models.items()}
         for line, (name, vote) in zip(panels[1:], {"truth": truth, **votes}.items(), strict=True):
@@ -152,11 +147,11 @@ def draw_answers(models: Models) -> Figure | None:
 
 def _show_answer(panel: Axes, answer: int, *, is_right: bool) -> None:
     """An answer in its colour; a wrong one is hollow and says so."""
-    word, colour = ANSWERS[answer]
-    show_colour(panel, colour if is_right else "#ffffff", edge=colour)
+    word, colour = style.ANSWERS[answer]
+    style.show_colour(panel, colour if is_right else "#ffffff", edge=colour)
     text, ink = (word, "white") if is_right else (f"{word}: wrong", colour)
     panel.text(0, 0, text, ha="center", va="center", color=ink, fontsize="small")
 
 
 def _wrap(name: str) -> str:
-    return "\n".join(textwrap.wrap(plain(name), TITLE_WIDTH))
+    return "\n".join(textwrap.wrap(style.plain(name), TITLE_WIDTH))

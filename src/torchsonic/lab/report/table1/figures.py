@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from torchsonic.lab.report.curves import draw_band, log_scale, smooth
 from torchsonic.lab.report.runs import group_by
-from torchsonic.lab.report.style import OPERATORS, new_figure, plain, thin_axes
+from torchsonic.lab.report.style import OPERATORS, plain
 from torchsonic.lab.report.table1.collect import TASKS, Column
 from torchsonic.lab.report.table1.table import Row, Table1
+from torchsonic.viz.style import new_figure, thin_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["draw_curves", "draw_levels"]
-
-SMOOTHED = 0.04
-"""Part of a run over which a curve is averaged."""
 OTHERS = (("#000000", "X"), ("#777777", "*"), ("#AA8800", "h"))
 LINES = ("-", "--", ":", "-.")
 TOLD = (0, (1, 1))
@@ -48,61 +44,31 @@ def draw_curves(columns: Sequence[Column]) -> Figure | None:
     handles: dict[str, Any] = {}
     for panel, task in zip(panels, tasks, strict=True):
         for column, style in zip(columns, column_styles(columns), strict=True):
-            curves = [_smooth(run.losses) for run in column.of(task) if run.losses]
+            curves = [smooth(run.losses) for run in column.of(task) if run.losses]
             if curves:
-                handles.setdefault(plain(column.name), _draw_band(panel, curves, style))
+                handles.setdefault(plain(column.name), draw_band(panel, curves, style))
         thin_axes(panel)
-        _log_scale(panel)
+        log_scale(panel)
         panel.set(title=TASKS[task], xlabel="step", ylabel="training loss")
     columns_of_legend = min(6, len(handles))
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=columns_of_legend, frameon=False)
     return figure
 
 
-def _smooth(losses: Sequence[tuple[int, float]]) -> dict[int, float]:
-    """A running mean, over fewer lines at the ends."""
-    steps, values = zip(*losses, strict=True)
-    window = np.ones(2 * int(SMOOTHED * len(values) / 2) + 1)
-    means = np.convolve(values, window, "same") / np.convolve(np.ones(len(values)), window, "same")
-    return dict(zip(steps, means.tolist(), strict=True))
-
-
-def _draw_band(panel: Axes, curves: Sequence[dict[int, float]], style: dict[str, Any]) -> Any:
-    steps = sorted({step for curve in curves for step in curve})
-    values = [[curve[step] for curve in curves if step in curve] for step in steps]
-    colour, means = style["color"], [sum(each) / len(each) for each in values]
-    (line,) = panel.plot(steps, means, linewidth=1.6, color=colour, linestyle=style["linestyle"])
-    if len(curves) > 1:
-        low, high = [min(each) for each in values], [max(each) for each in values]
-        panel.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
-    return line
-
-
-def _log_scale(panel: Axes) -> None:
-    """A logarithmic vertical axis labelled in plain numbers, at least three of them."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-    low, high = panel.get_ylim()
-    panel.set_yscale("log")
-    fine = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0) if high < 10 * max(low, 1e-9) else (1.0, 2.0, 5.0)
-    panel.yaxis.set_major_locator(LogLocator(subs=fine))
-    panel.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    panel.yaxis.set_minor_formatter(NullFormatter())
-
-
 def draw_levels(table: Table1) -> Figure | None:
     """Dice over level, one panel for each perturbation: lines are ours, faint markers beside them the paper's."""
     perturbed = [row for row in table.rows if row.test and row.test[0] != "clean"]
-    groups = group_by(perturbed, lambda row: row.test[0] if row.test else "")
+    groups = group_by(perturbed, lambda row: (row.group, row.test[0] if row.test else ""))
     if not groups:
         return None
     across = min(4, len(groups))
     down = -(-len(groups) // across)
     figure = new_figure(3.2 * across, 2.9 * down + 0.6)
     panels = figure.subplots(down, across, squeeze=False).ravel().tolist()
-    for panel, (name, rows) in zip(panels, groups.items(), strict=False):
+    for panel, ((group, name), rows) in zip(panels, groups.items(), strict=False):
         _draw_panel(panel, table.columns, rows)
-        panel.set(title=plain(TASKS.get(name, name)), ylim=(-0.03, 1.03))
+        protocol = ", released" if group.startswith(TASKS["released"]) else ""
+        panel.set(title=plain(TASKS.get(name, name)) + protocol, ylim=(-0.03, 1.03))
         panel.set_xlabel({"halligalli": "noise"}.get(name, "level"))
     for panel in panels[::across]:
         panel.set_ylabel("Dice")

@@ -11,15 +11,13 @@ from torchsonic.lab.report import Cell, Code, Column, Document, Group, Prose, Se
 from torchsonic.lab.report.catalogue import NOTES as COST_NOTES
 from torchsonic.lab.report.comparison import Compared, find_warnings, join_values
 from torchsonic.lab.report.document import NONE, Text
-from torchsonic.lab.report.provenance import commit_of, count, decimal, signed
+from torchsonic.lab.report.runs import commit_of, count, decimal, signed
 from torchsonic.lab.report.table1.collect import TASKS, Run
 from torchsonic.lab.report.table1.collect import Column as Model
 from torchsonic.lab.report.table1.report import Report, as_data
-from torchsonic.lab.report.table1.table import Pair, Row, Table1, rank_line
+from torchsonic.lab.report.table1.table import Pair, Row, Table1, rank_lines
 from torchsonic.lab.training import TrainingConfig
 from torchsonic.lab.training.loop import MAY_CHANGE
-
-__all__ = ["compared_runs", "make_page"]
 
 DIGITS = {"dice": 3, "parameters": 3, "flops": 3, "seconds": 0, "samples_per_second": 1}
 SMALL, LARGE = 0.005, 0.03
@@ -43,17 +41,24 @@ EXPLANATIONS = (
     *COST_NOTES[:1],
     "The paper's GFLOPs are twice its GMACs, which fit an image of 32 x 32 pixels; ours is 64 x 64.",
 )
+RELEASED_NOTES = (
+    "Released protocol: scenes, noise, class weights, loss and perturbations as in the authors' released script, and "
+    "networks and their initial weights where the script's differ from ours. Dice is the mean over batches of 24. "
+    "Rescaling: resized, then cropped or surrounded with zeros. Told the spacing: as it was resized, which later "
+    "versions of the script give to SONIC alone.",
+)
 
 
 def make_page(report: Report) -> Document:
     """The page on a folder of runs."""
-    rank = rank_line(report.table)
+    ranks = rank_lines(report.table)
     budgets = _budgets(report.columns)
     warnings = find_warnings(compared_runs(report.columns), repeats="seeds and folds")
     skipped = f", {report.num_left_out} left out" if report.num_left_out else ""
     about = f"{count(len(report.runs), 'run')}{skipped}; {count(len(report.columns), 'column')}."
-    finding = [] if rank is None else [Prose(rank, "finding")]
-    notes = Section("What is counted", EXPLANATIONS, folded=False)
+    finding = [Prose(rank, "finding") for rank in ranks]
+    released = RELEASED_NOTES if any(run.task == "released" for run in report.runs) else ()
+    notes = Section("What is counted", [*EXPLANATIONS, *released], folded=False)
     return Document(
         title="SynthShape and HalliGalli: Table 1",
         about=f"{about} Written {report.date} by torchsonic {report.version}.",
@@ -67,7 +72,7 @@ def make_page(report: Report) -> Document:
         left_out=[(folder.as_posix(), reason) for folder, reason in report.skipped],
         data={
             **as_data(report),
-            "rank": rank,
+            "rank": " ".join(ranks) or None,
             "warnings": warnings,
             "budgets": [dict(zip(BUDGET, row, strict=True)) for row in budgets],
         },

@@ -16,8 +16,6 @@ from torchsonic.lab.report.table1.examples import draw_answers, draw_segmentatio
 from torchsonic.lab.report.table1.figures import draw_curves, draw_levels
 from torchsonic.lab.report.table1.table import Pair, Table1, make_table
 
-__all__ = ["Report", "as_data", "make_report"]
-
 
 @dataclass(frozen=True)
 class Report:
@@ -42,13 +40,7 @@ class Report:
 
 
 def make_report(root: Path) -> Report:
-    """Read all runs under a folder and draw the pictures.
-
-    Raises
-    ------
-    ValueError
-        If there is no finished run.
-    """
+    """Read all runs under a folder, of which there must be a finished one, and draw the pictures."""
     if not root.is_dir():
         raise ValueError(f"there is no folder {root}")
     runs, skipped = find_runs(root)
@@ -63,6 +55,7 @@ def make_report(root: Path) -> Report:
 
 def _draw(table: Table1, root: Path) -> tuple[list[Figure], list[tuple[Path, str]]]:
     shapes, fold, no_shapes = load_models(table.columns, "synthshape", root)
+    released, _, no_released = load_models(table.columns, "released", root)
     corners, _, no_corners = load_models(table.columns, "halligalli", root)
     drawn = (
         (
@@ -87,6 +80,12 @@ def _draw(table: Table1, root: Path) -> tuple[list[Figure], list[tuple[Path, str
             draw_segmentations(shapes, fold),
         ),
         (
+            "examples_released",
+            "Example predictions under the released protocol",
+            "As above, on a scene of the released protocol, which training did not see.",
+            draw_segmentations(released, 0, "released"),
+        ),
+        (
             "examples_halligalli",
             "Example answers on HalliGalli",
             "Does exactly one pair of the corner shapes match? Each model's answer at the framed centre; a wrong "
@@ -95,13 +94,17 @@ def _draw(table: Table1, root: Path) -> tuple[list[Figure], list[tuple[Path, str
         ),
     )
     figures = [Figure(name, title, caption, to_png(f)) for name, title, caption, f in drawn if f is not None]
-    return figures, no_shapes + no_corners
+    return figures, no_shapes + no_released + no_corners
 
 
 def as_data(report: Report) -> dict[str, Any]:
     """The table and the runs, for programs."""
+
+    def pair_data(pair: Pair) -> dict[str, Any]:
+        return {"ours": pair.ours and vars(pair.ours), "paper": pair.paper, "difference": pair.difference}
+
     rows = [
-        {"group": row.group, "row": row.label, "kind": row.kind, "cells": [_pair_data(pair) for pair in row.cells]}
+        {"group": row.group, "row": row.label, "kind": row.kind, "cells": [pair_data(pair) for pair in row.cells]}
         for row in report.table.rows
     ]
     return {
@@ -111,10 +114,6 @@ def as_data(report: Report) -> dict[str, Any]:
         "runs": [_run_data(run) for run in report.runs],
         "skipped": [{"folder": folder.as_posix(), "reason": reason} for folder, reason in report.skipped],
     }
-
-
-def _pair_data(pair: Pair) -> dict[str, Any]:
-    return {"ours": pair.ours and vars(pair.ours), "paper": pair.paper, "difference": pair.difference}
 
 
 def _column_data(column: Column) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from torchsonic.lab.metrics.paper import paper_cost, paper_results
 from torchsonic.lab.report.table1.collect import TASKS, Column, Test
-
-__all__ = ["Estimate", "Pair", "Row", "Table1", "estimate", "make_table", "rank_line"]
+from torchsonic.lab.runs.protocols import OWN
 
 FOCUS = "SonicNet"
 
@@ -55,11 +54,11 @@ class Table1:
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
 
-    @property
-    def perturbed(self) -> list[Row]:
-        """The rows under perturbation, which the paper ranks models by."""
+    def perturbed(self, task: str) -> list[Row]:
+        """The rows of a task under perturbation, which the paper ranks models by."""
         tests = {(test, level) for test, level in _paper_tests() if test != "halligalli"}
-        return [row for row in self.rows if row.test and not row.test[2] and row.test[:2] in tests]
+        rows = [row for row in self.rows if row.group == f"{TASKS[task]}: Dice"]
+        return [row for row in rows if row.test and not row.test[2] and row.test[:2] in tests]
 
 
 COSTS = {
@@ -129,30 +128,35 @@ def _cost_row(columns: Sequence[Column], task: str, title: str, kind: str) -> Ro
     def pair(column: Column) -> Pair:
         ours = estimate(scale * run.costs[kind] for run in column.of(task) if kind in run.costs)
         # The paper counts SynthShape's networks only, and does not time them.
-        cost = paper_cost(column.paper, "segmentation", 2) if task == "synthshape" else None
+        cost = None if task == "halligalli" else paper_cost(column.paper, "segmentation", 2)
         return Pair(ours, getattr(cost, number, None))
 
     return Row(f"{title}: cost", label, kind, None, tuple(map(pair, columns)))
 
 
-def rank_line(table: Table1) -> str | None:
-    """In how many rows under perturbation SonicNet is first or second, in our runs and in the paper.
+def rank_lines(table: Table1) -> list[str]:
+    """In how many rows under perturbation SonicNet is first or second, in our runs and in the paper, by protocol.
 
     Only the paper's models in their default form are compared; equal scores share the better place.
     """
+    found = {TASKS[task]: _rank(table.columns, table.perturbed(task)) for task in ("synthshape", "released")}
+    return [line if title == OWN.title else f"{title}: {line}" for title, line in found.items() if line]
+
+
+def _rank(columns: Sequence[Column], perturbed: Sequence[Row]) -> str | None:
     known = [
         place
-        for place, column in enumerate(table.columns)
-        if column.paper and column.is_default and any(row.cells[place].ours for row in table.perturbed)
+        for place, column in enumerate(columns)
+        if column.paper and column.is_default and any(row.cells[place].ours for row in perturbed)
     ]
-    names = [table.columns[place].paper for place in known]
+    names = [columns[place].paper for place in known]
     if FOCUS not in names or len(names) < 2:
         return None
 
     def count(score: Callable[[Pair], float | None]) -> tuple[int, int, int]:
         places = []
-        for row in table.perturbed:
-            scores = {table.columns[place].paper: score(row.cells[place]) for place in known}
+        for row in perturbed:
+            scores = {columns[place].paper: score(row.cells[place]) for place in known}
             own = scores.get(FOCUS)
             if own is not None:
                 places.append(sum(other is not None and other > own for other in scores.values()))

@@ -14,28 +14,17 @@ import torch
 from numpy.typing import NDArray
 
 from torchsonic.lab.data.volumes import Case, CaseError, Volume, read_case
-from torchsonic.lab.data.volumes.cases import SUFFIXES
+from torchsonic.lab.data.volumes.cases import SUFFIXES, list_files
 from torchsonic.lab.metrics.detection import find_lesions
 from torchsonic.lab.report.volumes.results import Evaluation, ModelResult
 from torchsonic.lab.report.volumes.scoring import Answer, Scoring, class_names, number_classes, score_cases
 from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.lab.training.progress import counting_progress
 
-__all__ = ["distinct_names", "nifti_files", "score_folders"]
-
 
 def nifti_files(folder: Path) -> dict[str, Path]:
-    """NIfTI files of a folder by their name without suffix."""
-    if not folder.is_dir():
-        raise ValueError(f"there is no folder {folder}")
-    found: dict[str, Path] = {}
-    for path in sorted(folder.iterdir()):
-        suffix = next((suffix for suffix in SUFFIXES if path.name.endswith(suffix)), None)
-        if suffix is not None and not path.name.startswith("."):
-            name = path.name.removesuffix(suffix)
-            if name in found:
-                raise ValueError(f"{found[name]} and {path} have the same name; remove one of them")
-            found[name] = path
+    """NIfTI files of a folder, at least one, by their name without suffix."""
+    found = list_files(folder)
     if not found:
         raise ValueError(f"{folder} holds no file ending in {' or '.join(SUFFIXES)}")
     return found
@@ -102,11 +91,11 @@ def score_folders(
     names, alone = _match(found, truths, labels)
     if alone and not scoring.keep_going:
         raise ValueError(f"{_name_some(alone)}; add what is missing, or use --keep-going to leave such cases out")
-    classes = class_names(scoring.classes, (*folders, labels))
+    classes = list(scoring.regions) or class_names(scoring.classes, (*folders, labels))
     classes = classes or number_classes(_highest_label({name: truths[name] for name in names}, show=scoring.show))
 
     def read(name: str, image: Path, label: Path) -> Volume:
-        return read_case(Case(name, (image,), label), num_classes=len(classes) + 1)
+        return read_case(Case(name, (image,), label), num_classes=scoring.num_labels(classes))
 
     def predict(folder: Path, volume: Volume) -> Answer:
         name, lesion = volume.name, scoring.lesion_class

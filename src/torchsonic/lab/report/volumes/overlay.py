@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torchsonic.lab.report.files import to_webp
-from torchsonic.lab.report.style import new_figure, plain
+from torchsonic.lab.report.style import plain
+from torchsonic.viz.style import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["add_legend", "choose_axis", "choose_slices", "crop_box", "draw_case", "draw_slice", "worst_slice"]
 
 COLOURS = ("#56B4E9", "#F0E442", "#CC79A7", "#009E73", "#E69F00", "#0072B2", "#D55E00")
 """Okabe and Ito's, which colour-blind readers can tell apart; classes beyond them begin again."""

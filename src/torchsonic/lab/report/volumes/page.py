@@ -8,12 +8,11 @@ from typing import Any
 
 from torchsonic import __version__
 from torchsonic.lab.metrics.detection import MEASURES as LESION_MEASURES
+from torchsonic.lab.metrics.detection import SHARES
 from torchsonic.lab.report import Cell, Code, Column, Document, Figure, Group, Prose, Section, Table
 from torchsonic.lab.report.document import MINUS, NONE, Text
-from torchsonic.lab.report.provenance import commit_of, count, decimal, origin_text, signed
-from torchsonic.lab.report.volumes.results import CaseResult, Evaluation, ModelResult, as_data, case_warnings, compare
-
-__all__ = ["make_page"]
+from torchsonic.lab.report.runs import commit_of, count, decimal, origin_text, signed
+from torchsonic.lab.report.volumes.results import Evaluation, ModelResult, as_data, case_warnings, compare
 
 OPEN = 6
 """Cases whose pictures are shown without a click."""
@@ -62,7 +61,8 @@ def _scores(evaluation: Evaluation) -> Table:
     costs = [_costs(model) for model in evaluation.models]
     known = any(words != NONE for row in costs for words in row)
     columns: list[list[Cell]] = []
-    for entries in zip(*[_groups(model.summary(), several) for model in evaluation.models], strict=True):
+    summaries = [model.summary() for model in evaluation.models]
+    for entries in zip(*[[*[s[name] for name in several], *s["classes"]] for s in summaries], strict=True):
         columns += [_mark_best([_estimate(entry[measure]) for entry in entries]) for measure in MEASURES]
     rows = zip(evaluation.models, zip(*columns, strict=True), costs, strict=True)
     return Table(
@@ -70,10 +70,6 @@ def _scores(evaluation: Evaluation) -> Table:
         ["", *_pairs([*several, *evaluation.classes]), *(COSTS if known else ())],
         [[model.name, *scores, *(cost if known else ())] for model, scores, cost in rows],
     )
-
-
-def _groups(summary: Mapping[str, Any], several: Sequence[str]) -> list[Mapping[str, Any]]:
-    return [*[summary[name] for name in several], *summary["classes"]]
 
 
 def _estimate(found: Mapping[str, Any], *, key: str = "mean", show: Callable[[float], str] = decimal) -> Cell:
@@ -114,9 +110,10 @@ def _lesions(evaluation: Evaluation) -> list[Section]:
         if found is not None:
             overall = found["overall"]
             estimates = [_estimate(overall[name], key="value") for name in LESION_MEASURES]
-            rows.append([model.name, *estimates, *[str(overall[name]) for name in LESION_COUNTS]])
+            shares = "/".join(decimal(overall[name], 2) for name in SHARES)
+            rows.append([model.name, *estimates, *[str(overall[name]) for name in LESION_COUNTS], shares])
     measures = [LESION_WORDS.get(name, name) for name in LESION_MEASURES]
-    headers = ["model", *measures, *[name.replace("_", " ") for name in LESION_COUNTS]]
+    headers = ["model", *measures, *[name.replace("_", " ") for name in LESION_COUNTS], "TP/FP/FN per case"]
     return [Section("Lesions", [Table("Detection of lesions", headers, rows)])] if rows else []
 
 
@@ -141,14 +138,11 @@ def _case_table(evaluation: Evaluation, names: Sequence[str]) -> Table:
     rows, timed = [], evaluation.is_timed
     for name in names:
         rows += [Group(f"{name}, {_spacing(evaluation, name)}")] if len(names) > 1 else []
-        rows += [[m.name, *_case_row(m.cases[name], timed)] for m in evaluation.models if name in m.cases]
+        for model, found in [(model, model.cases[name]) for model in evaluation.models if name in model.cases]:
+            costs = _time_and_peak(found.seconds, found.peak_bytes) if timed else []
+            rows.append([model.name, *[decimal(row[m]) for row in found.scores for m in MEASURES], *costs])
     title = f"Scores of {names[0]}" if len(names) == 1 else "Scores of each case"
     return Table(title, ["", *_pairs(evaluation.classes), *(COSTS[1:] if timed else ())], rows)
-
-
-def _case_row(result: CaseResult, timed: bool) -> list[str]:
-    scores = [decimal(row[measure]) for row in result.scores for measure in MEASURES]
-    return scores + (_time_and_peak(result.seconds, result.peak_bytes) if timed else [])
 
 
 def _spacing(evaluation: Evaluation, name: str) -> str:
@@ -183,6 +177,7 @@ def _explanations(evaluation: Evaluation) -> list[str]:
         found.append(
             "Lesions: candidates are cut out of the probabilities round their peaks and matched with lesions at an "
             "intersection over union of at least 0.1; F1, sensitivity and precision count candidates of confidence "
-            f"{evaluation.threshold:g} and more. AUROC asks which cases have a lesion at all; AP is over lesions."
+            f"{evaluation.threshold:g} and more. AUROC asks which cases have a lesion at all; AP is over lesions. "
+            "TP/FP/FN: lesions found, false alarms and lesions missed, over the number of cases."
         )
     return found

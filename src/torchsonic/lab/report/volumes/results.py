@@ -6,22 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
 from torchsonic.lab.metrics.detection import summarise_lesions
 from torchsonic.lab.metrics.volumes import bootstrap_mean, mean_of, summarise
 from torchsonic.lab.runs.provenance import activity_warning
-
-__all__ = [
-    "CaseResult",
-    "Difference",
-    "Evaluation",
-    "ModelResult",
-    "as_data",
-    "case_warnings",
-    "compare",
-    "worst_first",
-]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +55,7 @@ class ModelResult:
 
     def seconds(self) -> float | None:
         """Mean over the cases that were timed."""
-        found = [case.seconds for case in self.cases.values() if case.seconds is not None]
-        return math.fsum(found) / len(found) if found else None
+        return fmean(found) if (found := [c.seconds for c in self.cases.values() if c.seconds is not None]) else None
 
     def peak_bytes(self) -> int | None:
         """Of the case that needed most."""

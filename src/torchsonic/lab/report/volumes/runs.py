@@ -26,8 +26,6 @@ from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.lab.runs.volumes import AxesWatch, VolumesConfig, load_run, predict_case, predict_probabilities
 from torchsonic.models import PretrainedModel
 
-__all__ = ["score_runs"]
-
 
 def score_runs(
     folders: Sequence[Path],
@@ -61,6 +59,8 @@ def score_runs(
     runs = load_runs(folders, _load, "volumes")
     for run in runs:
         run.move_to(device)
+    if scoring.regions:
+        raise ValueError("classes: regions are scored with --predictions alone; give runs names of classes")
     classes = _classes(scoring.classes, runs, external or data)
     cases = _external_cases(runs, external) if external else _test_cases(runs, data)
     rows = _make_rows(runs, tuple(cases) if external else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +18,7 @@ from torchsonic.lab.report.volumes.overlay import draw_case
 from torchsonic.lab.report.volumes.results import CaseResult, Evaluation, ModelResult
 from torchsonic.lab.training.progress import counting_progress
 
-__all__ = ["Answer", "Predict", "Scoring", "class_names", "number_classes", "score_cases"]
-
-
+REGION = re.compile(r"[^=]+=([1-9]\d*(?:,[1-9]\d*)*)")
 Answer = tuple[NDArray[np.int16], dict[str, Any]]
 """Labels of a case, and what else :class:`CaseResult` is to know of it."""
 Predict = Callable[[Volume], Answer | None]
@@ -31,7 +30,8 @@ class Scoring:
     """What is scored and shown."""
 
     classes: Sequence[str] = ()
-    """Names of the classes 1 to K - 1; by default nnU-Net's ``dataset.json`` says them, or their numbers do."""
+    """Names of the classes 1 to K - 1; by default nnU-Net's ``dataset.json`` says them, or their numbers do. Regions
+    are given with their labels, as ``tumour=2,3``."""
     lesion_class: int | None = None
     """Class whose lesions are counted; see :mod:`torchsonic.lab.metrics.detection`."""
     threshold: float = 0.5
@@ -43,6 +43,20 @@ class Scoring:
     """Leave out bad cases instead of raising."""
     show: bool = True
     """Whether progress is shown."""
+
+    @property
+    def regions(self) -> dict[str, tuple[int, ...]]:
+        """Labels of each region; empty if classes are scored."""
+        if not any("=" in words for words in self.classes):
+            return {}
+        found = {words.partition("=")[0]: REGION.fullmatch(words) for words in self.classes}
+        if len(found) < len(self.classes) or None in found.values():
+            raise ValueError(f"classes must all be names, or all regions such as tumour=2,3, got {self.classes}")
+        return {name: tuple(map(int, match[1].split(","))) for name, match in found.items() if match}
+
+    def num_labels(self, classes: Sequence[str]) -> int:
+        """Labels that volumes may hold, background included."""
+        return 1 + max((n for members in self.regions.values() for n in members), default=len(classes))
 
 
 def score_cases(
@@ -72,7 +86,9 @@ def score_cases(
     if scoring.lesion_class is not None and not 1 <= scoring.lesion_class <= len(classes):
         raise ValueError(f"lesions={scoring.lesion_class} is none of the classes 1 to {len(classes)}")
     left_out, drawn, spacings = list(skipped), {}, {}
-    measured: dict[str, Any] = {"num_classes": len(classes) + 1, "tolerance": scoring.tolerance}
+    named = classes if not scoring.regions else number_classes(scoring.num_labels(classes) - 1)
+    measured: dict[str, Any] = {"num_classes": scoring.num_labels(classes), "tolerance": scoring.tolerance}
+    measured["regions"] = list(scoring.regions.values())
     with counting_progress("scoring", len(readers) * len(models), show=scoring.show) as advance:
         for name, read in readers.items():
             answers: list[Answer | None] = []
@@ -95,7 +111,7 @@ def score_cases(
                     model.cases[name] = CaseResult(scores=scores, **facts)
             if scoring.pictures:
                 image = volume.image[0] if on_images else None
-                drawn[name] = draw_case(image, truth, guesses, volume.spacing, classes)
+                drawn[name] = draw_case(image, truth, guesses, volume.spacing, named)
     if not spacings:
         raise ValueError(f"no case is left of {len(readers)}; the first: {left_out[len(skipped)][1]}")
     shown: dict[str, Any] = {"tolerance": scoring.tolerance, "threshold": scoring.threshold, "skipped": left_out}

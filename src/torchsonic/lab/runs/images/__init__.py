@@ -4,7 +4,7 @@ A run is a folder: ``config.json``, ``classes.json``, ``log.jsonl``, ``checkpoin
 ``results.json``.
 """
 
-from torchsonic.lab.runs.images.config import MODELS, PRESETS, ImagesConfig, apply_preset, read_config
+from torchsonic.lab.runs.images.config import MODELS, PRESETS, ImagesConfig
 from torchsonic.lab.runs.images.network import apply_init, load_run, make_model, read_classes
 from torchsonic.lab.runs.images.predict import SizeScore, list_files, predict_files, score_sizes
 from torchsonic.lab.runs.images.run import find_test_images, run_experiment
@@ -15,14 +15,12 @@ __all__ = [
     "ImagesConfig",
     "SizeScore",
     "apply_init",
-    "apply_preset",
     "find_test_images",
     "list_files",
     "load_run",
     "make_model",
     "predict_files",
     "read_classes",
-    "read_config",
     "run_experiment",
     "score_sizes",
 ]

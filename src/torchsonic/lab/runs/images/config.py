@@ -1,4 +1,4 @@
-"""Settings of a run on photographs, its presets, and how both are saved."""
+"""Settings of a run on photographs, and its presets."""
 
 from __future__ import annotations
 
@@ -6,43 +6,21 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from torchsonic.lab.data.images.changes import ImageChanges
 from torchsonic.lab.data.images.folder import Check
 from torchsonic.lab.data.ranges import check_ranges
-from torchsonic.lab.runs import folder as run_folder
-from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.training import TrainingConfig
+from torchsonic.models import list_models, model_entry
+from torchsonic.nn.bank import Variant
 
-__all__ = [
-    "MODELS",
-    "PRESETS",
-    "ImagesConfig",
-    "ModelName",
-    "apply_preset",
-    "read_config",
-]
-
-ModelName = Literal[
-    "orbit_tiny",
-    "resnet50",
-    "resnet50_dilated",
-    "resnet50_gfnet",
-    "resnet50_niff",
-    "resnet50_replk",
-    "resnet50_s4nd",
-    "resnet50_sonic",
-    "resnet50_sonic.hybrid",
-    "resnet50_sonic.paper",
-    "sonic_base",
-    "sonic_small",
-    "sonic_tiny",
-    "vit_s16",
-    "vit_s16.paper",
-]
-MODELS: tuple[str, ...] = get_args(ModelName)
-DEFAULT_MODEL: ModelName = "resnet50_sonic"
+MODELS = tuple(name for name in list_models() if model_entry(name)[0].task == "classification")
+if TYPE_CHECKING:
+    ModelName = str
+else:
+    ModelName = Literal[MODELS]  # the command line offers what is registered
+DEFAULT_MODEL = "resnet50_sonic"
 STORED = 1.75
 """Shorter sides of stored images over the size of training images: small crops stay sharp."""
 
@@ -57,6 +35,8 @@ class ImagesConfig:
     """Network to train; resnet50_sonic by default, or the one of --init."""
     model_options: tuple[str, ...] = ()
     """Arguments of the network as name=value, such as width=16 depths=1,1,2,1 operator_options.num_modes=8."""
+    variant: Variant | None = None
+    """Variant of the Sonic layers in the blocks: exact, or as in the paper's notes; the network's own by default."""
     init: str | None = None
     """Start from the network and weights of a run, a saved model, or hub:owner/name (Hugging Face Hub)."""
     image_size: int = 224
@@ -67,6 +47,8 @@ class ImagesConfig:
     """Side of the central square to test, relative to the image's shorter side."""
     test_images: int | None = None
     """Test at most this many images, spread evenly over the classes; all by default."""
+    hold_out: float = 0.0
+    """Test on this share of the training images, left out of training, instead of val/: for choosing settings."""
     label_smoothing: float = 0.1
     """Share of the label that is spread over all classes."""
     strict: bool = False
@@ -85,19 +67,22 @@ class ImagesConfig:
     def __post_init__(self) -> None:
         if self.model is not None and self.model not in MODELS:
             raise ValueError(f"model must be one of {', '.join(MODELS)}, got {self.model!r}")
-        if self.init is not None and self.model_options:
-            raise ValueError("model_options belong to a new network; that of init is built as it was saved")
+        if self.init is not None and (self.model_options or self.variant):
+            raise ValueError("model_options and variant belong to a new network; that of init is built as it was saved")
+        if self.variant and self.model is not None and "sonic" not in self.model:
+            raise ValueError(f"variant belongs to the Sonic networks, not to {self.model}")
         check_ranges(self, "[8, inf)", "image_size", "stored_side")
         check_ranges(self, "[1, inf)", "test_images")
         check_ranges(self, "(0, inf)", "pixel_width")
         check_ranges(self, "(0, 1]", "test_crop")
-        check_ranges(self, "[0, 1)", "label_smoothing")
+        check_ranges(self, "[0, 1)", "label_smoothing", "hold_out")
         check_ranges(self, "[0, inf]", "cache_gb")
 
     @property
     def label(self) -> str:
         """The network in words: its name, what was changed about it, what it began with."""
         parts = [self.model or (DEFAULT_MODEL if self.init is None else "model"), *self.model_options]
+        parts += [f"variant={self.variant}"] if self.variant else []
         if self.init:
             source = Path(self.init)
             # A run keeps its network in "model", which would be the name of every one.
@@ -109,6 +94,7 @@ class ImagesConfig:
     def name(self) -> str:
         """Folder of the run within a collection of runs."""
         words = re.sub(r"[^\w.,=-]+", "-", self.label)
+        words += f"-held{self.hold_out:g}" if self.hold_out else ""
         return f"images/{self.data.resolve().name}/{words}-{self.image_size}px/seed{self.training.seed}"
 
 
@@ -159,13 +145,3 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         },
     },
 }
-
-
-def apply_preset(config: ImagesConfig, preset: str) -> ImagesConfig:
-    """A configuration with a preset's settings."""
-    return choose_preset(config, PRESETS, preset)
-
-
-def read_config(folder: Path) -> ImagesConfig:
-    """The configuration of a run."""
-    return run_folder.read_config(folder, ImagesConfig)

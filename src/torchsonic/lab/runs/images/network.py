@@ -5,6 +5,7 @@ What a saved classifier knows of images lies beside its weights, so that its fol
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,14 +16,12 @@ from torch import nn
 
 from torchsonic.engine.memory import is_exhaustion
 from torchsonic.io import read_json, write_json
-from torchsonic.lab.runs.folder import RunError, is_run, load_model, read_facts
-from torchsonic.lab.runs.images.config import DEFAULT_MODEL, ImagesConfig, ModelName, read_config
+from torchsonic.lab.runs.folder import RunError, is_run, load_model, read_config, read_facts
+from torchsonic.lab.runs.images.config import DEFAULT_MODEL, ImagesConfig, ModelName
 from torchsonic.lab.runs.images.options import read_options
 from torchsonic.models import Classifier, create_model, from_pretrained, model_entry
 from torchsonic.models.pretrained import WEIGHTS_NAME
 from torchsonic.nn.definition import is_definition
-
-__all__ = ["apply_init", "find_source", "load_run", "make_model", "model_of_run", "save_model", "told_spacing"]
 
 CLASSES_NAME = "classes.json"
 IMAGES_NAME = "images.json"
@@ -34,8 +33,11 @@ def make_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier
     if config.init is not None:
         return _saved_model(config, classes)
     name = config.model or DEFAULT_MODEL
-    options = read_options(name, config.model_options)
-    options.setdefault("image_size", config.image_size)  # for GFNet's masks, positions, and the reach of Sonic's modes
+    words = [f"operator_options.variant={config.variant}"] if config.variant else []
+    options = read_options(name, [*config.model_options, *words])
+    if "image_size" in inspect.signature(model_entry(name)[0].build.__init__).parameters:
+        # For GFNet's masks, positions, and the reach of Sonic's modes.
+        options.setdefault("image_size", config.image_size)
     try:
         model = create_model(name, num_classes=len(classes), **options)
     except (TypeError, RuntimeError) as error:
@@ -101,7 +103,7 @@ def _count(model: nn.Module) -> int:
 
 def model_of_run(folder: Path) -> ModelName | None:
     """Name of the network of a run; ``None`` if the folder is none of a run, or its network has no name."""
-    return read_config(folder).model if is_run(folder) else None
+    return read_config(folder, ImagesConfig).model if is_run(folder) else None
 
 
 def apply_init(config: ImagesConfig, init: Path) -> ImagesConfig:
@@ -129,7 +131,7 @@ def config_of(folder: Path) -> ImagesConfig | None:
     """The configuration of a run on images, or of a saved model what it says of that; ``None`` for other folders."""
     try:
         if is_run(folder):
-            return read_config(folder)
+            return read_config(folder, ImagesConfig)
         facts = read_json(folder / IMAGES_NAME)
         return ImagesConfig(**{name: facts[name] for name in ("image_size", "pixel_width", "test_crop")})
     except (OSError, ValueError, KeyError, TypeError):
@@ -147,7 +149,7 @@ def load_run(folder: Path) -> tuple[Classifier, ImagesConfig, tuple[str, ...]]:
     if not saved_alone and not is_run(folder) and (folder / WEIGHTS_NAME).is_file():
         raise RunError(f"{folder} has no {IMAGES_NAME}, which names its classes and the views it was trained on")
     model = from_pretrained(folder) if saved_alone else load_model(folder)
-    config, classes = config_of(folder) if saved_alone else read_config(folder), read_classes(folder)
+    config, classes = config_of(folder) if saved_alone else read_config(folder, ImagesConfig), read_classes(folder)
     if config is None:
         raise ValueError(f"{folder / IMAGES_NAME} does not say on which views the model was trained")
     if not isinstance(model, Classifier) or model.num_classes != len(classes):

@@ -11,8 +11,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 from torchsonic.lab.runs.settings import SettingsError, read_value
 from torchsonic.models import model_entry
 
-__all__ = ["read_options"]
-
 SET_ELSEWHERE = {"num_classes": "the folders of classes", "in_channels": "the images, which have three"}
 TRUTHS = {"yes": True, "1": True, "no": False, "0": False}
 

@@ -28,8 +28,6 @@ from torchsonic.lab.runs.images.network import told_spacing
 from torchsonic.lab.runs.images.task import batches_of_views
 from torchsonic.models import Classifier
 
-__all__ = ["SizeScore", "list_files", "predict_files", "score_size", "score_sizes"]
-
 BATCH = 32
 PIXELS = 64 * 128 * 128
 """Of a batch of a test, whatever the size of its images."""
@@ -131,10 +129,7 @@ def score_size(
 ) -> Hits:
     """Which images a model gets right at a size; images are read from their files, or from a ``store`` of these.
 
-    Parameters
-    ----------
-    back_to
-        Size to which the images are resized once more, in pixels, before the model sees them.
+    They may be resized once more, ``back_to`` so many pixels, before the model sees them.
     """
     model.eval()
     batch = max(1, PIXELS // size**2)

@@ -19,16 +19,8 @@ from torchsonic.lab.data.images.files import map_images
 from torchsonic.lab.data.images.store import ImageStore
 from torchsonic.lab.metrics import count_flops
 from torchsonic.lab.runs.folder import read_facts
+from torchsonic.lab.runs.images import network
 from torchsonic.lab.runs.images.config import DEFAULT_MODEL, STORED, ImagesConfig
-from torchsonic.lab.runs.images.network import (
-    CLASSES_NAME,
-    find_source,
-    make_model,
-    model_of_run,
-    save_model,
-    told_spacing,
-    width_of_pixels,
-)
 from torchsonic.lab.runs.images.predict import score_size
 from torchsonic.lab.runs.images.task import ClassificationTask
 from torchsonic.lab.runs.run import Experiment, run
@@ -40,8 +32,6 @@ from torchsonic.models import Classifier
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-__all__ = ["ImageExperiment", "find_test_images", "run_experiment"]
 
 DECODED = 50_000
 """Most images to learn from that are decoded before training begins; those to test on always are."""
@@ -69,25 +59,25 @@ class ImageExperiment(Experiment[ImagesConfig, Classifier]):
         self.store = ImageStore(side=config.stored_side, limit=config.cache_gb * 1e9, strict=config.strict)
         # What can be refused without reading images is: these may take minutes.
         super().refuse_changes(folder)
-        model, self.weights = make_model(config, found[0].classes)
+        model, self.weights = network.make_model(config, found[0].classes)
         if asked.pixel_width not in (None, 1.0) and not model.takes_spacing:
             width = f"pixel_width={asked.pixel_width}"
             raise ValueError(f"{width} given, but {config.label} takes no spacing; leave it out")
-        self.told = told_spacing(model, width_of_pixels(config))
+        self.told = network.told_spacing(model, network.width_of_pixels(config))
         share_batch_statistics(model)
         looked = on_first(fabric, lambda: _look_at_data(*found, config, self.store, show=show))
         self.train, self.test_images, self.left_out = looked
         if check == "decode" and not fabric.is_global_zero:
             # What the first process found to be good; one that cannot be read here is read again when it is needed.
             deque(map_images(self.store.keep, self.train.files), maxlen=0)
-        self.facts = {CLASSES_NAME: _facts(config.data, self.train, self.test_images, self.left_out)}
+        self.facts = {network.CLASSES_NAME: _facts(config.data, self.train, self.test_images, self.left_out)}
         if show:
             print(f"begins with: {self.weights}")
         return model
 
     def refuse_changes(self, folder: Path) -> None:
         super().refuse_changes(folder)
-        _refuse_other_images(folder, self.config, self.facts[CLASSES_NAME])
+        _refuse_other_images(folder, self.config, self.facts[network.CLASSES_NAME])
 
     def task(self, *, show: bool) -> ClassificationTask:
         self.loop_task = ClassificationTask(self.store, self.train, self.test_images, self.config, spacing=self.told)
@@ -99,7 +89,7 @@ class ImageExperiment(Experiment[ImagesConfig, Classifier]):
         self.replaced = [str(self.train.files[place]) for place in replaced.nonzero().flatten().tolist()]
 
     def save(self, model: Classifier, folder: Path) -> None:
-        save_model(model, self.config, self.train.classes, folder)
+        network.save_model(model, self.config, self.train.classes, folder)
 
     def test(self, model: Classifier, *, show: bool) -> dict[str, Any]:
         images, config = self.test_images, self.config
@@ -136,13 +126,13 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
 def _complete(config: ImagesConfig) -> ImagesConfig:
     """The configuration with what it leaves open and the images do not decide."""
     if config.init is not None:
-        find_source(config.init)
+        network.find_source(config.init)
     side = config.stored_side or round(STORED * config.image_size)
-    model = config.model or (DEFAULT_MODEL if config.init is None else model_of_run(Path(config.init)))
+    model = config.model or (DEFAULT_MODEL if config.init is None else network.model_of_run(Path(config.init)))
     init = config.init
     if init is not None and not init.startswith("hub:"):
         init = Path(os.path.abspath(init)).as_posix()  # "run/" is "run" when it resumes, from wherever that is
-    return replace(config, stored_side=side, model=model, init=init, pixel_width=width_of_pixels(config))
+    return replace(config, stored_side=side, model=model, init=init, pixel_width=network.width_of_pixels(config))
 
 
 def _find_data(config: ImagesConfig) -> tuple[ImageFolder, ImageFolder]:
@@ -152,7 +142,12 @@ def _find_data(config: ImagesConfig) -> tuple[ImageFolder, ImageFolder]:
         raise ValueError(
             f"{config.data / 'train'} holds one class only; there is nothing to tell apart, so add a folder of another"
         )
-    return train, find_test_images(config, train.classes)
+    if not config.hold_out:
+        return train, find_test_images(config, train.classes)
+    counts = np.floor(np.arange(len(train) + 1) * config.hold_out)  # evenly over the sorted files and so over classes
+    held = np.diff(counts) > 0
+    learnt, tested = (train.take(np.flatnonzero(places).tolist()) for places in (~held, held))
+    return learnt, spread(tested, config.test_images)
 
 
 def _look_at_data(
@@ -186,9 +181,9 @@ def _facts(root: Path, train: ImageFolder, test: ImageFolder, left_out: dict[str
 
 def _refuse_other_images(folder: Path, config: ImagesConfig, facts: Mapping[str, Any]) -> None:
     """Refuse to go on with a run of other images."""
-    if not (folder / CLASSES_NAME).exists():
+    if not (folder / network.CLASSES_NAME).exists():
         return
-    saved = read_facts(folder / CLASSES_NAME, "train")
+    saved = read_facts(folder / network.CLASSES_NAME, "train")
     before = saved["train"]
     if before != facts["train"]:
         raise CheckpointError(

@@ -20,9 +20,7 @@ from torchsonic.lab.data.images.changes import mix_area, view_image, view_middle
 from torchsonic.lab.data.images.folder import ImageFolder
 from torchsonic.lab.metrics.classification import classify, normalise
 from torchsonic.lab.runs.images.config import ImagesConfig
-from torchsonic.lab.training.order import place_in_epoch
-
-__all__ = ["ClassificationTask", "ImageBatch", "batches_of_views"]
+from torchsonic.lab.training.task import place_in_epoch
 
 CHANGE, MIX = 1, 2
 TEST_BATCH = 64

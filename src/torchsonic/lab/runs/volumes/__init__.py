@@ -4,7 +4,7 @@ A run is a folder: ``config.json``, ``split.json``, ``log.jsonl``, ``checkpoints
 ``results.json``.
 """
 
-from torchsonic.lab.runs.volumes.config import MODELS, PRESETS, VolumesConfig, apply_preset, read_config
+from torchsonic.lab.runs.volumes.config import MODELS, PRESETS, VolumesConfig
 from torchsonic.lab.runs.volumes.predict import (
     AxesWatch,
     predict_case,
@@ -21,12 +21,10 @@ __all__ = [
     "AxesWatch",
     "Split",
     "VolumesConfig",
-    "apply_preset",
     "load_run",
     "make_folds",
     "predict_case",
     "predict_probabilities",
-    "read_config",
     "read_good_cases",
     "read_split",
     "run_experiment",

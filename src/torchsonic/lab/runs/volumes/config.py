@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
+from torchsonic.lab.data.ranges import check_ranges
 from torchsonic.lab.data.volumes.augmentation import Augmentation
 from torchsonic.lab.data.volumes.preparation import Normalisation
-from torchsonic.lab.runs import folder as run_folder
-from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.training import TrainingConfig
 from torchsonic.lab.training.volumes import ScaleBy
+from torchsonic.nn.bank import Variant
 
-__all__ = ["MODELS", "PRESETS", "ModelName", "SegmentationConfig", "VolumesConfig", "apply_preset", "read_config"]
-
-ModelName = Literal["sonicunet3d", "sonicnet3d.light", "sonicnet3d", "sonicnet3d.paper", "hybrid", "orbitnet3d", "unet"]
+ModelName = Literal[
+    "sonicunet3d",
+    "sonicnet3d.light",
+    "sonicnet3d",
+    "sonicnet3d.paper",
+    "sonicnet3d.paper_size",
+    "hybrid",
+    "orbitnet3d",
+    "unet",
+]
 MODELS: tuple[str, ...] = get_args(ModelName)
-
-
-def _training() -> TrainingConfig:
-    return TrainingConfig(batch=2)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,8 @@ class SegmentationConfig:
     """Number of folds of the cross-validation."""
     fold: int = 0
     """Fold to hold out for testing."""
+    hold_out: float = 0.0
+    """Test on this share of the training cases, left out of training, instead of these: for choosing settings."""
     split_seed: int = 0
     """Seed that deals the cases to folds."""
     patient: str | None = None
@@ -48,6 +53,8 @@ class SegmentationConfig:
     """Number of classes, counting the background; found in the labels by default."""
     keep_going: bool = False
     """Skip bad cases with a warning instead of stopping at the first."""
+    variant: Variant | None = None
+    """Variant of the Sonic layers: exact, or as in the paper's notes; the network's own by default."""
     tell_spacing: bool = True
     """Do not tell the network the pixel spacing; it then takes all pixels for median ones. A U-Net is never told."""
     foreground: float = 0.5
@@ -64,25 +71,25 @@ class SegmentationConfig:
     """Number type of cached images."""
     augmentation: Augmentation = field(default_factory=Augmentation)
     """Random changes to patches."""
-    training: TrainingConfig = field(default_factory=_training)
+    training: TrainingConfig = field(default_factory=lambda: TrainingConfig(batch=2))
     """Training loop."""
 
     def __post_init__(self) -> None:
         defaults = {option.name: option.default for option in fields(self)}
-        for name, least in (("folds", 2), ("test_patches", 1), ("num_classes", 2), ("test_cases", 1)):
-            if getattr(self, name) is not None and getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        check_ranges(self, "[2, inf)", "folds", "num_classes")
+        check_ranges(self, "[1, inf)", "test_patches", "test_cases")
         dealt = [name for name in ("folds", "fold", "split_seed") if getattr(self, name) != defaults[name]]
         if self.split is not None and dealt:
             raise ValueError(f"{dealt[0]} belongs to folds, which the split file takes the place of; leave one out")
+        if not 0.0 <= self.hold_out <= 0.5:
+            raise ValueError(f"hold_out must be in [0, 0.5], got {self.hold_out}")
         if not 0 <= self.fold < self.folds:
             raise ValueError(f"fold must be 0 to {self.folds - 1}, got {self.fold}")
-        if not 0.0 <= self.foreground <= 1.0:
-            raise ValueError(f"foreground must be in [0, 1], got {self.foreground}")
-        if not 0.0 <= self.overlap < 1.0:
-            raise ValueError(f"overlap must be in [0, 1), got {self.overlap}")
-        if not self.cache_gb > 0:
-            raise ValueError(f"cache_gb must be positive, got {self.cache_gb}")
+        check_ranges(self, "[0, 1]", "foreground")
+        check_ranges(self, "[0, 1)", "overlap")
+        check_ranges(self, "(0, inf]", "cache_gb")
+        if self.variant is not None and (self.model == "unet" or self.model.startswith("orbit")):
+            raise ValueError(f"variant belongs to SonicNet and SonicUNet, not to {self.model}")
         if self.scale_by == "spacing" and not self.is_told:
             raise ValueError(f"scale_by spacing needs a network that is told it, {self.model} is not; use image")
 
@@ -96,16 +103,21 @@ class SegmentationConfig:
         """Whether the network hears how cases lie in space."""
         return False
 
+    hears_oblique = is_oriented
+
     @property
     def place(self) -> str:
         """Last folder of the run: what is tested, and the seed."""
         part = f"fold{self.fold}" if self.split is None else self.split.stem
+        part += f"-held{self.hold_out:g}" if self.hold_out else ""
         return f"{part}-seed{self.training.seed}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class VolumesConfig(SegmentationConfig):
     """One run on a folder of NIfTI files. What is ``None`` is chosen by the data, and saved with the run."""
+
+    before: ClassVar[Mapping[str, Any]] = {"tell_orientation": False}
 
     data: Path = Path("data")
     """Folder with images/ and labels/."""
@@ -136,16 +148,11 @@ class VolumesConfig(SegmentationConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, least in (("patch_voxels", 64), ("width", 1), ("depth", 1), ("num_modes", 1)):
-            if getattr(self, name) is not None and getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-        if (self.mlp_ratio or 0) < 0:
-            raise ValueError(f"mlp_ratio must not be negative, got {self.mlp_ratio}")
-        for name in ("patch", "stride"):
-            if getattr(self, name) is not None and min(getattr(self, name)) < 1:
-                raise ValueError(f"{name} must be at least 1 along each axis, got {getattr(self, name)}")
-        if isinstance(self.common_spacing, tuple) and not min(self.common_spacing) > 0:
-            raise ValueError(f"common_spacing must be positive, got {self.common_spacing}")
+        check_ranges(self, "[64, inf)", "patch_voxels")
+        check_ranges(self, "[1, inf)", "width", "depth", "num_modes", "patch", "stride")
+        check_ranges(self, "[0, inf]", "mlp_ratio")
+        if isinstance(self.common_spacing, tuple):
+            check_ranges(self, "(0, inf]", "common_spacing")
         if self.cache_dtype == "float16" and self.normalisation == "none":
             raise ValueError("cache_dtype float16 holds values up to 65504 only; use it with normalisation zscore")
         changed = [name for name in _SONIC_ONLY if getattr(self, name) not in (DEFAULTS[name], FORMER.get(name))]
@@ -163,11 +170,18 @@ class VolumesConfig(SegmentationConfig):
         return self.tell_orientation and self.model != "unet"
 
     @property
+    def hears_oblique(self) -> bool:
+        """Whether its layers can be told what remains: the paper's variant is tied to the axes of the array."""
+        variant = self.variant or ("paper" if self.model == "sonicnet3d.paper" else "exact")
+        return self.is_oriented and variant == "exact"
+
+    @property
     def name(self) -> str:
         """Folder of the run within a collection of runs."""
         parts = [self.model]
         sizes = {name: getattr(self, name) for name in ("width", "depth", "num_modes", "mlp_ratio")}
         parts += [f"{name}{value}" for name, value in sizes.items() if value is not None]
+        parts += [self.variant] if self.variant else []
         parts += ["untold"] if self.model != "unet" and not self.tell_spacing else []
         parts += ["unturned"] if self.model != "unet" and not self.tell_orientation else []
         parts += ["resampled"] if self.common_spacing else []
@@ -177,8 +191,6 @@ class VolumesConfig(SegmentationConfig):
 _SONICNET_ONLY = ("width", "depth", "num_modes", "stride")
 _SONIC_ONLY = (*_SONICNET_ONLY, "mlp_ratio", "padding")
 FORMER = {"padding": "circular"}  # former defaults, which the settings of older runs hold whatever the network
-BEFORE: Mapping[str, Any] = {"tell_orientation": False}
-"""What runs did that are older than a setting."""
 DEFAULTS = {option.name: option.default for option in fields(VolumesConfig)}
 
 # What a preset changes; the same for every model.
@@ -192,13 +204,3 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     },
     "quick": {"training": {"steps": 1000}},
 }
-
-
-def apply_preset(config: VolumesConfig, preset: str) -> VolumesConfig:
-    """A configuration with a preset's settings."""
-    return choose_preset(config, PRESETS, preset)
-
-
-def read_config(folder: Path) -> VolumesConfig:
-    """The configuration of a run."""
-    return run_folder.read_config(folder, VolumesConfig, before=BEFORE)

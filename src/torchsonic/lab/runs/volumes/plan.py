@@ -16,16 +16,6 @@ from torchsonic.lab.data.volumes.survey import Facts
 from torchsonic.lab.runs.volumes.config import VolumesConfig
 from torchsonic.models import PretrainedModel, create_model
 
-__all__ = [
-    "check_classes",
-    "choose_patch",
-    "complete_config",
-    "fine_axes",
-    "make_model",
-    "median_spacing",
-    "unet_strides",
-]
-
 LEVELS = (16, 32, 64, 128, 256)
 """Channels of the U-Net."""
 COARSEST = 4
@@ -137,7 +127,7 @@ def make_model(config: VolumesConfig, facts: Sequence[Facts]) -> PretrainedModel
         return MonaiUNet(channels, config.num_classes, channels=LEVELS[: len(strides) + 1], strides=strides)
     options: dict[str, Any] = {"spacing": spacing}
     options |= {"padding": None, "padding_mode": config.padding} if config.padding else {}
-    sizes = {name: getattr(config, name) for name in ("width", "depth", "num_modes", "mlp_ratio")}
+    sizes = {name: getattr(config, name) for name in ("width", "depth", "num_modes", "mlp_ratio", "variant")}
     options |= {name: value for name, value in sizes.items() if value is not None}
     name = config.model
     if name == "hybrid":

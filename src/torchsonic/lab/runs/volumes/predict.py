@@ -24,8 +24,6 @@ from torchsonic.lab.runs.volumes.config import VolumesConfig
 from torchsonic.lab.runs.volumes.sliding_window import sliding_window
 from torchsonic.models import PretrainedModel
 
-__all__ = ["AxesWatch", "predict_case", "predict_probabilities", "read_good_cases", "score_cases"]
-
 
 def window_voxels(patch: Sequence[int], reference: Sequence[float], spacing: Sequence[float]) -> tuple[int, ...]:
     """Voxels of a window that shows as many millimetres as patches did in training, even where they are more or fewer.
@@ -58,16 +56,12 @@ def predict_probabilities(
 ) -> NDArray[np.float32]:
     """Probability of each class, ``(K, D, H, W)``, on the grid of the volume as it was read.
 
-    Parameters
-    ----------
-    model, config
-        Of a run, see :func:`load_run`.
-    tell_spacing, tell_orientation
-        ``False`` keeps the spacing, or the orientation, from a network that was trained to be told it.
+    ``model`` and ``config`` are a run's; ``tell_spacing=False`` and ``tell_orientation=False`` keep what they name from
+    a network that was trained to be told it.
     """
     if config.is_oriented and tell_orientation:
         straight, storage = straighten(volume)
-        turn = oblique_part(straight)
+        turn = oblique_part(straight) if config.hears_oblique else None
         told = {} if turn is None else {"orientation": turn}
         return to_stored_axes(_predict(model, straight, config, told, tell_spacing=tell_spacing), storage)
     return _predict(model, volume, config, {}, tell_spacing=tell_spacing)

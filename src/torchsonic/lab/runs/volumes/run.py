@@ -15,9 +15,9 @@ from torchsonic.lab.data.volumes.collection import Collection
 from torchsonic.lab.data.volumes.orientation import straighten
 from torchsonic.lab.data.volumes.preparation import prepare
 from torchsonic.lab.data.volumes.survey import Facts, survey
-from torchsonic.lab.runs.folder import load_model, read_facts
+from torchsonic.lab.runs.folder import load_model, read_config, read_facts
 from torchsonic.lab.runs.run import Experiment, run
-from torchsonic.lab.runs.volumes.config import BEFORE, SegmentationConfig, VolumesConfig, read_config
+from torchsonic.lab.runs.volumes.config import SegmentationConfig, VolumesConfig
 from torchsonic.lab.runs.volumes.plan import complete_config, make_model
 from torchsonic.lab.runs.volumes.predict import score_cases
 from torchsonic.lab.runs.volumes.split import Split, choose_split
@@ -28,8 +28,6 @@ from torchsonic.models import PretrainedModel
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
-
-__all__ = ["SPLIT_NAME", "SegmentationExperiment", "VolumeExperiment", "load_run", "mean_scores", "run_experiment"]
 
 S = TypeVar("S", bound=SegmentationConfig)
 SPLIT_NAME = "split.json"
@@ -90,6 +88,8 @@ class SegmentationExperiment(Experiment[S, PretrainedModel]):
             seed=config.split_seed,
             patient=config.patient,
         )
+        if config.hold_out:
+            split = split.hold_out(config.hold_out, seed=config.split_seed, patient=config.patient)
         used = [self.cases[name] for name in (*split.train, *split.test)]
         with counting_progress("checking", len(used), show=show) as advance:
             options: dict[str, Any] = {"num_classes": config.num_classes, "keep_going": config.keep_going}
@@ -131,7 +131,7 @@ class SegmentationExperiment(Experiment[S, PretrainedModel]):
             num_classes=config.num_classes,
             limit=config.cache_gb * 1e9,
             dtype=np.dtype(config.cache_dtype),
-            oriented=config.is_oriented,
+            oriented=config.hears_oblique,
         )
         with counting_progress("reading", len(cases), show=show) as advance:
             for case in cases:
@@ -150,7 +150,6 @@ class VolumeExperiment(SegmentationExperiment[VolumesConfig]):
     """Segmentation of NIfTI volumes."""
 
     kind = "volumes"
-    before = BEFORE
 
     def find_cases(self) -> list[Case]:
         return find_cases(self.config.data)
@@ -217,4 +216,4 @@ def mean_scores(rows: Sequence[dict[str, Any]], measures: Mapping[str, str] = DI
 
 def load_run(folder: Path) -> tuple[PretrainedModel, VolumesConfig]:
     """The trained model of a run and its completed configuration."""
-    return load_model(folder), read_config(folder)
+    return load_model(folder), read_config(folder, VolumesConfig)

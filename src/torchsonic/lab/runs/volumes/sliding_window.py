@@ -14,8 +14,6 @@ from torch import Tensor
 
 from torchsonic.lab.data.volumes.patches import centred_start
 
-__all__ = ["gaussian_weights", "sliding_window", "window_starts"]
-
 SIGMA = 1 / 8
 """Standard deviation of the weights over the size of the window."""
 LEAST_WEIGHT = 1e-3

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["Split", "choose_split", "make_folds", "read_split"]
-
 
 @dataclass(frozen=True)
 class Split:
@@ -23,6 +21,11 @@ class Split:
     def without(self, names: Sequence[str]) -> Split:
         """The split with some cases left out."""
         return Split(*[tuple(name for name in part if name not in names) for part in (self.train, self.test)])
+
+    def hold_out(self, share: float, *, seed: int, patient: str | None) -> Split:
+        """The training cases alone, some of them, with all of their patients' cases, to test on."""
+        held = make_folds(self.train, round(1 / share), seed=seed, patient=patient)[0]
+        return Split(tuple(name for name in self.train if name not in held), tuple(held))
 
 
 def make_folds(names: Sequence[str], folds: int, *, seed: int = 0, patient: str | None = None) -> list[list[str]]:

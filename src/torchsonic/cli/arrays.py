@@ -1,0 +1,56 @@
+"""Runs on arrays, signals and small images; and the digits to try them on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from torchsonic.cli.command import Command, make_folder
+from torchsonic.cli.train import TrainCommand, training_line
+from torchsonic.lab.runs.arrays import PRESETS, ArraysConfig, run_experiment
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainArrays(TrainCommand, ArraysConfig):
+    """Train a classifier on signals or small images in train.npz and test.npz."""
+
+    preset: Literal["smoke", "quick"] = "quick"
+    """Steps and sizes. smoke takes less than a minute; quick trains for 2,000 steps."""
+
+    config_class: ClassVar[type] = ArraysConfig
+    presets = PRESETS
+    thrift: ClassVar[str] = "smaller --batch, or --accumulate"
+
+    def run(self) -> None:
+        self.train(run_experiment, lambda c: f"{c.data}, {c.model}", _print_results)
+
+
+def _print_results(results: dict[str, Any]) -> None:
+    print(f"accuracy {results['accuracy']:.2%} of {results['samples']['test']} samples")
+    for row in results["rows"]:
+        words = ", ".join(f"{name} {value:.2%}" for name, value in row.items() if name != "rate")
+        print(f"at {row['rate']:g} times the rate: {words}")
+    print(training_line(results))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataMnist(Command):
+    """Write handwritten digits for 'train arrays': turned ones, upright ones to be tested turned, and row by row."""
+
+    data: Path
+    """Folder of MNIST's four files, train-images-idx3-ubyte.gz and so on."""
+    out: Path = Path("data/mnist")
+    """Folder for rotated/, upright/ and sequence/."""
+    seed: int = 0
+    """Seed of the angles and of the choice of digits."""
+
+    def run(self) -> None:
+        from torchsonic.lab.data.arrays import write_arrays
+        from torchsonic.lab.data.mnist import make_sets
+
+        for name, parts in make_sets(self.data, seed=self.seed).items():
+            folder = make_folder(self.out / name)
+            for part, arrays in parts.items():
+                write_arrays(folder / f"{part}.npz", arrays)
+            print("written:", folder)

@@ -1,0 +1,89 @@
+"""Studies: comparisons of models over rates and seeds; and the headline numbers of several."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torchsonic.cli.command import Command, UserError, make_folder, publish
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStudy(Command):
+    """Compare networks over rates and seeds; without a name, list studies.
+
+    Each network is trained once at each rate and tested on validation data, then at its best rate once with each seed.
+    Runs that are finished are skipped, and a stopped one continues: give the same command again.
+    """
+
+    name: str = ""
+    """Name of a study, or a TOML file like those of the package."""
+    out: Path | None = None
+    """Folder for the runs; the report is written to the folder 'report' in it. runs/NAME by default."""
+    data: Path = Path("data")
+    """Folder in which the data sets lie, by the names that the study gives."""
+    jobs: int = 1
+    """Runs at a time."""
+    threads: int = 1
+    """Threads of each run; the last bits of results depend on it."""
+    show: bool = False
+    """Do not train; only write and print the report on what is done and what is left."""
+
+    needs = ("lightning_fabric", "rich", "matplotlib")
+    positional = ("name",)
+    thrift = "fewer --jobs"
+
+    def run(self) -> None:
+        from torchsonic.lab.report.study import make_page, status_line
+        from torchsonic.lab.studies import list_studies, plan_runs, read_study, run_study
+
+        if not self.name:
+            for name in list_studies():
+                study = read_study(name)
+                runs = len(study.models) * ((len(study.rates) if len(study.rates) > 1 else 0) + len(study.seeds))
+                print(f"{name:20} {study.title}: {len(study.models)} models, {runs} runs, about {study.hours:g} h")
+            return
+        if self.jobs < 1 or self.threads < 1:
+            raise UserError(f"--jobs and --threads must be at least 1, got {self.jobs} and {self.threads}")
+        study = read_study(self.name)
+        out = self.out or Path("runs") / study.name
+        print(f"{study.title}: {status_line(plan_runs(study, out, self.data))}", flush=True)
+        failed = []
+        if not self.show:
+            make_folder(out)
+            failed = run_study(study, out, self.data, jobs=self.jobs, threads=self.threads, say=_say)
+        publish(make_page(study, out, self.data), out / "report")
+        if failed:
+            raise UserError(f"{len(failed)} runs failed: {'; '.join(failed[:3])}")
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary(Command):
+    """Gather the headline numbers of studies into one file."""
+
+    studies: tuple[Path, ...]
+    """Folders of studies' reports, each with report.json."""
+    out: Path = Path("results/summary.json")
+    """File to write."""
+
+    positional = ("studies",)
+
+    def run(self) -> None:
+        from torchsonic.io import read_json, write_json
+
+        if not self.studies:
+            raise UserError("name at least one folder with the report.json of a study")
+        numbers: dict[str, dict] = {}
+        for folder in self.studies:
+            report = read_json(folder / "report.json")
+            for number in report.get("numbers", ()):
+                if number["name"] in numbers:
+                    raise UserError(f"{number['name']} is in two studies, the second in {folder}; name each once")
+                numbers[number["name"]] = {"study": report["study"], **number}
+        make_folder(self.out.parent)
+        write_json(self.out, {"numbers": [numbers[name] for name in sorted(numbers)]})
+        print(f"{len(numbers)} numbers written to {self.out}")

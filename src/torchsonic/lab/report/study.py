@@ -1,0 +1,149 @@
+"""The page of a study: who is best over seeds, what was searched, how everybody learnt, and what is left to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torchsonic.lab.report.comparison import Compared, find_warnings
+from torchsonic.lab.report.curves import draw_band, log_scale, read_losses, smooth
+from torchsonic.lab.report.document import NONE, Cell, Document, Figure, Group, Items, Prose, Section, Table
+from torchsonic.lab.report.files import to_png
+from torchsonic.lab.report.runs import count, decimal, origin_text
+from torchsonic.lab.report.style import plain
+from torchsonic.lab.runs.table1 import duration
+from torchsonic.lab.studies.definition import Measure, Study
+from torchsonic.lab.studies.outcome import Outcome, find_numbers, find_outcomes, ranks
+from torchsonic.lab.studies.plan import Planned, plan_runs, time_left
+from torchsonic.viz.style import new_figure, thin_axes
+
+__all__ = ["make_page", "status_line"]
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#777777")
+DIGITS = {"plain": 3, "percent": 2, "error": 2}
+
+
+def make_page(study: Study, out: Path, data: Path) -> Document:
+    """The page of a study as far as it has come."""
+    runs = plan_runs(study, out, data)
+    outcomes = find_outcomes(study, runs)
+    done = [(run, results) for outcome in outcomes.values() for run, results in outcome.runs if results]
+    search = [(run, results) for run in runs if run.part == "search" and (results := run.results())]
+    compared = [
+        Compared(name=run.model, settings={}, repeat=(run.rate, run.seed)[place], origin=results["run"], group=group)
+        for place, (group, pairs) in enumerate((("Search", search), ("", done)))
+        for run, results in pairs
+    ]
+    skipped = {
+        study.models[run.model].title: f"needs {run.missing}" for run in runs if run.missing and run.results() is None
+    }
+    numbers = find_numbers(study, outcomes)
+    sections = [_results(study, outcomes), _search(study, runs), *_curves(study, outcomes)]
+    return Document(
+        title=study.title,
+        about=f"{study.about} {status_line(runs)}",
+        sections=[*sections, Section("What to know", [Items(study.notes)])] if study.notes else sections,
+        warnings=find_warnings(compared),
+        origins=[origin_text(results["run"], f"{run.model}, seed {run.seed}") for run, results in done],
+        left_out=list(skipped.items()),
+        data={"study": study.name, "numbers": numbers, "models": {m: _data(study, o) for m, o in outcomes.items()}},
+    )
+
+
+def status_line(runs: Sequence[Planned]) -> str:
+    """How far a study is."""
+    finished = sum(run.results() is not None for run in runs)
+    if finished == len(runs):
+        return f"All {len(runs)} runs are done."
+    left = time_left(runs)
+    rest = f"about {runs[0].study.hours:g} h" if left is None else duration(left)
+    return f"{finished} of {count(len(runs), 'run')} are done, {rest} of one core left."
+
+
+def _results(study: Study, outcomes: Mapping[str, Outcome]) -> Section:
+    places = ranks(outcomes, study.measures[0])
+    rows: list[Any] = []
+    for model, outcome in outcomes.items():
+        cells = [_cell(outcome, measure, ranks(outcomes, measure).get(model) == 1) for measure in study.measures]
+        sizes = [results["parameters"] for _, results in outcome.runs if results]
+        size = f"{sizes[0]:,}" if sizes else NONE
+        rank = str(places.get(model, NONE))
+        rows.append(
+            [study.models[model].title, outcome.problem or rank, f"{len(outcome.runs)}/{outcome.planned}", size, *cells]
+        )
+    published = list(dict.fromkeys(name for measure in study.measures for name in measure.paper))
+    if published:
+        rows.append(Group("Published, each at its own budget"))
+        for name in published:
+            values = [decimal(measure.paper.get(name), DIGITS[measure.form]) for measure in study.measures]
+            title = study.models[name].title if name in study.models else name
+            rows.append([title, "", "", "", *values])
+    headers = ["model", "rank", "seeds", "parameters", *(measure.title for measure in study.measures)]
+    units = "patients, each the mean over seeds" if any(m.patient for m in study.measures) else "seeds"
+    notes = [
+        f"Mean and 95 % interval over {units}. Ranks are by {study.measures[0].title}, among trained models alone.",
+        *(f"{model.title}: {model.note}" for model in study.models.values() if model.note),
+    ]
+    return Section("Results", [Table("Results", headers, rows, notes)])
+
+
+def _cell(outcome: Outcome, measure: Measure, is_best: bool) -> Cell:
+    found = outcome.estimate(measure)
+    if found is None:
+        return Cell(NONE)
+    digits = DIGITS[measure.form]
+    note = "" if found.half is None else f"±{found.half:.{digits}f}"
+    return Cell(decimal(found.mean, digits), note, "best" if is_best else "")
+
+
+def _search(study: Study, runs: Sequence[Planned]) -> Section:
+    """Validation scores by rate; the chosen one stands out."""
+    measure, rows = study.measures[0], []
+    for model in study.models:
+        own = {run.rate: run.results() for run in runs if run.model == model and run.part == "search"}
+        final = next((run for run in runs if run.model == model and run.part == "final"), None)
+        chosen = final.rate if final is not None and final.is_ready else None
+        words = {
+            rate: "diverged" if found == {} else decimal(measure.of(found or {}), DIGITS[measure.form])
+            for rate, found in own.items()
+        }
+        cells = [Cell(words.get(rate, NONE), mark="best" if rate == chosen and own else "") for rate in study.rates]
+        rows.append([study.models[model].title, *cells])
+    text = (
+        "One short run of each rate, the same for all models, tested on validation data; the final runs take the best."
+    )
+    headers = ["model", *(f"rate {rate:g}" for rate in study.rates)]
+    ends = (min(study.rates), max(study.rates))
+    edge = sorted(
+        {study.models[run.model].title for run in runs if run.part == "final" and run.is_ready and run.rate in ends}
+    )
+    if edge and len(study.rates) > 1:
+        text += (
+            f" The best rate is the lowest or the highest of all, so a better one may lie beyond: {', '.join(edge)}."
+        )
+    return Section("Search of the rate", [Prose(text), Table(f"{measure.title}, validation", headers, rows)])
+
+
+def _curves(study: Study, outcomes: Mapping[str, Outcome]) -> list[Section]:
+    found = {m: [c for run, _ in o.runs if (c := read_losses(run.folder / "log.jsonl"))] for m, o in outcomes.items()}
+    found = {model: curves for model, curves in found.items() if curves}
+    if not found:
+        return []
+    figure = new_figure(7.6, 4.3)
+    panel, handles = figure.subplots(), {}
+    for place, (model, curves) in enumerate(found.items()):
+        style = {"color": COLOURS[place % len(COLOURS)], "linestyle": "-" if place < len(COLOURS) else "--"}
+        handles[plain(study.models[model].title)] = draw_band(panel, [smooth(curve) for curve in curves], style)
+    thin_axes(panel)
+    log_scale(panel)
+    panel.set(xlabel="step", ylabel="training loss")
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=min(4, len(handles)), frameon=False)
+    caption = "Training loss over steps: mean over seeds, the band from the lowest to the highest."
+    return [Section("Learning curves", [Figure("curves", "Learning curves", caption, to_png(figure))])]
+
+
+def _data(study: Study, outcome: Outcome) -> dict[str, Any]:
+    values = {measure.title: outcome.values(measure) for measure in study.measures}
+    rates = sorted({run.rate for run, _ in outcome.runs})
+    return {"problem": outcome.problem, "rate": rates, "values": values}

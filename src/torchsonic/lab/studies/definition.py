@@ -1,0 +1,185 @@
+"""What a study is: the settings of its runs, its models, rates and seeds, and what is measured."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from torchsonic.lab.metrics.paper import paper_results
+
+__all__ = ["Measure", "Model", "Number", "Study", "find_value", "list_studies", "read_study"]
+
+Form = Literal["plain", "percent", "error"]
+Count = Literal["value", "best", "difference", "rows_first", "rows_at_paper_maximum", "rows_near_paper"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """A column of the report."""
+
+    title: str
+    path: tuple[Any, ...]
+    """Steps into ``results.json``: names of entries, and tables such as ``{test = "noise", level = 0.1}`` that choose a
+    row of a list. A list of numbers at the end stands for its mean."""
+    form: Form = "plain"
+    """As it is, as percent, or as the percent missing from 1, of which the lowest is best."""
+    chance: float = 0.0
+    """What guessing scores, as ``results.json`` counts."""
+    paper: Mapping[str, float] = field(default_factory=dict)
+    """Published values, as printed, by a model of the study or the name of another one."""
+    row: Mapping[str, Any] = field(default_factory=dict)
+    """Test and level of a row of the paper's Table 1, whose values are the published ones."""
+    patient: str = ""
+    """Regular expression for the patient in the name of a case: intervals are then over patients, not over seeds."""
+    only: tuple[str, ...] = ()
+    """Models that have it; all by default."""
+
+    def __post_init__(self) -> None:
+        if self.form not in get_args(Form):
+            raise ValueError(f"form must be one of {', '.join(get_args(Form))}, got {self.form!r}")
+
+    def of(self, results: Mapping[str, Any]) -> float | None:
+        """The value as it is printed; ``None`` where results do not have it."""
+        found = find_value(results, self.path)
+        factor = 1.0 if self.form == "plain" else 100.0
+        return None if found is None else factor * (1 - found if self.form == "error" else found)
+
+    @property
+    def sign(self) -> float:
+        """1 if the highest value is best, else -1."""
+        return -1.0 if self.form == "error" else 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A row of the report."""
+
+    title: str
+    settings: Mapping[str, Any]
+    """Over those of the study."""
+    package: str = ""
+    """Without which it is left out."""
+    paper: str = ""
+    """Its name in the paper's Table 1."""
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """A headline number of ``results/summary.json``."""
+
+    name: str
+    count: Count = "value"
+    """Of a model; the best of some; of the first minus that of the second; or how many measures have one of the models
+    first, at the best published value or better, or within ``near`` of its own published value."""
+    models: tuple[str, ...]
+    measure: str = ""
+    """Title of the measure; the first by default."""
+    near: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.count not in get_args(Count):
+            raise ValueError(f"count must be one of {', '.join(get_args(Count))}, got {self.count!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """A comparison, as its file says it."""
+
+    name: str
+    title: str
+    about: str
+    kind: str
+    """Of run, see :data:`torchsonic.lab.studies.plan.KINDS`."""
+    rates: tuple[float, ...]
+    seeds: tuple[int, ...]
+    hours: float
+    """Of one core that all runs take, roughly, before any is measured."""
+    settings: Mapping[str, Any]
+    """Of every run."""
+    search: Mapping[str, Any]
+    """Over these, for the search of the rate: fewer steps, and validation data."""
+    models: Mapping[str, Model]
+    measures: tuple[Measure, ...]
+    """The first decides the search and the ranks."""
+    numbers: tuple[Number, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What a reader must know."""
+
+
+def find_value(results: Any, path: tuple[Any, ...]) -> float | None:
+    """The number at the end of a path; ``None`` if there is none.
+
+    Examples
+    --------
+    >>> find_value({"rows": [{"rate": 2, "told": 0.5}]}, ("rows", {"rate": 2}, "told"))
+    0.5
+    """
+    for step in path:
+        if isinstance(step, Mapping):
+            results = next((row for row in results or () if all(row.get(k) == v for k, v in step.items())), None)
+        else:
+            results = results.get(step) if isinstance(results, Mapping) else None
+    if isinstance(results, list):
+        known = [value for value in results if value is not None]
+        results = sum(known) / len(known) if known else None
+    return results
+
+
+def list_studies() -> list[str]:
+    """Names of the studies that come with the package."""
+    return sorted(file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml"))
+
+
+def read_study(name: str) -> Study:
+    """A study by name, or one's own from a TOML file."""
+    if name not in list_studies() and not name.endswith(".toml"):
+        raise ValueError(f"there is no study {name!r}; choose from {', '.join(list_studies())}, or give a TOML file")
+    file = Path(name) if name.endswith(".toml") else _folder().joinpath(f"{name}.toml")
+    try:
+        return _parse(Path(name).stem, tomllib.loads(file.read_text(encoding="utf-8")))
+    except (tomllib.TOMLDecodeError, TypeError, KeyError, ValueError) as error:
+        raise ValueError(f"{name} is no study: {error}") from error
+
+
+def _folder() -> Any:
+    return files("torchsonic.lab.studies")
+
+
+def _parse(name: str, values: Mapping[str, Any]) -> Study:
+    """A study from its file; entries that are tables become what they describe."""
+    models = {key: _make(Model, {"title": key, "settings": {}, **value}) for key, value in values["models"].items()}
+    names = {model.paper: key for key, model in models.items() if model.paper}
+    measures = tuple(_with_row(_make(Measure, value), names) for value in values["measures"])
+    numbers = tuple(_make(Number, value) for value in values.get("numbers", ()))
+    study = _make(Study, {**values, "name": name, "models": models, "measures": measures, "numbers": numbers})
+    if not (study.rates and study.seeds and models and measures):
+        raise ValueError("rates, seeds, models and measures must not be empty")
+    known = {measure.title for measure in measures} | {""}
+    for number in numbers:
+        if not set(number.models) <= set(models) or number.measure not in known:
+            raise ValueError(f"number {number.name} speaks of a model or measure that the study does not have")
+    return study
+
+
+def _with_row(measure: Measure, names: Mapping[str, str]) -> Measure:
+    """A measure with the published values of its row, under the models' own names."""
+    if not measure.row:
+        return measure
+    rows = paper_results()["synthshape_halligalli"]["rows"]
+    found = [row["values"] for row in rows if all(row[key] == value for key, value in measure.row.items())]
+    if len(found) != 1:
+        raise ValueError(f"row of {measure.title} must name one row of the paper's Table 1, got {dict(measure.row)}")
+    return replace(measure, paper={names.get(name, name): value for name, value in found[0].items()})
+
+
+def _make(cls: Any, values: Mapping[str, Any]) -> Any:
+    known = {field.name for field in fields(cls)}
+    unknown = [name for name in values if name not in known]
+    if unknown:
+        raise ValueError(f"{cls.__name__.lower()} has no entry {unknown[0]!r}; known are {', '.join(sorted(known))}")
+    return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})

@@ -1,0 +1,153 @@
+"""Which runs a study has, which of them are done, and how long the others will take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal
+
+from torchsonic.io import read_json
+from torchsonic.lab.runs.arrays import ArrayExperiment, ArraysConfig
+from torchsonic.lab.runs.images import ImagesConfig
+from torchsonic.lab.runs.images.run import ImageExperiment
+from torchsonic.lab.runs.masks import MaskExperiment, MasksConfig
+from torchsonic.lab.runs.run import Experiment, same_settings
+from torchsonic.lab.runs.settings import parse_settings, plain_settings
+from torchsonic.lab.runs.synthetic import SyntheticConfig, SyntheticExperiment
+from torchsonic.lab.runs.volumes import VolumesConfig
+from torchsonic.lab.runs.volumes.run import VolumeExperiment
+from torchsonic.lab.studies.definition import Measure, Study
+from torchsonic.lab.training.loggers import read_log
+
+__all__ = ["KINDS", "Planned", "best_rate", "plan_runs", "time_left"]
+
+KINDS: Mapping[str, tuple[type, Callable[[Any], Experiment]]] = {
+    "arrays": (ArraysConfig, ArrayExperiment),
+    "images": (ImagesConfig, ImageExperiment),
+    "masks": (MasksConfig, MaskExperiment),
+    "synthetic": (SyntheticConfig, SyntheticExperiment),
+    "volumes": (VolumesConfig, VolumeExperiment),
+}
+DIVERGED = "diverged.json"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a study."""
+
+    study: Study
+    model: str
+    part: Literal["search", "final"]
+    rate: float
+    """Of the search; in the final part the best one, or the first as long as nobody knows it."""
+    seed: int
+    folder: Path
+    data: Path
+    is_ready: bool = True
+    """Whether its rate is known."""
+
+    @property
+    def missing(self) -> str:
+        """The package without which it cannot be trained here; nothing if there is none."""
+        package = self.study.models[self.model].package
+        return package if package and find_spec(package) is None else ""
+
+    @property
+    def name(self) -> str:
+        """In words, for a line of the console."""
+        return f"{self.part} {self.model}, rate {self.rate:g}, seed {self.seed}"
+
+    def config(self) -> Any:
+        """Settings of the run: those of the study, of the search, of the model."""
+        settings = _merge(self.study.settings, self.study.search if self.part == "search" else {})
+        settings = _merge(settings, self.study.models[self.model].settings)
+        settings = _merge(settings, {"training": {"learning_rate": self.rate, "seed": self.seed}})
+        if "data" in settings:
+            settings["data"] = str(self.data / settings["data"])
+        return parse_settings(KINDS[self.study.kind][0], settings, f"study {self.study.name}, {self.model}")
+
+    def experiment(self) -> Experiment:
+        """What trains and tests it."""
+        return KINDS[self.study.kind][1](self.config())
+
+    def results(self) -> dict[str, Any] | None:
+        """What it left behind, ``{}`` if it diverged; ``None`` if it is not done, or was with other settings."""
+        experiment = self.experiment()
+        try:
+            found = read_json(self.folder / "results.json")
+            same = same_settings(found["config"], plain_settings(experiment.config), may_change=experiment.may_change)
+            return found if same else None
+        except (OSError, ValueError, KeyError):
+            return {} if (self.folder / DIVERGED).exists() else None
+
+    def log(self) -> list[dict[str, Any]]:
+        """Lines of its log so far."""
+        path = self.folder / "log.jsonl"
+        return read_log(path) if path.exists() else []
+
+
+def _merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested settings with others over them."""
+    merged = dict(first)
+    for name, value in second.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
+        merged[name] = _merge(merged[name], value) if both else value
+    return merged
+
+
+def plan_runs(study: Study, out: Path, data: Path) -> list[Planned]:
+    """All runs in the order of training: the search, then seed after seed, so that no model is ahead of the others."""
+    if study.kind not in KINDS:
+        raise ValueError(f"study {study.name}: kind must be one of {', '.join(KINDS)}, got {study.kind!r}")
+    models, first = list(study.models), study.seeds[0]
+    search = [
+        Planned(study, model, "search", rate, first, out / "search" / model / f"rate{rate:g}", data)
+        for model in models
+        for rate in study.rates
+    ]
+    best = {model: best_rate(study, [run for run in search if run.model == model]) for model in models}
+    final = [
+        Planned(
+            study, model, "final", best[model] or study.rates[0], seed, out / "final" / model / f"seed{seed}", data,
+            is_ready=best[model] is not None,
+        )
+        for seed in study.seeds
+        for model in models
+    ]  # fmt: skip
+    return [*(search if len(study.rates) > 1 else ()), *final]
+
+
+def best_rate(study: Study, search: Sequence[Planned]) -> float | None:
+    """The rate of the best validation score of a model's search, the first of equals; ``None`` before it is over."""
+    if len(search) == 1:
+        return search[0].rate
+    measure: Measure = study.measures[0]
+    scores: dict[float, float] = {}
+    for run in search:
+        if (results := run.results()) is None:
+            return None
+        value = measure.of(results)
+        scores[run.rate] = float("-inf") if value is None else measure.sign * value
+    return max(scores, key=lambda rate: scores[rate])
+
+
+def time_left(runs: Iterable[Planned]) -> float | None:
+    """Seconds of training that are left, at the pace of the same model so far, or of all; ``None`` before any run."""
+    runs = list(runs)
+    paces: dict[str, list[float]] = {}
+    for run in runs:
+        if (line := next((line for line in reversed(run.log()) if "seconds" in line), None)) is not None:
+            paces.setdefault(run.model, []).append(line["seconds"] / line["step"])
+    if not paces:
+        return None
+    usual = fmean(pace for each in paces.values() for pace in each)
+    total = 0.0
+    for run in runs:
+        if not run.missing and run.results() is None:
+            done = max((line["step"] for line in run.log()), default=0)
+            pace = fmean(paces[run.model]) if run.model in paces else usual
+            total += (run.config().training.steps - done) * pace
+    return total

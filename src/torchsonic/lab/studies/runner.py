@@ -1,0 +1,96 @@
+"""Runs of a study, one after another or a few at a time; what is done is not done again."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from multiprocessing import get_context
+from pathlib import Path
+from threading import Thread
+
+import torch
+
+from torchsonic.io import write_json
+from torchsonic.lab.runs.provenance import current_commit
+from torchsonic.lab.runs.run import run
+from torchsonic.lab.runs.table1 import duration
+from torchsonic.lab.studies.definition import Study
+from torchsonic.lab.studies.plan import DIVERGED, Planned, plan_runs, time_left
+from torchsonic.lab.training.checkpoint import CheckpointError
+
+__all__ = ["run_study"]
+
+
+def run_study(
+    study: Study, out: Path, data: Path, *, jobs: int = 1, threads: int = 1, say: Callable[[str], None] = print
+) -> list[str]:
+    """Train what is not done; goes on where an earlier call stopped, within runs too.
+
+    Parameters
+    ----------
+    data
+        Folder in which the study's data lie.
+    jobs, threads
+        Runs at a time, and threads of each. Bits of results depend on the threads, not on the jobs.
+    say
+        Takes a line before each run, with an estimate of what is left.
+
+    Returns
+    -------
+    list of str
+        Runs that failed, with the reason; the others went on.
+    """
+    _tell_other_commits(plan_runs(study, out, data), say)
+    failed: dict[Path, str] = {}
+    active: dict[Future[str], Planned] = {}
+    # A process of its own for each run: what one leaves behind in memory or random numbers, no other sees.
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+        while True:
+            runs = plan_runs(study, out, data)
+            done = {run.folder for run in runs if run.results() is not None}
+            known = {*done, *failed, *(run.folder for run in active.values())}
+            waiting = [run for run in runs if run.folder not in known and not run.missing]
+            ready = [run for run in waiting if run.is_ready]
+            for planned in ready[: jobs - len(active)]:
+                left = time_left(runs)
+                rest = "" if left is None else f"; {duration(left / jobs)} left in all"
+                say(f"{len(done)} of {len(runs)} runs done{rest}; next: {planned.name}")
+                active[pool.submit(_train, planned, threads)] = planned
+                waiting.remove(planned)
+            if not active:
+                return [*failed.values(), *(f"{run.name}: its search did not end" for run in waiting)]
+            for future in wait(active, return_when=FIRST_COMPLETED).done:
+                planned = active.pop(future)
+                if problem := future.result():
+                    failed[planned.folder] = f"{planned.name}: {problem}"
+                    say(f"failed: {failed[planned.folder]}")
+
+
+def _tell_other_commits(runs: Sequence[Planned], say: Callable[[str], None]) -> None:
+    """Say before any work that runs of several commits are about to be mixed."""
+    now = str(current_commit())[:10]
+    others = sorted({str(results["run"]["commit"])[:10] for run in runs if (results := run.results())} - {now})
+    if others and any(run.results() is None and not run.missing for run in runs):
+        say(f"finished runs are of commit {', '.join(others)}, further ones will be of {now}; the report will say so")
+
+
+def _end_with_parent(parent: int) -> None:
+    """End this process when the one that started it is gone, however it went: nobody would know of it otherwise."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)  # the run goes on from its last checkpoint when the study does
+
+
+def _train(planned: Planned, threads: int) -> str:
+    """Train one run in a process of its own; what went wrong, if anything did."""
+    torch.set_num_threads(threads)
+    Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    try:
+        run(planned.experiment(), planned.folder, show=False)
+    except FloatingPointError as error:  # a finding about the rate, not a reason to try again
+        write_json(planned.folder / DIVERGED, {"reason": str(error)})
+    except (CheckpointError, ImportError, OSError, RuntimeError, ValueError) as error:
+        return str(error)
+    return ""

@@ -1,0 +1,84 @@
+"""A classifier of signals: Sonic blocks along one axis, which may be time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from torch import nn
+
+from torchsonic.arguments import positive
+from torchsonic.models.classifier import Classifier, linear_rates
+from torchsonic.nn.block import Form, SonicBlock
+from torchsonic.nn.chain import SpacedSequential
+from torchsonic.nn.norm import Norm, make_norm
+from torchsonic.spectral.boundary import PaddingMode
+
+__all__ = ["SequenceClassifier"]
+
+
+class SequenceClassifier(Classifier):
+    """Sonic blocks, mean over the signal, linear head; ``(B, C, L)`` to ``(B, num_classes)``.
+
+    Told the spacing of its samples, it gives the same answer for a signal at any sampling rate that holds it.
+
+    Parameters
+    ----------
+    width, strides, num_modes, mlp_ratio
+        Channels; stride of every block, without aliasing; modes of each block, and width of the two-layer network after
+        it, relative to ``width``.
+    spacing
+        Time between two samples of the signals it is trained on.
+    field, bank, padding, padding_mode
+        Of the Sonic layers, see :class:`torchsonic.SonicConv1d`.
+    form, norm
+        See :class:`torchsonic.nn.SonicBlock`.
+    drop_rate, drop_path_rate, global_pool
+        Dropout before the last layer; stochastic depth, growing towards the last block; ``avg``, ``max`` or ``""``.
+
+    Examples
+    --------
+    >>> model = torchsonic.create_model("sonic_sequence", in_channels=1, num_classes=10)
+    >>> model(torch.randn(2, 1, 784)).shape, model(torch.randn(2, 1, 392), spacing=2.0).shape
+    (torch.Size([2, 10]), torch.Size([2, 10]))
+    """
+
+    num_axes = 1
+    formats: ClassVar[tuple[str, ...]] = ("NCL",)
+
+    def __init__(
+        self,
+        *,
+        in_channels: int = 1,
+        num_classes: int = 10,
+        width: int = 64,
+        strides: Sequence[int] = (1, 2, 2, 1),
+        num_modes: int = 64,
+        mlp_ratio: int = 2,
+        spacing: float | Sequence[float] = 1.0,
+        field: float | None = None,
+        bank: Mapping[str, float] | None = None,
+        padding: int | None = None,
+        padding_mode: PaddingMode = "circular",
+        form: Form = "post",
+        norm: Norm = "batch",
+        drop_rate: float = 0.0,
+        drop_path_rate: float = 0.0,
+        global_pool: str = "avg",
+    ) -> None:
+        super().__init__()
+        self.in_channels = positive(in_channels, "in_channels")
+        options: dict[str, Any] = {"spacing": spacing, "field": field, "padding": padding, "padding_mode": padding_mode}
+        options |= {"bank": bank, "num_modes": num_modes, "mlp_ratio": mlp_ratio, "form": form, "norm": norm}
+        blocks = []
+        for stride, rate in zip(strides, linear_rates(drop_path_rate, len(strides)), strict=True):
+            channels = width if blocks else in_channels
+            blocks.append(SonicBlock(channels, width, spatial_dims=1, stride=stride, drop_path=rate, **options))
+        self.blocks = SpacedSequential(*blocks)
+        self.feature_info = [{"num_chs": width, "reduction": math.prod(strides), "module": "blocks"}]
+        norms = make_norm(norm, width, 1) if form == "pre" else None
+        self._build_head(width, num_classes, drop_rate=drop_rate, global_pool=global_pool, norm=norms)
+
+    def _stages(self) -> list[tuple[str, Sequence[nn.Module]]]:
+        return [("blocks", (self.blocks,))]

@@ -1,0 +1,50 @@
+"""Norms of fields over a group: all channels of a field share statistics, scale and shift."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchsonic.spectral.groups import Group
+
+__all__ = ["OrbitBatchNorm", "OrbitNorm", "count_fields"]
+
+
+def count_fields(channels: int, group: Group, name: str) -> int:
+    """How many fields of one channel per element there are; refuse other numbers of channels."""
+    if channels % len(group):
+        raise ValueError(
+            f"{name} must be a multiple of the {len(group)} elements of group {group.name or 'given'}, got {channels}"
+        )
+    return channels // len(group)
+
+
+class OrbitNorm(nn.Module):
+    """GroupNorm in which all channels of a field share statistics, scale and shift.
+
+    ``(B, K |G|, *size)`` to the same; ``num_groups`` groups of fields, or as many as divide K.
+    """
+
+    def __init__(self, channels: int, group: Group, *, num_groups: int = 1, eps: float = 1e-5) -> None:
+        super().__init__()
+        fields = count_fields(channels, group, "channels")
+        if fields % num_groups:
+            raise ValueError(f"num_groups must divide the {fields} fields, got {num_groups}")
+        self.order, self.num_groups, self.eps = len(group), num_groups, eps
+        self.weight = nn.Parameter(torch.ones(fields))
+        self.bias = nn.Parameter(torch.zeros(fields))
+
+    def forward(self, x: Tensor) -> Tensor:
+        weight, bias = (t[:, None].expand(-1, self.order).flatten() for t in (self.weight, self.bias))
+        return F.group_norm(x, self.num_groups, weight, bias, self.eps)
+
+
+class OrbitBatchNorm(nn.BatchNorm1d):
+    """BatchNorm in which all channels of a field share statistics and scale; ``(B, K |G|, *size)`` to the same."""
+
+    def __init__(self, channels: int, group: Group) -> None:
+        super().__init__(count_fields(channels, group, "channels"))
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return super().forward(x.reshape(len(x), self.num_features, -1)).reshape(x.shape)

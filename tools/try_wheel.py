@@ -1,0 +1,102 @@
+"""Install a wheel into empty environments, without extras and with each extra alone, and try it there.
+
+``python -m tools.try_wheel dist/torchsonic-*.whl`` needs a package index or ``pip``'s ``find-links``. PyTorch and the
+wheel are installed once; environments of extras see these and add only what the extra brings. In each, every door to an
+optional part either opens or names the extra that is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import venv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.wheel_trial import DOORS
+
+__all__ = ["Finding", "judge", "try_wheel"]
+
+ROOT = Path(__file__).resolve().parents[1]
+TRIAL = Path(__file__).with_name("wheel_trial.py")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What went wrong in one environment."""
+
+    extra: str
+    problems: list[str] = field(default_factory=list)
+
+
+def try_wheel(wheel: Path, extras: Sequence[str], work: Path) -> list[Finding]:
+    """Try a wheel without extras and with each of some extras alone."""
+    core = _make_environment(work / "core")
+    _install(core, f"{wheel}")
+    findings = [_tell(_try(core, ""))]
+    for extra in extras:
+        python = _make_environment(work / extra)
+        place = _site_packages(python)
+        (place / "core.pth").write_text(f"{_site_packages(core)}\n", encoding="utf-8")
+        _install(python, f"torchsonic[{extra}]")
+        findings.append(_tell(_try(python, extra)))
+    return findings
+
+
+def _tell(finding: Finding) -> Finding:
+    name = f"with [{finding.extra}]" if finding.extra else "without extras"
+    print(f"{name}: {'; '.join(finding.problems) or 'works'}", flush=True)
+    return finding
+
+
+def _make_environment(folder: Path) -> Path:
+    venv.create(folder, with_pip=True, clear=True)
+    return folder / "bin" / "python"
+
+
+def _site_packages(python: Path) -> Path:
+    return Path(sysconfig.get_path("purelib", vars={"base": str(python.parents[1])}))
+
+
+def _install(python: Path, what: str) -> None:
+    command = [str(python), "-m", "pip", "install", "--quiet", "-c", str(ROOT / "constraints.txt"), what]
+    subprocess.run(command, check=True, cwd=python.parents[1])
+
+
+def _try(python: Path, extra: str) -> Finding:
+    """Core and doors, isolated from every other source."""
+    done = subprocess.run([str(python), "-I", str(TRIAL)], capture_output=True, text=True, cwd=python.parents[1])
+    if done.returncode:
+        return Finding(extra, [f"the trial fails: {done.stderr.strip()[-600:]}"])
+    return Finding(extra, judge(extra, json.loads(done.stdout.splitlines()[-1])))
+
+
+def judge(extra: str, said: Mapping[str, str]) -> list[str]:
+    """What is wrong with what the trial said: a shut door must name the extra that opens it, unless that is there."""
+    problems = [f"the core fails: {said['']}"] if said[""] else []
+    for name in DOORS:
+        if said[name] and name == extra:
+            problems.append(f"[{name}] is installed, but fails: {said[name]}")
+        elif said[name] and 'pip install "torchsonic[' not in said[name]:
+            problems.append(f"without [{name}] the message names no extra: {said[name]}")
+    return problems
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("wheel", type=Path)
+    parser.add_argument("--extras", nargs="*", choices=DOORS, default=list(DOORS), help="all that users install")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        findings = try_wheel(options.wheel.resolve(), options.extras, Path(work))
+    return int(any(finding.problems for finding in findings))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
