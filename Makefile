@@ -88,6 +88,7 @@ bench: $(VENV)/.bench
 	$(BIN)/torchsonic bench data
 	$(BIN)/torchsonic bench volumes
 	$(BIN)/torchsonic bench explorer
+	$(BIN)/torchsonic bench roofline
 
 dist: $(VENV)/.dist
 	rm -rf dist

@@ -17,7 +17,7 @@ __all__ = ["UNCOUNTED", "OperationCounter", "count_step"]
 # These touch no numbers, as do all operations that the schema calls views (view, expand, transpose, slice, ...).
 ALIASES = frozenset({"_reshape_alias", "_unsafe_view", "alias", "as_strided", "detach", "lift_fresh"})
 ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
-METADATA = frozenset({"is_same_size", "promote_types", "resize_", "result_type", "set_"})
+METADATA = frozenset({"device", "is_same_size", "promote_types", "resize_", "result_type", "set_"})
 UNCOUNTED = ALIASES | ALLOCATIONS | METADATA
 OVERWRITING = frozenset(("copy_", "fill_", "zero_"))  # they do not read what they write to
 
@@ -51,6 +51,8 @@ class OperationCounter(TorchDispatchMode):
             read = [value for key, value in kwargs.items() if key not in outputs]
             self.operations[name] += 1
             self.bytes += _bytes((args[1:] if name in OVERWRITING else args, read)) + _bytes(result)
+            if name == "_fft_c2r" and args[0].device.type == "cuda":  # PyTorch copies what cuFFT would overwrite
+                self.bytes += 2 * _bytes(args[0])
         return result
 
 

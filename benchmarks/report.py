@@ -18,6 +18,7 @@ from benchmarks.models_report import draw_models, models_tables
 from benchmarks.operator_figure import draw_operator
 from benchmarks.operator_report import operator_tables, operator_warnings
 from benchmarks.precision_report import draw_precision, precision_tables
+from benchmarks.roofline_report import draw_roofline, roofline_tables
 from benchmarks.scaling_report import draw_scaling, scaling_tables
 from benchmarks.volumes_report import draw_volumes, volumes_tables
 from torchsonic.lab import report
@@ -45,6 +46,7 @@ KINDS = {
     "volumes": Kind("Networks for volumes: a training step", volumes_tables, draw_volumes),
     "scaling": Kind("How a Sonic block scales", scaling_tables, draw_scaling),
     "precision": Kind("Errors by number type", precision_tables, draw_precision),
+    "roofline": Kind("Predicted times on GPUs", roofline_tables, draw_roofline),
     "memory": Kind("Memory of a training step", memory_tables, draw_memory),
 }
 

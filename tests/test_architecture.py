@@ -22,6 +22,7 @@ ALLOWED = {
     "functional": {*MATHEMATICS, "engine"},
     "nn": OPERATOR,
     "testing": {"functional", "nn"},
+    "doctor": {"engine", "functional", "nn", "testing", "integrations"},
     "models": {*OPERATOR, "io", "nn", "__version__"},
     "baselines": {*OPERATOR, "nn", "models"},
     "parallel": {"arguments", "nn"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.bench.others import BenchData, BenchExplorer, BenchInit, BenchMemory, BenchPrecision
+from tools.bench.others import BenchData, BenchExplorer, BenchInit, BenchMemory, BenchPrecision, BenchRoofline
 from tools.bench.results import BenchReport
 from tools.bench.timing import BenchCompile, BenchModels, BenchOperator, BenchScaling, BenchVolumes
 from torchsonic.cli.command import Command, UserError, make_folder
@@ -40,6 +40,28 @@ class Figures(Command):
         options = {"only": self.only or tuple(FIGURES), "steps": self.steps, "volumes": self.volumes}
         for name, path in make_figures(make_folder(self.out), **options):
             print(f"{name}: needs --volumes, left as it was" if path is None else f"written: {path}", flush=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernels(Command):
+    """Compile the Triton kernels for GPUs, which need not be here, and tell their registers; seconds."""
+
+    needs = ("triton", "rich")
+
+    def run(self) -> None:
+        from tools.kernels import TARGETS, compile_kernels
+        from torchsonic.lab.report import Cell, Document, Section, Table, print_document
+
+        found = compile_kernels()
+        rows = []
+        for name in dict.fromkeys(kernel.kernel for kernel in found):
+            own = [kernel for kernel in found if kernel.kernel == name]
+            cells = [Cell(str(k.registers), f"{k.spills} spilled", "alarm" if k.spills else "") for k in own]
+            rows.append([name, *cells])
+        table = Table("Registers of a thread, float32", ["kernel", *TARGETS], rows)
+        print_document(Document(title="Triton kernels", about="", sections=[Section(table.title, [table])]))
+        if any(kernel.spills for kernel in found):
+            raise UserError("some kernels spill registers to memory, which makes them slow")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,10 +151,12 @@ COMMANDS: dict[str, type[Command] | Group] = {
             "init": BenchInit,
             "data": BenchData,
             "explorer": BenchExplorer,
+            "roofline": BenchRoofline,
             "report": BenchReport,
         },
     ),
     "figures": Figures,
+    "kernels": Kernels,
     "weights": Weights,
     "dependencies": Group(
         "Look at the packages that a checkout asks for.",

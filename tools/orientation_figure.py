@@ -139,8 +139,7 @@ def _unknown(panels: Any) -> None:
 def draw_orientation() -> Figure:
     """Left: told how the axes lie, the filter follows and the answer stays. Right: not told, the answer turns along."""
     figure = style.new_figure(10.4, 6.2)
-    halves: Any = figure.subfigures(1, 2, width_ratios=(3.1, 2.2), wspace=0.03)
-    left, right = halves
+    left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(3.1, 2.2), wspace=0.03).ravel()
     left.suptitle("Told: one scene, stored in three ways, gives one answer", fontsize=10.5)
     right.suptitle("Unknown: the scene turns, and the answer turns with it", fontsize=10.5)
     _told(left.subplots(3, 3))

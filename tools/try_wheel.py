@@ -24,6 +24,7 @@ __all__ = ["Finding", "judge", "try_wheel"]
 
 ROOT = Path(__file__).resolve().parents[1]
 TRIAL = Path(__file__).with_name("wheel_trial.py")
+FOREIGN = "install a torchvision that fits torch"
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Finding:
 
     extra: str
     problems: list[str] = field(default_factory=list)
+    note: str = ""
+    """Why it could not be tried to the end on this machine."""
 
 
 def try_wheel(wheel: Path, extras: Sequence[str], work: Path) -> list[Finding]:
@@ -50,7 +53,8 @@ def try_wheel(wheel: Path, extras: Sequence[str], work: Path) -> list[Finding]:
 
 def _tell(finding: Finding) -> Finding:
     name = f"with [{finding.extra}]" if finding.extra else "without extras"
-    print(f"{name}: {'; '.join(finding.problems) or 'works'}", flush=True)
+    untried = f"not tried to the end: {finding.note}" if finding.note else "works"
+    print(f"{name}: {'; '.join(finding.problems) or untried}", flush=True)
     return finding
 
 
@@ -73,13 +77,20 @@ def _try(python: Path, extra: str) -> Finding:
     done = subprocess.run([str(python), "-I", str(TRIAL)], capture_output=True, text=True, cwd=python.parents[1])
     if done.returncode:
         return Finding(extra, [f"the trial fails: {done.stderr.strip()[-600:]}"])
-    return Finding(extra, judge(extra, json.loads(done.stdout.splitlines()[-1])))
+    said = json.loads(done.stdout.splitlines()[-1])
+    return Finding(extra, judge(extra, said), said[extra] if FOREIGN in said[extra] else "")
 
 
 def judge(extra: str, said: Mapping[str, str]) -> list[str]:
-    """What is wrong with what the trial said: a shut door must name the extra that opens it, unless that is there."""
+    """What is wrong with what the trial said.
+
+    A shut door must name the extra that opens it, and that of the extra itself must open. A torchvision that the index
+    built for another PyTorch is no fault of the wheel, if the message names cause and remedy.
+    """
     problems = [f"the core fails: {said['']}"] if said[""] else []
     for name in DOORS:
+        if FOREIGN in said[name]:
+            continue
         if said[name] and name == extra:
             problems.append(f"[{name}] is installed, but fails: {said[name]}")
         elif said[name] and 'pip install "torchsonic[' not in said[name]:

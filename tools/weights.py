@@ -79,7 +79,8 @@ def collect(name: str, runs: Path, *, out: Path = FOLDER) -> Path:
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(source / "model", target / "model")
     for file in ("config.json", "results.json"):
-        shutil.copy(source / file, target / file)
+        text = (source / file).read_text().replace(str(runs.resolve()), "runs/weights")
+        (target / file).write_text(text)
     (target / "README.md").write_text(_card(name, recipe, results))
     return target
 

@@ -1,5 +1,6 @@
 """nnU-Net with Sonic networks: only the network changes, and it is the same at prediction."""
 
+import importlib
 import json
 import os
 import random
@@ -387,6 +388,21 @@ def test_deep_supervision_and_foreign_plans_are_refused():
 def test_without_nnunet_the_error_names_the_extra(monkeypatch):
     said = import_without("nnunetv2", "torchsonic.integrations.nnunet", monkeypatch)
     assert 'pip install "torchsonic[medical]"' in said
+
+
+def test_a_torchvision_of_another_torch_is_named_with_the_remedy(monkeypatch):
+    class Foreign:
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            if name.startswith("nnunetv2"):
+                raise RuntimeError("operator torchvision::nms does not exist")
+
+    for name in [name for name in sys.modules if name.split(".")[0] == "nnunetv2"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "torchsonic.integrations.nnunet")
+    monkeypatch.setattr(sys, "meta_path", [Foreign, *sys.meta_path])
+    with pytest.raises(ImportError, match=r"nms does not exist.*install a torchvision that fits torch"):
+        importlib.import_module("torchsonic.integrations.nnunet")
 
 
 @pytest.mark.slow

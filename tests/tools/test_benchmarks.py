@@ -216,3 +216,25 @@ def test_volumes_benchmark_can_be_run_in_part():
         select_patches(FULL, ["10x124x128"], [UNET])
     with pytest.raises(ValueError, match="--patches: there is no '1x2x3'; choose from 32x192x192"):
         select_patches(FULL, ["1x2x3"], [])
+
+
+def test_roofline_counts_on_cuda_and_predicts(tmp_path):
+    from benchmarks import costs, entries, fake_cuda, report, roofline
+
+    pytest.importorskip("triton")
+    if (reason := fake_cuda.absent()) is not None:
+        pytest.skip(reason)
+    (entry,) = entries.select_entries(["2d-512-32-14"])
+    result = roofline.run_roofline([entry], repeats=1, budget=1.0)
+    rows = {row["contender"]: row for row in result["rows"]}
+    assert rows["conv3"]["operations"] == 2
+    # Forward, and both gradients: three times the multiply-adds of a 3x3 kernel.
+    assert rows["conv3"]["flops"] == 3 * 2 * 9 * 512**2 * 8 * 14**2
+    assert rows["sonic"]["operations"] < rows["paper_order"]["operations"] / 3
+    assert all(row["cpu_measured"] > 0 for name, row in rows.items() if name != "attention")
+    write_document(report.make_page(result), tmp_path, name="roofline")
+    assert "Predicted, not measured." in (tmp_path / "roofline.md").read_text()
+    slow, fast = roofline.Device(1e9, 1e12, 0.0), roofline.Device(1e12, 1e9, 0.0)
+    step = [costs.Cost("a", 1e9, 1e9)]
+    assert roofline.predict(step, slow) == roofline.predict(step, fast) == 1.0
+    assert roofline.predict(step, roofline.Device(1e12, 1e12, 2.0)) == 2.0

@@ -9,7 +9,7 @@ from typing import Literal
 from tools.bench.results import BenchCommand, result_folder, write_report
 from torchsonic.cli.command import UserError
 
-__all__ = ["BenchData", "BenchExplorer", "BenchInit", "BenchMemory", "BenchPrecision"]
+__all__ = ["BenchData", "BenchExplorer", "BenchInit", "BenchMemory", "BenchPrecision", "BenchRoofline"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +51,27 @@ class BenchMemory(BenchCommand):
         folder = result_folder(self.out, partial=self.quick or self.seed != 0)
         case = memory_bench.QUICK if self.quick else memory_bench.FULL
         write_report(memory_bench.run_memory_bench(case, seed=self.seed), folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchRoofline(BenchCommand):
+    """Predict a training step on GPUs from counted bytes and flops, and on this CPU beside its measurement: minutes."""
+
+    quick: bool = False
+    """Few small sizes: half a minute."""
+    out: Path | None = None
+    """Folder for the results; results/bench by default, runs/bench with --quick."""
+
+    needs = (*BenchCommand.needs, "triton")
+
+    def run(self) -> None:
+        from benchmarks import entries, fake_cuda, roofline
+
+        if (reason := fake_cuda.absent()) is not None:
+            raise UserError(reason)
+        chosen = entries.select_entries(entries.QUICK if self.quick else ())
+        folder = result_folder(self.out, partial=self.quick)
+        write_report(roofline.run_roofline(chosen, repeats=2 if self.quick else 5), folder)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,6 +80,6 @@ MODELS.add(
         paper={"paper": "ViT-S/16"},
     ),
 )
-MODELS.add("cnn_tiny", ModelEntry(PlainCNN, {}, input_size=(3, 28, 28), task="classification"))
+MODELS.add("cnn_tiny", ModelEntry(PlainCNN, {}, input_size=(3, 28, 28), task="arrays"))
 signal = {"spatial_dims": 1, "in_channels": 1, "kernel": 9, "strides": (1, 2, 1, 2, 1, 2)}
-MODELS.add("cnn_sequence", ModelEntry(PlainCNN, signal, input_size=(1, 784), task="sequences"))
+MODELS.add("cnn_sequence", ModelEntry(PlainCNN, signal, input_size=(1, 784), task="arrays"))

@@ -22,6 +22,7 @@ EXTRAS = {
     "PIL": "images",
     "lightning_fabric": "train",
     "escnn": "steerable",
+    "triton": "triton",
     **dict.fromkeys(("monai", "nibabel", "nnunetv2", "picai_eval", "scipy"), "medical"),
 }
 """The extra of torchsonic that brings an optional package."""

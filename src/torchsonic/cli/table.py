@@ -14,6 +14,7 @@ from pathlib import Path
 import torchsonic
 from torchsonic.cli.arrays import DataMnist, TrainArrays
 from torchsonic.cli.command import Command, UserError
+from torchsonic.cli.doctor import Doctor
 from torchsonic.cli.export import Export
 from torchsonic.cli.images import EvaluateImages, PredictImages, TrainImages
 from torchsonic.cli.masks import PredictMasks, TrainMasks
@@ -105,6 +106,7 @@ COMMANDS: dict[str, type[Command] | Group] = {
     "data": Group("Look at the synthetic data sets, and prepare others.", {"preview": DataPreview, "mnist": DataMnist}),
     "nnunet": Group("Use Sonic networks in nnU-Net.", {"install": NnunetInstall, "convert": NnunetConvert}),
     "demo": Demo,
+    "doctor": Doctor,
 }
 FORMER = {"table1": ("train", "table1"), "version": ("--version",)}
 """Commands of the version before, with what they are called now."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from torchsonic.engine import kernels
+from torchsonic.engine.accelerator import transforms_pairs
 from torchsonic.engine.cache import find_coupling
 from torchsonic.engine.call import Kept, Operands, Options
 from torchsonic.engine.coupling import TorchCoupling
@@ -76,15 +77,14 @@ def _spectral_conv(*arguments):
 
 def _empty_kept(operands: Operands, options: Options) -> list[Tensor]:
     """The two kept tensors without their values; sizes may be symbols."""
-    x, num_modes, half = operands.x, operands.mix_in.shape[0], options.order == "channels"
+    x, num_modes, channels_first = operands.x, operands.mix_in.shape[0], options.order == "channels"
     batch, channels, *size = x.shape
+    half, spectral = channels_first or transforms_pairs(x.device.type), x.dtype.to_complex()
     band = options.boundary.band(tuple(size), options.out_size, half=half).shape
-    spectral = x.dtype.to_complex()
-    if half:
-        shapes = (batch, num_modes, 2, *band), (batch, channels, *band)
-    else:
-        shapes = (batch, num_modes, *band), (batch, 2 * num_modes, *options.out_size)
-    return [x.new_empty(shapes[0], dtype=spectral), x.new_empty(shapes[1], dtype=spectral if half else x.dtype)]
+    coefficients = x.new_empty((batch, num_modes, *([2] if half else []), *band), dtype=spectral)
+    if channels_first:
+        return [coefficients, x.new_empty((batch, channels, *band), dtype=spectral)]
+    return [coefficients, x.new_empty(batch, 2 * num_modes, *options.out_size)]
 
 
 @_spectral_conv.register_fake

@@ -1,56 +1,26 @@
-"""Who couples modes, the couplings of one call, made chunk by chunk, and their gradients."""
+"""The couplings of one call, made chunk by chunk, and their gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 
-from torchsonic.arguments import choice
+from torchsonic.engine.accelerator import coupling_on
 from torchsonic.engine.call import Operands, Options
 from torchsonic.engine.coupling import Coupling, TorchCoupling
 from torchsonic.engine.plan import Plan
 from torchsonic.spectral.response import ModeShape
-from torchsonic.spectral.tracing import just_numbers
 
-__all__ = ["CouplingOf", "Couplings", "set_coupling"]
-
-CouplingName = Literal["torch", "triton"]
-_chosen: CouplingName = "torch"
-
-
-def set_coupling(name: CouplingName) -> None:
-    """Choose what couples modes in training on GPUs from now on.
-
-    Parameters
-    ----------
-    name
-        ``"torch"``, the default, or ``"triton"``: kernels that evaluate responses where they are used and never store
-        them, on CUDA, ROCm and XPU devices. Other devices keep PyTorch's operations. The kernels were verified by
-        Triton's interpreter and compiled for NVIDIA and AMD targets, but have not run on a GPU yet.
-
-    Examples
-    --------
-    >>> torchsonic.set_coupling("torch")
-    """
-    global _chosen
-    choice(name, ("torch", "triton"), "name")
-    if name == "triton":
-        _triton()
-    _chosen = name
-
-
-def _triton():
-    from torchsonic.engine import triton_coupling
-
-    return triton_coupling
+__all__ = ["CouplingOf", "Couplings"]
 
 
 def _coupling_class(device: torch.device) -> Callable[..., Coupling]:
-    if _chosen == "triton" and just_numbers() and (device.type in ("cuda", "xpu") or _triton().INTERPRETED):
-        return _triton().TritonCoupling
-    return TorchCoupling
+    if coupling_on(device.type) == "torch":
+        return TorchCoupling
+    from torchsonic.engine.triton_coupling import TritonCoupling
+
+    return TritonCoupling
 
 
 CouplingOf = Callable[[slice, slice], Coupling]

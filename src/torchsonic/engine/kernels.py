@@ -24,7 +24,7 @@ __all__ = ["backward", "find_plan", "order_of", "prepared"]
 
 def order_of(plan: Plan) -> ModuleType:
     """The module with ``forward`` and ``backward`` of the plan's order."""
-    return channels_order if plan.band.half else modes_order
+    return channels_order if plan.order == "channels" else modes_order
 
 
 def find_plan(operands: Operands, step: Step) -> Plan:

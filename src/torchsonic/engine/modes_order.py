@@ -64,9 +64,10 @@ def backward(
     Without ``kept``, intermediate results are computed again from ``x``.
     """
     x, mix_in, mix_out, band = mixing.x.contiguous(), mixing.mix_in, mixing.mix_out, plan.band
-    # Adjoints work on conjugates (see `transform`), so the sign of every Q changes.
-    signs = constant((1.0, -1.0), x.device, x.dtype)
-    back_in, back_out = mix_in * signs[:, None], mix_out * signs
+    back_in, back_out, signs = mix_in, mix_out, None
+    if not band.half:  # adjoints work on conjugates (see `transform`), so the sign of every Q changes
+        signs = constant((1.0, -1.0), x.device, x.dtype)
+        back_in, back_out = mix_in * signs[:, None], mix_out * signs
     # Contiguous whatever the layout of the operands, as the compiled operator declares.
     grad_in, grad_out = mix_in.new_zeros(mix_in.shape), mix_out.new_zeros(mix_out.shape)
     grad_x = x.new_empty(x.shape) if need_x else None
@@ -86,4 +87,4 @@ def backward(
             grad_in[modes].add_(correlate(u, xs).unflatten(0, (-1, 2)))
             if grad_x is not None:
                 add_product(grad_x[samples], back_in[modes].flatten(0, 1).mT, u, first=modes.start == 0)
-    return grad_x, grad_in.mul_(signs[:, None]), grad_out
+    return grad_x, grad_in if signs is None else grad_in.mul_(signs[:, None]), grad_out

@@ -14,6 +14,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from torchsonic.engine.accelerator import coupling_on
 from torchsonic.spectral.constants import constant
 from torchsonic.spectral.gain import least_power, reference_gain, transverse_quadrature
 from torchsonic.spectral.parameters import physical, reference_length, shortest, smallest
@@ -21,6 +22,7 @@ from torchsonic.spectral.tracing import just_numbers
 
 __all__ = ["physical_with_gain"]
 
+ORDINARY = [Tensor, torch.nn.Parameter]  # not DTensors
 Six = tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
@@ -33,8 +35,13 @@ def physical_with_gain(raw: Sequence[Tensor], spacing: tuple[float, ...]) -> Six
         Direction ``(M, D)``, scale, damping, oscillation, transverse ``(M,)`` and the limit of oscillation ``()``, as
         they are stored.
     """
-    ordinary = all(type(t) in (Tensor, torch.nn.Parameter) for t in raw)  # not DTensors
-    if len(spacing) == 1 or not ordinary or not just_numbers():
+    if not all(type(t) in ORDINARY for t in raw) or not just_numbers():
+        return _plain(raw, spacing)
+    if coupling_on(raw[0].device.type) == "triton":
+        from torchsonic.engine.fused_parameters import FusedParameters
+
+        return FusedParameters.apply(_plain, spacing, *raw)  # type: ignore[return-value]
+    if len(spacing) == 1:
         return _plain(raw, spacing)
     return _PhysicalWithGain.apply(spacing, *raw)  # type: ignore[return-value]
 

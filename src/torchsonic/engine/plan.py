@@ -3,7 +3,7 @@
 The mixing matrices commute with the Fourier transform, so either modes or channels can be transformed. The two orders
 give the same result:
 
-    modes       mix, FFT of M complex signals | couple | IFFT of M complex signals, mix
+    modes       mix, FFT of M complex signals | couple | IFFT of M complex signals, mix        (GPUs: 2 M real ones)
     channels    FFT of C real signals, mix    | couple | mix, IFFT of K real signals
 
 A cost model chooses, or a measurement on this machine (:mod:`search`). Mixed orders, with modes on one side and
@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any, get_args
 
 from torchsonic.arguments import choice, positive
+from torchsonic.engine.accelerator import transforms_pairs
 from torchsonic.engine.call import ORDERS, Options, Step, known_order
 from torchsonic.engine.memory import keeps_all_pages
 from torchsonic.engine.products import takes_samples_apart
@@ -146,7 +147,8 @@ def plan_step(step: Step, sample_chunk: int | None = None) -> Plan:
     order = "channels" if options.symmetry == "half" else known_order(options.order)  # half spectra are of real signals
     few = sample_chunk is None and on_cpu and not keeps_all_pages()
     chunks = options.mode_chunk or step.num_modes, sample_chunk or step.batch
-    return _make_plan(step[1:5], tuple(options.out_size), options.boundary, order, *chunks, few)
+    pairs = transforms_pairs(step.device)
+    return _make_plan(step[1:5], tuple(options.out_size), options.boundary, order, *chunks, few, pairs)
 
 
 @lru_cache(maxsize=512)
@@ -158,16 +160,17 @@ def _make_plan(
     modes: int,
     samples: int,
     few: bool,
+    pairs: bool,
 ) -> Plan:
     """The plan for so many modes and samples at once; fewer samples if only ``few`` megabytes stay in memory."""
     in_channels, out_channels, num_modes, size = sizes
     if order == "auto":
         costs = order_costs(in_channels, out_channels, num_modes, size, out_size, boundary)
         order = min(costs, key=costs.__getitem__)
-    band = boundary.band(size, out_size, half=order == "channels")
+    band = boundary.band(size, out_size, half=pairs or order == "channels")
     modes = min(modes, num_modes)
     if few:
-        signals = max(2 * modes, in_channels, out_channels) if band.half else 2 * modes
+        signals = 2 * modes if order == "modes" else max(2 * modes, in_channels, out_channels)
         points = max(math.prod(band.size_in), math.prod(band.size_out))
         samples = min(samples, CPU_SIGNAL_BYTES // (4 * signals * points))
     return Plan(size, out_size, band, order, modes, max(samples, 1), boundary)

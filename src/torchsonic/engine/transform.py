@@ -5,7 +5,8 @@ Real signals ``(b, c, *size)`` have half spectra. Their adjoints use the inner p
 
 The two real signals ``P`` and ``Q`` of a mode, in ``(b, 2 m, *size)``, can also be transformed as one complex signal
 ``P + iQ`` with a full spectrum. This takes half as many transforms, and coupling is one multiplication. Adjoints then
-work on *conjugates*, ``P - iQ``, so that only the sign of ``Q`` changes and no spectrum has to be conjugated.
+work on *conjugates*, ``P - iQ``, so that only the sign of ``Q`` changes and no spectrum has to be conjugated. GPUs use
+a band of half spectra instead, ``(b, m, 2, *band)``, and transform the two signals as they lie in memory.
 """
 
 from __future__ import annotations
@@ -49,14 +50,18 @@ def synthesise_adjoint(g: Tensor, band: Band) -> Tensor:
 
 
 def analyse_modes(u: Tensor, band: Band, boundary: Boundary) -> Tensor:
-    """Coefficients of modes: ``(b, 2 m, *size)`` to ``(b, m, *band)``."""
+    """Coefficients of modes: ``(b, 2 m, *size)`` to ``(b, m, *band)``, or ``(b, m, 2, *band)``."""
+    if band.half:
+        return analyse(u, band, boundary).unflatten(1, (-1, 2))
     z = _join(extend(u, band, boundary), band.size_in)
     spectrum = complex_fftn(z, band.num_axes, scaled=True)
     return split_nyquist(gather_band(spectrum, band), band)
 
 
 def analyse_modes_adjoint(g: Tensor, band: Band, size: tuple[int, ...], boundary: Boundary) -> Tensor:
-    """Adjoint of :func:`analyse_modes`, on conjugates; may overwrite ``g``."""
+    """Adjoint of :func:`analyse_modes`, on conjugates, or as :func:`analyse_adjoint`; may overwrite ``g``."""
+    if band.half:
+        return analyse_adjoint(g.flatten(1, 2), band, size, boundary)
     spectrum = scatter_band(split_nyquist(g, band), band, band.size_in)
     z = complex_fftn(spectrum, band.num_axes, scaled=True)
     if boundary.mode == "reflect":
@@ -66,12 +71,16 @@ def analyse_modes_adjoint(g: Tensor, band: Band, size: tuple[int, ...], boundary
 
 def synthesise_modes(coefficients: Tensor, band: Band, out_size: tuple[int, ...]) -> Tensor:
     """Both signals of modes on the output grid, ``(b, 2 m, *out_size)``."""
+    if band.half:
+        return synthesise(coefficients.flatten(1, 2), band, out_size)
     spectrum = scatter_band(coefficients, band, band.size_out)
     return _split(complex_fftn(spectrum, band.num_axes, inverse=True), out_size)
 
 
 def synthesise_modes_adjoint(g: Tensor, band: Band) -> Tensor:
-    """Adjoint of :func:`synthesise_modes`, on conjugates."""
+    """Adjoint of :func:`synthesise_modes`, on conjugates unless there are half spectra."""
+    if band.half:
+        return synthesise_adjoint(g, band).unflatten(1, (-1, 2))
     z = _join(g, band.size_out)
     return gather_band(complex_fftn(z, band.num_axes, inverse=True), band)
 

@@ -2,18 +2,19 @@
 # type: ignore (a language of its own)
 r"""Coupling on GPUs: responses are evaluated in registers, wherever they are used, and never stored.
 
-What :class:`torchsonic.engine.coupling.TorchCoupling` does with arrays of responses, :func:`couple` does in one pass.
-Forward it reads ``Z`` and writes ``W``. Backward it reads ``Z`` and the gradient of ``W``, writes the gradient of ``Z``
-in its place, and adds up the gradients of the modes' parameters. For reading, put
-:mod:`torchsonic.spectral.plain` and :mod:`torchsonic.engine.response_gradient` beside this file.
+For reading, put :mod:`torchsonic.spectral.plain`, :mod:`torchsonic.spectral.limits` and
+:mod:`torchsonic.engine.response_gradient` beside this file. A mode is a pair of real signals with half spectra ``P``
+and ``Q``. With ``U = P + iQ`` and ``V = P - iQ`` it couples as
 
-On the full spectrum, ``W = T Z``. A mode as a pair of half spectra ``P, Q`` couples as
+    W_U = T U,      W_V = T' V                          T' is the response of the conjugate pole
+    W_U = 2 T U,    W_V = 0,   imaginary parts zeroed   in the paper's notes (PAPER)
 
-    W_P + i W_Q = T (P + i Q),      W_P - i W_Q = T' (P - i Q),
+:func:`couple` reads ``Z`` and writes ``W``. :func:`couple_adjoint` reads ``Z`` and the gradient of ``W``, writes that
+of ``Z`` in its place, and adds up the gradients of the modes' parameters. One program takes a block of frequencies of
+one mode and one sample. Its sums go into a table, which one reduction adds up: the same result every time.
 
-where ``T'`` is the response of the conjugate pole. The paper's notes have ``2 T`` and 0 instead. One program takes a
-block of frequencies of one mode and one sample. Its sums go into a table, which one reduction adds up: the same result
-every time.
+Complex numbers are pairs of real ones, ``ar, ai``. There are always three axes; those that an image lacks come first
+and have one frequency, zero.
 """
 
 from __future__ import annotations
@@ -22,16 +23,21 @@ try:
     import triton
     import triton.language as tl
 except ImportError as error:
-    raise ImportError("kernels for GPUs need Triton: pip install triton==3.7.1") from error
+    raise ImportError('kernels for GPUs need Triton: pip install "torchsonic[triton]"') from error
 
-__all__ = ["BLOCK", "INTERPRETED", "NUM_SUMS", "couple"]
+__all__ = ["BLOCK", "INTERPRETED", "NUM_SUMS", "couple", "couple_adjoint"]
 
 INTERPRETED = triton.knobs.runtime.interpret
 """Whether kernels run on the CPU, step by step, as ``TRITON_INTERPRET=1`` asks for."""
-BLOCK = 256
-NUM_SUMS = 8  # scale, damping, oscillation, transverse, cutoff, three of the direction
+BLOCK = 128
+NUM_SUMS = 9  # three of the direction, scale, damping, oscillation, transverse, gain, cutoff
 LARGEST = tl.constexpr(1e18)  # squares of larger numbers overflow float32
 TINY = tl.constexpr(1e-20)
+
+
+@triton.jit
+def _times(ar, ai, br, bi):
+    return ar * br - ai * bi, ar * bi + ai * br
 
 
 @triton.jit
@@ -46,14 +52,14 @@ def _across(wi, vi, wj, vj, tau):
 
 
 @triton.jit
-def _respond(w0, w1, w2, v0, v1, v2, scale, damping, oscillation, tau, gain):
-    """``T = g / (p + i q)``, and the components across, which its derivative needs."""
+def _resolvent(w0, w1, w2, v0, v1, v2, scale, damping, oscillation, tau):
+    """``R = 1 / (p + i q)``, and the components across, which its derivative needs."""
     c01, d01 = _across(w0, v0, w1, v1, tau)
     c02, d02 = _across(w0, v0, w2, v2, tau)
     c12, d12 = _across(w1, v1, w2, v2, tau)
     p = tl.minimum(damping + c01 * d01 + c02 * d02 + c12 * d12, LARGEST)
     q = _bounded(w0 * (scale * v0)) + _bounded(w1 * (scale * v1)) + _bounded(w2 * (scale * v2)) - oscillation
-    inverse = gain / (p * p + q * q)
+    inverse = 1 / (p * p + q * q)
     return p * inverse, -q * inverse, c01, c02, c12
 
 
@@ -69,14 +75,12 @@ def _saturation(tr, ti, LIMIT: tl.constexpr, SOFT: tl.constexpr):
     if SOFT:
         e, square = tl.exp(-2 * part), part * part
         tanh = (1 - e) / (1 + e)
-        series = (((-2764 / 31185 * square + 496 / 2835) * square - 34 / 105) * square + 8 / 15) * square - 2 / 3
+        # Small parts cancel in both formulas; these are their series.
+        phi = (((-1382 / 155925 * square + 62 / 2835) * square - 17 / 315) * square + 2 / 15) * square - 1 / 3
+        slope = (((-2764 / 31185 * square + 496 / 2835) * square - 34 / 105) * square + 8 / 15) * square - 2 / 3
         exact = (part * (1 - tanh * tanh) - tanh) / tl.maximum(part * square, TINY)
-        # Small parts cancel in both formulas.
-        near = (
-            (((-1382 / 155925 * square + 62 / 2835) * square - 17 / 315) * square + 2 / 15) * square - 1 / 3
-        ) * square
-        phi = tl.where(part < 0.1, 1 + near, tanh / part)
-        slope = tl.where(part < 0.1, series, exact)
+        phi = tl.where(part < 0.1, 1 + phi * square, tanh / part)
+        slope = tl.where(part < 0.1, slope, exact)
     else:
         phi = 1 / tl.maximum(part, 1.0)
         slope = tl.where(part > 1, -phi * phi * phi, 0.0)
@@ -96,9 +100,9 @@ def _limited(tr, ti, squared, cutoff, ORDER: tl.constexpr, LIMIT: tl.constexpr, 
 
 
 @triton.jit
-def _limited_back(gr, gi, tr, ti, squared, cutoff, ORDER: tl.constexpr, LIMIT: tl.constexpr, SOFT: tl.constexpr):
-    """The coefficient of ``dT`` before the limits from that behind them, and the cutoff's gradient times its value."""
-    br, bi = tr, ti
+def _limited_adjoint(gr, gi, tr, ti, squared, cutoff, ORDER: tl.constexpr, LIMIT: tl.constexpr, SOFT: tl.constexpr):
+    """The coefficient of ``dT`` before the limits from that behind them, and the gradient of the cutoff."""
+    br, bi, by_cutoff = tr, ti, gr * 0
     if ORDER > 0:
         factor = _band_factor(squared, cutoff, ORDER)
         br, bi = tr * factor, ti * factor
@@ -106,133 +110,187 @@ def _limited_back(gr, gi, tr, ti, squared, cutoff, ORDER: tl.constexpr, LIMIT: t
         phi, slope = _saturation(br, bi, LIMIT, SOFT)
         along = (gr * br - gi * bi) * slope / (LIMIT * LIMIT)
         gr, gi = phi * gr + along * br, phi * gi - along * bi
-    by_cutoff = gr * 0
     if ORDER > 0:
-        by_cutoff = (gr * br - gi * bi) * (1 - factor) * (2 * ORDER)
+        by_cutoff = (gr * br - gi * bi) * (1 - factor) * (2 * ORDER) / cutoff
         gr, gi = gr * factor, gi * factor
     return gr, gi, by_cutoff
 
 
 @triton.jit
-def _load_pair(z, at, inside, PAIR: tl.constexpr, second):
-    """Complex numbers ``Z``, or ``P + iQ`` and ``P - iQ``."""
-    zr, zi = tl.load(z + 2 * at, mask=inside, other=0.0), tl.load(z + 2 * at + 1, mask=inside, other=0.0)
-    if PAIR:
-        qr, qi = (
-            tl.load(z + 2 * (at + second), mask=inside, other=0.0),
-            tl.load(z + 2 * (at + second) + 1, mask=inside, other=0.0),
-        )
-        return zr - qi, zi + qr, zr + qi, zi - qr
-    else:
-        return zr, zi, zr, zi
+def _complex(z, at):
+    """Addresses of the real and imaginary parts of complex numbers, which lie side by side."""
+    return z + 2 * at[:, None] + tl.arange(0, 2)[None, :]
 
 
 @triton.jit
-def _store_pair(z, at, inside, ur, ui, vr, vi, PAIR: tl.constexpr, second, real):
-    """The inverse of :func:`_load_pair`; imaginary parts are zero where the paper's operator has none."""
-    if PAIR:
-        pr, pi, qr, qi = 0.5 * (ur + vr), 0.5 * (ui + vi), 0.5 * (ui - vi), 0.5 * (vr - ur)
-        tl.store(z + 2 * at, pr, mask=inside)
-        tl.store(z + 2 * at + 1, tl.where(real, 0.0, pi), mask=inside)
-        tl.store(z + 2 * (at + second), qr, mask=inside)
-        tl.store(z + 2 * (at + second) + 1, tl.where(real, 0.0, qi), mask=inside)
-    else:
-        tl.store(z + 2 * at, ur, mask=inside)
-        tl.store(z + 2 * at + 1, ui, mask=inside)
+def _load_pair(z, at, inside, second):
+    """``U = P + iQ`` and ``V = P - iQ``."""
+    pr, pi = tl.split(tl.load(_complex(z, at), mask=inside[:, None], other=0.0))
+    qr, qi = tl.split(tl.load(_complex(z, at + second), mask=inside[:, None], other=0.0))
+    return pr - qi, pi + qr, pr + qi, pi - qr
+
+
+@triton.jit
+def _store_pair(z, at, inside, second, ur, ui, vr, vi, real):
+    """The inverse of :func:`_load_pair`, without imaginary parts where the result is ``real``."""
+    pi, qi = tl.where(real, 0.0, 0.5 * (ui + vi)), tl.where(real, 0.0, 0.5 * (vr - ur))
+    tl.store(_complex(z, at), tl.join(0.5 * (ur + vr), pi), mask=inside[:, None])
+    tl.store(_complex(z, at + second), tl.join(0.5 * (ui - vi), qi), mask=inside[:, None])
+
+
+@triton.jit
+def _place(num_modes, n0, n1, n2, BLOCK: tl.constexpr):
+    """Where this program's numbers lie, whether they exist, and their bins on each axis."""
+    n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    row = tl.program_id(2).to(tl.int64) * num_modes + tl.program_id(1)
+    return row * (2 * n0 * n1 * n2) + n, n < n0 * n1 * n2, n // (n1 * n2), (n // n2) % n1, n % n2
+
+
+@triton.jit
+def _load_omega(omega, omega_step, i0, i1, i2, n0, n1, inside):
+    """The frequencies there."""
+    at = omega + tl.program_id(2) * omega_step
+    w0 = tl.load(at + i0, mask=inside, other=1.0)
+    w1 = tl.load(at + n0 + i1, mask=inside, other=1.0)
+    return w0, w1, tl.load(at + n0 + n1 + i2, mask=inside, other=1.0)
+
+
+@triton.jit
+def _load_mode(modes, mode_step):
+    """The nine numbers of a mode."""
+    at = modes + tl.program_id(2) * mode_step + tl.program_id(1) * 9
+    v0, v1, v2, scale, damping = tl.load(at), tl.load(at + 1), tl.load(at + 2), tl.load(at + 3), tl.load(at + 4)
+    return v0, v1, v2, scale, damping, tl.load(at + 5), tl.load(at + 6), tl.load(at + 7), tl.load(at + 8)
+
+
+@triton.jit
+def _num_signs(i, NYQUIST: tl.constexpr):
+    """Two if a bin of this block stands for both signs of a Nyquist frequency, which :func:`_signed` goes through."""
+    return 1 if NYQUIST < 0 else tl.max(tl.where(i == NYQUIST, 2, 1))
+
+
+@triton.jit
+def _signed(w, i, sign, NYQUIST: tl.constexpr):
+    return tl.where((i == NYQUIST) & (sign == 1), -w, w)
 
 
 @triton.jit
 def couple(
-    z, grad, out, sums, omega, modes, omega_step, mode_step, num_modes, n0, n1, n2, samples,
-    R0: tl.constexpr, R1: tl.constexpr, R2: tl.constexpr, SIGNED: tl.constexpr, PAIR: tl.constexpr,
-    PAPER: tl.constexpr, ORDER: tl.constexpr, LIMIT: tl.constexpr, SOFT: tl.constexpr, BACK: tl.constexpr,
-    BLOCK: tl.constexpr,
+    z, out, omega, modes, omega_step, mode_step, num_modes, n0, n1, n2, NYQUIST0: tl.constexpr, NYQUIST1: tl.constexpr,
+    NYQUIST2: tl.constexpr, REAL: tl.constexpr, PAPER: tl.constexpr, ORDER: tl.constexpr, LIMIT: tl.constexpr,
+    SOFT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Forward, ``out = W``; backward, ``out`` is the gradient of ``Z``, and ``sums`` get those of the parameters.
+    """``out = W``.
 
-    ``R0, R1, R2`` are the bins of each axis that stand for both signs of a Nyquist frequency (-1 where none does);
-    ``omega`` holds the frequencies of the three axes one after the other, ``modes`` eleven numbers for each mode.
+    ``omega`` holds the frequencies of the three axes one after the other, ``modes`` nine numbers for each mode;
+    ``omega_step`` and ``mode_step`` lead to the next sample, and are zero if samples share them. ``NYQUIST0`` to
+    ``NYQUIST2`` are the bins that stand for both signs, ``REAL`` the last axis's bin that is its own conjugate beside
+    0; -1 where there is none.
     """
-    block, m, b = tl.program_id(0), tl.program_id(1), tl.program_id(2)
-    total = n0 * n1 * n2
-    n = block * BLOCK + tl.arange(0, BLOCK)
-    inside = n < total
-    i0, i1, i2 = n // (n1 * n2), (n // n2) % n1, n % n2
-    omega += b * omega_step
-    w0 = tl.load(omega + i0, mask=inside, other=1.0)
-    w1 = tl.load(omega + n0 + i1, mask=inside, other=1.0)
-    w2 = tl.load(omega + n0 + n1 + i2, mask=inside, other=1.0)
+    at, inside, i0, i1, i2 = _place(num_modes, n0, n1, n2, BLOCK)
+    w0, w1, w2 = _load_omega(omega, omega_step, i0, i1, i2, n0, n1, inside)
+    v0, v1, v2, scale, damping, oscillation, tau, gain, cutoff = _load_mode(modes, mode_step)
+    ur, ui, vr, vi = _load_pair(z, at, inside, n0 * n1 * n2)
     squared = w0 * w0 + w1 * w1 + w2 * w2
-    mode = modes + b * mode_step + m * 9
-    v0, v1, v2 = tl.load(mode), tl.load(mode + 1), tl.load(mode + 2)
-    scale, damping, oscillation = tl.load(mode + 3), tl.load(mode + 4), tl.load(mode + 5)
-    tau, gain, cutoff = tl.load(mode + 6), tl.load(mode + 7), tl.load(mode + 8)
-    at = (b.to(tl.int64) * num_modes + m) * total * (2 if PAIR else 1) + n
-    zr, zi, yr, yi = _load_pair(z, at, inside, PAIR, total)
-    real = PAPER & ((i2 == 0) | (i2 == R2))
-    if BACK:
-        gr, gi, hr, hi = _load_pair(grad, at, inside, PAIR, total)
-        if PAPER:  # the gradient of what was set to zero
-            pi, qi = 0.5 * (gi + hi), 0.5 * (hr - gr)
-            gr, gi, hr, hi = tl.where(real, gr + qi, gr), tl.where(real, gi - pi, gi), hr, hi
-    outer_r, outer_i, other_r, other_i = zr * 0, zr * 0, zr * 0, zr * 0
-    s0, s1, s2, s3, s4, s5, s6, s7 = zr * 0, zr * 0, zr * 0, zr * 0, zr * 0, zr * 0, zr * 0, zr * 0
-    share = 1.0 / SIGNED
-    BIT1: tl.constexpr = 1 if R0 < 0 else 2
-    BIT2: tl.constexpr = BIT1 if R1 < 0 else BIT1 * 2
-    multiplicity = tl.where((i2 == 0) | (i2 == R2), 1.0, 2.0) if PAIR else 1.0
-    for pole in tl.static_range(2 if PAIR and not PAPER else 1):
+    signs0, signs1, signs2 = _num_signs(i0, NYQUIST0), _num_signs(i1, NYQUIST1), _num_signs(i2, NYQUIST2)
+    share = 1.0 / (signs0 * signs1 * signs2)
+    for pole in tl.static_range(1 if PAPER else 2):
         turn = oscillation if pole == 0 else -oscillation
-        tr, ti = zr * 0, zr * 0
-        if BACK:  # the coefficient of dT
-            ar, ai = (zr, zi) if pole == 0 else (yr, yi)
-            br, bi = (gr, gi) if pole == 0 else (hr, hi)
-            if PAIR:
-                weight = multiplicity * (1.0 if PAPER else 0.5) * share
-                cr, ci = (ar * br + ai * bi) * weight, (ai * br - ar * bi) * weight
-            else:
-                cr, ci = (ar * br - ai * bi) * share, (ar * bi + ai * br) * share
-        for sign in range(SIGNED):  # the bits of `sign` belong to the axes that have such a bin
-            f0 = tl.where((i0 == R0) & (sign % 2 == 1), -w0, w0)
-            f1 = tl.where((i1 == R1) & ((sign // BIT1) % 2 == 1), -w1, w1)
-            f2 = tl.where((i2 == R2) & ((sign // BIT2) % 2 == 1), -w2, w2)
-            rr, ri, c01, c02, c12 = _respond(f0, f1, f2, v0, v1, v2, scale, damping, turn, tau, gain)
-            lr, li = _limited(rr, ri, squared, cutoff, ORDER, LIMIT, SOFT)
-            tr += lr * share
-            ti += li * share
-            if BACK:
-                er, ei, by_cutoff = _limited_back(cr, ci, rr, ri, squared, cutoff, ORDER, LIMIT, SOFT)
-                dr, di = er * rr - ei * ri, er * ri + ei * rr
-                er, ei = dr * rr - di * ri, dr * ri + di * rr  # times the square of the response
-                along = f0 * v0 + f1 * v1 + f2 * v2
-                s0 += ei * along
-                s1 -= er
-                s2 += -ei if pole == 0 else ei
-                s3 -= er * (c01 * c01 + c02 * c02 + c12 * c12)
-                s4 += by_cutoff
-                s5 += ei * scale * f0 + 2 * tau * er * (f1 * c01 + f2 * c02)
-                s6 += ei * scale * f1 + 2 * tau * er * (f2 * c12 - f0 * c01)
-                s7 += ei * scale * f2 - 2 * tau * er * (f0 * c02 + f1 * c12)
-        if BACK:
-            if PAIR:
-                ti = -ti  # the adjoint
-            ar, ai = (gr / samples, gi / samples) if pole == 0 else (hr / samples, hi / samples)
-        else:
-            ar, ai = (zr, zi) if pole == 0 else (yr, yi)
+        tr, ti = ur * 0, ur * 0
+        for sign0 in range(signs0):
+            f0 = _signed(w0, i0, sign0, NYQUIST0)
+            for sign1 in range(signs1):
+                f1 = _signed(w1, i1, sign1, NYQUIST1)
+                for sign2 in range(signs2):
+                    f2 = _signed(w2, i2, sign2, NYQUIST2)
+                    rr, ri, _, _, _ = _resolvent(f0, f1, f2, v0, v1, v2, scale, damping, turn, tau)
+                    lr, li = _limited(gain * rr, gain * ri, squared, cutoff, ORDER, LIMIT, SOFT)
+                    tr += lr * share
+                    ti += li * share
         if PAPER:
-            tr, ti = 2 * tr, 2 * ti
-        if pole == 0:
-            outer_r, outer_i = ar * tr - ai * ti, ar * ti + ai * tr
+            ur, ui = _times(ur, ui, 2 * tr, 2 * ti)
+            vr, vi = ur * 0, ur * 0
+        elif pole == 0:
+            ur, ui = _times(ur, ui, tr, ti)
         else:
-            other_r, other_i = ar * tr - ai * ti, ar * ti + ai * tr
-    _store_pair(out, at, inside, outer_r, outer_i, other_r, other_i, PAIR, total, real & (not BACK))
-    if BACK:
-        row = sums + ((b.to(tl.int64) * num_modes + m) * tl.num_programs(0) + block) * 8
-        tl.store(row + 0, tl.sum(tl.where(inside, s0, 0.0)))
-        tl.store(row + 1, tl.sum(tl.where(inside, s1, 0.0)))
-        tl.store(row + 2, tl.sum(tl.where(inside, s2, 0.0)))
-        tl.store(row + 3, tl.sum(tl.where(inside, s3, 0.0)))
-        tl.store(row + 4, tl.sum(tl.where(inside, s4, 0.0)))
-        tl.store(row + 5, tl.sum(tl.where(inside, s5, 0.0)))
-        tl.store(row + 6, tl.sum(tl.where(inside, s6, 0.0)))
-        tl.store(row + 7, tl.sum(tl.where(inside, s7, 0.0)))
+            vr, vi = _times(vr, vi, tr, ti)
+    _store_pair(out, at, inside, n0 * n1 * n2, ur, ui, vr, vi, PAPER & ((i2 == 0) | (i2 == REAL)))
+
+
+@triton.jit
+def couple_adjoint(
+    z, grad, sums, omega, modes, omega_step, mode_step, num_modes, n0, n1, n2, samples, NYQUIST0: tl.constexpr,
+    NYQUIST1: tl.constexpr, NYQUIST2: tl.constexpr, REAL: tl.constexpr, PAPER: tl.constexpr, ORDER: tl.constexpr,
+    LIMIT: tl.constexpr, SOFT: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """``grad`` becomes the gradient of ``Z`` over the number of ``samples``; ``sums`` get those of the parameters.
+
+    With ``dL = Re sum c dT`` and ``T = g R``, every parameter's gradient is a sum over ``e = c T R``; see
+    :mod:`torchsonic.engine.response_gradient`. Arguments as for :func:`couple`.
+    """
+    at, inside, i0, i1, i2 = _place(num_modes, n0, n1, n2, BLOCK)
+    w0, w1, w2 = _load_omega(omega, omega_step, i0, i1, i2, n0, n1, inside)
+    v0, v1, v2, scale, damping, oscillation, tau, gain, cutoff = _load_mode(modes, mode_step)
+    ur, ui, vr, vi = _load_pair(z, at, inside, n0 * n1 * n2)
+    gr, gi, hr, hi = _load_pair(grad, at, inside, n0 * n1 * n2)
+    own_conjugate = (i2 == 0) | (i2 == REAL)
+    if PAPER:  # what was set to zero has no gradient
+        pi, qi = 0.5 * (gi + hi), 0.5 * (hr - gr)
+        gr, gi = tl.where(own_conjugate, gr + qi, gr), tl.where(own_conjugate, gi - pi, gi)
+    squared = w0 * w0 + w1 * w1 + w2 * w2
+    signs0, signs1, signs2 = _num_signs(i0, NYQUIST0), _num_signs(i1, NYQUIST1), _num_signs(i2, NYQUIST2)
+    share = 1.0 / (signs0 * signs1 * signs2)
+    weight = tl.where(own_conjugate, 1.0, 2.0) * (1.0 if PAPER else 0.5) * share
+    by0, by1, by2, by_scale, by_damping = ur * 0, ur * 0, ur * 0, ur * 0, ur * 0
+    by_oscillation, by_tau, by_gain, by_cutoff = ur * 0, ur * 0, ur * 0, ur * 0
+    for pole in tl.static_range(1 if PAPER else 2):
+        turn = oscillation if pole == 0 else -oscillation
+        if pole == 0:  # Z times the conjugate gradient
+            cr, ci = _times(ur, ui, gr * weight, -gi * weight)
+        else:
+            cr, ci = _times(vr, vi, hr * weight, -hi * weight)
+        tr, ti = ur * 0, ur * 0
+        for sign0 in range(signs0):
+            f0 = _signed(w0, i0, sign0, NYQUIST0)
+            for sign1 in range(signs1):
+                f1 = _signed(w1, i1, sign1, NYQUIST1)
+                for sign2 in range(signs2):
+                    f2 = _signed(w2, i2, sign2, NYQUIST2)
+                    rr, ri, c01, c02, c12 = _resolvent(f0, f1, f2, v0, v1, v2, scale, damping, turn, tau)
+                    lr, li = _limited(gain * rr, gain * ri, squared, cutoff, ORDER, LIMIT, SOFT)
+                    tr += lr * share
+                    ti += li * share
+                    er, ei, of_cutoff = _limited_adjoint(
+                        cr, ci, gain * rr, gain * ri, squared, cutoff, ORDER, LIMIT, SOFT
+                    )
+                    er, ei = _times(er, ei, rr, ri)
+                    by_gain += er
+                    by_cutoff += of_cutoff
+                    er, ei = _times(er, ei, gain * rr, gain * ri)
+                    by_damping -= er
+                    by_oscillation += -ei if pole == 0 else ei
+                    by_scale += ei * (f0 * v0 + f1 * v1 + f2 * v2)
+                    by_tau -= er * (c01 * c01 + c02 * c02 + c12 * c12)
+                    by0 += ei * scale * f0 + 2 * tau * er * (f1 * c01 + f2 * c02)
+                    by1 += ei * scale * f1 + 2 * tau * er * (f2 * c12 - f0 * c01)
+                    by2 += ei * scale * f2 - 2 * tau * er * (f0 * c02 + f1 * c12)
+        tr, ti = tr / samples, -ti / samples
+        if PAPER:
+            gr, gi = _times(gr, gi, 2 * tr, 2 * ti)
+            hr, hi = gr * 0, gr * 0
+        elif pole == 0:
+            gr, gi = _times(gr, gi, tr, ti)
+        else:
+            hr, hi = _times(hr, hi, tr, ti)
+    _store_pair(grad, at, inside, n0 * n1 * n2, gr, gi, hr, hi, inside & False)
+    row = (tl.program_id(2).to(tl.int64) * num_modes + tl.program_id(1)) * tl.num_programs(0) + tl.program_id(0)
+    row = sums + row * 9
+    tl.store(row, tl.sum(tl.where(inside, by0, 0.0)))
+    tl.store(row + 1, tl.sum(tl.where(inside, by1, 0.0)))
+    tl.store(row + 2, tl.sum(tl.where(inside, by2, 0.0)))
+    tl.store(row + 3, tl.sum(tl.where(inside, by_scale, 0.0)))
+    tl.store(row + 4, tl.sum(tl.where(inside, by_damping, 0.0)))
+    tl.store(row + 5, tl.sum(tl.where(inside, by_oscillation, 0.0)))
+    tl.store(row + 6, tl.sum(tl.where(inside, by_tau, 0.0)))
+    tl.store(row + 7, tl.where(gain == 0, 0.0, tl.sum(tl.where(inside, by_gain, 0.0))))  # a dropped mode has none
+    tl.store(row + 8, tl.sum(tl.where(inside, by_cutoff, 0.0)))

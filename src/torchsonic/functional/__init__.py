@@ -1,6 +1,6 @@
 """The operator as functions of tensors."""
 
-from torchsonic.engine.couplings import set_coupling
+from torchsonic.engine.accelerator import set_coupling
 from torchsonic.engine.fft import fft_backend, set_fft_backend, use_fft_backend
 from torchsonic.engine.memory import keep_all_pages
 from torchsonic.engine.memory_estimate import estimated_bytes

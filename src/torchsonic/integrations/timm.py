@@ -11,6 +11,8 @@ from typing import Any
 
 from torch import nn
 
+from torchsonic.integrations import TORCHVISION_REMEDY
+
 try:
     import timm
     from timm.models import build_model_with_cfg, register_model
@@ -18,7 +20,7 @@ try:
 except ImportError as error:
     raise ImportError('torchsonic.integrations.timm needs timm; run: pip install "torchsonic[timm]"') from error
 except RuntimeError as error:  # a torchvision built for another torch says so in its own way
-    raise ImportError(f"timm cannot be imported ({error}); install a torchvision that fits torch") from error
+    raise ImportError(f"timm cannot be imported ({error}): {TORCHVISION_REMEDY}") from error
 
 from torchsonic.models.classifier import Classifier
 from torchsonic.models.registry import MODELS, create_model

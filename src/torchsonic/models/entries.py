@@ -108,7 +108,7 @@ for name, widths, depths in (
 orbits = {"backbone": "orbit", "width": 12}
 _add_segmenter("synthshape_orbitnet", SynthShapeNet, 64, orbits)
 _add_classifier("orbit_tiny", OrbitClassifier, {})
-MODELS.add("sonic_sequence", ModelEntry(SequenceClassifier, {}, input_size=(1, 784), task="sequences"))
+MODELS.add("sonic_sequence", ModelEntry(SequenceClassifier, {}, input_size=(1, 784), task="arrays"))
 plane = {"in_channels": 3, "num_classes": 2, "spatial_dims": 2}
 image = {**plane, "width": 64, "num_modes": 64}
 _add_segmenter("sonicnet2d", SonicNet, 256, image, presets={"hybrid": {"local_kernel": 3}, "light": LIGHT})

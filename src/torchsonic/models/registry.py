@@ -60,7 +60,7 @@ class ModelEntry:
     input_size: tuple[int, ...]
     """Channels and axes of the image the model is usually given; for counting, not a limit."""
     task: str
-    """``segmentation``, ``classification`` of images or of ``sequences``."""
+    """``segmentation``, ``classification`` of photographs, or that of ``arrays``."""
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     paper: Mapping[str, str] = field(default_factory=dict)
     """Row of the paper's table for the model itself (``""``) and its presets."""

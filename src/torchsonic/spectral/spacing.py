@@ -117,8 +117,8 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
         raise ValueError(f"spacing must be the same for all samples here, got shape {tuple(steps.shape)}")
     elif batch is not None and batch != ANY_BATCH and steps.shape[0] != 1 and steps.shape[0] != batch:
         raise ValueError(f"spacing has {steps.shape[0]} rows for a batch of {batch} samples; give one row per sample")
-    if not torch.compiler.is_compiling() and not steps.is_meta:
-        refuse_impossible(steps)
+    if spacing.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere the host would have to wait
+        refuse_impossible(steps if steps.device.type == "cpu" else spacing)
     return steps
 
 

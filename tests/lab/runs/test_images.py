@@ -71,7 +71,7 @@ def test_the_command_knows_all_classifiers():
     assert sorted(MODELS) == known
 
 
-@pytest.mark.parametrize("name", ["orbit_tiny", "cnn_tiny"])
+@pytest.mark.parametrize("name", ["orbit_tiny"])
 def test_networks_without_a_usual_image_size_can_be_trained(name, pictures):
     model, _ = make_model(ImagesConfig(data=pictures, model=name), CLASSES)
     assert model.num_classes == len(CLASSES)

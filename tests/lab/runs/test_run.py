@@ -118,8 +118,8 @@ def test_runs_of_the_version_before_are_read_and_resumed(tmp_path, name, kind):
     assert kind_of(tmp_path) == kind
     config = read_config(tmp_path, CONFIGS[kind])
     saved, defaults = read_json(OLD / f"{name}.json"), plain_settings(type(config)())
-    defaults |= getattr(config, "before", {})
-    assert plain_settings(config) == {**defaults, **saved}, "settings that are younger have their defaults"
+    younger = {**defaults, **getattr(type(config), "before", {})}
+    assert plain_settings(config) == {**younger, **saved}
     moved = {"init": f"/elsewhere/{config.init}"} if getattr(config, "init", None) else {}
     settings = plain_settings(replace(config, **moved))
     refuse_changes(tmp_path, settings, may_change=())

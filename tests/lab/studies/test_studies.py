@@ -20,8 +20,8 @@ from torchsonic.lab.report import to_markdown
 from torchsonic.lab.report.study import make_page
 from torchsonic.lab.runs.lock import RunLockedError, locked
 from torchsonic.lab.runs.run import run
-from torchsonic.lab.studies import list_studies, plan_runs, read_study, run_study, time_left
-from torchsonic.lab.studies.outcome import Outcome, estimate, find_outcomes, ranks
+from torchsonic.lab.studies import Measure, Number, list_studies, plan_runs, read_study, run_study, time_left
+from torchsonic.lab.studies.outcome import Outcome, estimate, find_numbers, find_outcomes, ranks
 from torchsonic.lab.studies.plan import KINDS
 
 STUDY = """
@@ -202,11 +202,17 @@ def is_free(folder):
         return False
 
 
+ORIGIN = {"command": "torchsonic study", "commit": "0123456789", "dirty": False, "date": "2026-01-01"}
+
+
 class Logged:
     """A run of which only the log matters."""
 
     def __init__(self, study, losses):
         self.study, self.losses, self.seed = study, losses, 0
+
+    def config(self):
+        return KINDS["arrays"][0]()
 
     def log(self):
         return [{"step": step, "loss": loss} for step, loss in enumerate(self.losses, start=1)]
@@ -227,6 +233,33 @@ def test_what_is_not_trained_has_no_rank(study, accuracy, losses, problem):
     assert bool(other.problem) == bool(problem)
     places = ranks({"sonic": good, "cnn": other}, study.measures[0])
     assert places == ({"sonic": 1} if problem else {"cnn": 1, "sonic": 2})
+
+
+def test_numbers_count_rows_of_the_paper(study):
+    """Three rows: first and at the paper's maximum, near the paper's own value, and neither."""
+    values = ({"a": 0.904, "b": 0.878, "c": 0.1}, {"a": 0.8, "b": 0.95, "c": 0.2})
+    measures = tuple(
+        Measure(title=key, path=(key,), row={"test": key}, paper={"sonic": 0.9, "cnn": best})
+        for key, best in (("a", 0.9), ("b", 0.97), ("c", 1.0))
+    )
+    numbers = tuple(
+        Number(name=count, count=count, models=("sonic",), near=0.02)
+        for count in ("rows_first", "rows_at_paper_maximum", "rows_near_paper")
+    )
+    changed = replace(study, measures=(replace(study.measures[0], path=("a",), chance=0.0), *measures), numbers=numbers)
+    losses = [1.0] * 20 + [0.1] * 60
+    outcomes = {
+        model: Outcome(model, ((Logged(changed, losses), {**found, "run": ORIGIN}),), 1)
+        for model, found in zip(("sonic", "cnn"), values, strict=True)
+    }
+    found = {number["name"]: (number["value"], number["of"]) for number in find_numbers(changed, outcomes)}
+    assert found == {"rows_first": (1, 3), "rows_at_paper_maximum": (1, 3), "rows_near_paper": (2, 3)}
+
+
+def test_a_measure_may_lie_elsewhere_for_one_model(study):
+    measure = Measure(title="rescaled", path=("dice",), paths={"sonic": ["told"]})
+    assert measure.of({"dice": 0.5, "told": 0.9}) == 0.5
+    assert measure.of({"dice": 0.5, "told": 0.9}, "sonic") == 0.9
 
 
 def test_patients_are_the_unit_where_a_measure_says_so(study):

@@ -76,7 +76,7 @@ def count_flops(model: nn.Module, example: Tensor, **kwargs: Any) -> int:
         model.eval()
         with torch.no_grad():
             model(example, **kwargs)
-            with FlopCounterMode(display=False, custom_mapping=_formulas()) as counter:
+            with FlopCounterMode(display=False, custom_mapping=flop_formulas()) as counter:
                 model(example, **kwargs)
     finally:
         for module, mode in training.items():
@@ -84,7 +84,7 @@ def count_flops(model: nn.Module, example: Tensor, **kwargs: Any) -> int:
     return counter.get_total_flops()
 
 
-def _formulas() -> dict[Any, Formula]:
+def flop_formulas() -> dict[Any, Formula]:
     """What PyTorch's counter does not know, or counts as if all numbers were real."""
     products = (aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten.convolution)
     of_tensors: dict[Any, Any] = {

@@ -105,7 +105,7 @@ def _search(study: Study, runs: Sequence[Planned]) -> Section:
         final = next((run for run in runs if run.model == model and run.part == "final"), None)
         chosen = final.rate if final is not None and final.is_ready else None
         words = {
-            rate: "diverged" if found == {} else decimal(measure.of(found or {}), DIGITS[measure.form])
+            rate: "diverged" if found == {} else decimal(measure.of(found or {}, model), DIGITS[measure.form])
             for rate, found in own.items()
         }
         cells = [Cell(words.get(rate, NONE), mark="best" if rate == chosen and own else "") for rate in study.rates]

@@ -14,7 +14,8 @@ from torchsonic.lab.data.ranges import check_ranges
 from torchsonic.lab.metrics import count_flops
 from torchsonic.lab.metrics.robustness import RESOLUTIONS, score_perturbations, score_resolutions, score_samples
 from torchsonic.lab.runs import folder as run_folder
-from torchsonic.lab.runs.protocols import FOLDS, OWN, SMOKE, Protocol, ProtocolName, Split
+from torchsonic.lab.runs.halligalli import HALLIGALLI_NOISE, HALLIGALLI_PRESETS, HALLIGALLI_TRAIN, TEST_NOISE
+from torchsonic.lab.runs.protocols import FOLDS, OWN, Protocol, ProtocolName, Split
 from torchsonic.lab.runs.released import RELEASED
 from torchsonic.lab.runs.run import Experiment, run
 from torchsonic.lab.runs.settings import choose_preset, parse_settings
@@ -132,21 +133,6 @@ def usual_settings(protocol: str, model: str) -> dict[str, Any]:
     return {**_SONIC_DEFAULTS, **(PROTOCOLS[protocol].sonicnet if model == "sonicnet" else {})}
 
 
-# One block learns to read the corners by turning its modes towards them, so these learn faster than elsewhere.
-_CORNERS = {"learning_rate": 5e-3, "mode_lr_scale": 0.1}
-
-
-def _halligalli(**training: Any) -> Mapping[str, Any]:
-    return {"test_samples": 1000, "training": {**_CORNERS, **training}}
-
-
-# What a preset changes; the same for every model. SynthShape's are its protocol's.
-HALLIGALLI_PRESETS: Mapping[str, Mapping[str, Any]] = {
-    "smoke": _halligalli(**SMOKE),
-    "demo": _halligalli(steps=6000, batch=32),
-    "quick": _halligalli(steps=10000, batch=32),
-    "paper": _halligalli(steps=50000, batch=32),
-}
 PAPER_SEEDS = 5
 
 
@@ -173,12 +159,6 @@ def read_config(folder: Path) -> SyntheticConfig:
 def parse_config(saved: Mapping[str, Any]) -> SyntheticConfig:
     """A configuration as ``results.json`` holds it."""
     return parse_settings(SyntheticConfig, saved, "config")
-
-
-# HalliGalli has 625 scenes, which training may all see; the samples of the test are other draws of them.
-HALLIGALLI_TRAIN = 20000
-HALLIGALLI_NOISE = 0.12
-TEST_NOISE = 0.1
 
 
 def make_data(task: TaskName, protocol: ProtocolName = "own", seed: int = 0) -> NumberedSamples:

@@ -35,6 +35,8 @@ class Measure:
     """Test and level of a row of the paper's Table 1, whose values are the published ones."""
     patient: str = ""
     """Regular expression for the patient in the name of a case: intervals are then over patients, not over seeds."""
+    paths: Mapping[str, Any] = field(default_factory=dict)
+    """Other paths, by model: of one that is told the spacing, for example."""
     only: tuple[str, ...] = ()
     """Models that have it; all by default."""
 
@@ -42,9 +44,9 @@ class Measure:
         if self.form not in get_args(Form):
             raise ValueError(f"form must be one of {', '.join(get_args(Form))}, got {self.form!r}")
 
-    def of(self, results: Mapping[str, Any]) -> float | None:
-        """The value as it is printed; ``None`` where results do not have it."""
-        found = find_value(results, self.path)
+    def of(self, results: Mapping[str, Any], model: str = "") -> float | None:
+        """The value of a model as it is printed; ``None`` where results do not have it."""
+        found = find_value(results, tuple(self.paths.get(model, self.path)))
         factor = 1.0 if self.form == "plain" else 100.0
         return None if found is None else factor * (1 - found if self.form == "error" else found)
 

@@ -83,7 +83,7 @@ class Outcome:
             if measure.patient:
                 parts = {row["case"]: row for row in results.get("cases", ())}
             for name, part in parts.items():
-                if (value := measure.of(part)) is not None:
+                if (value := measure.of(part, self.model)) is not None:
                     owner = re.search(measure.patient, str(name)) if measure.patient else None
                     found.setdefault(owner[0] if owner else name, []).append(value)
         return {name: fmean(each) for name, each in found.items()}
@@ -158,7 +158,7 @@ def _counts(number: Number, measure: Measure, outcomes: Mapping[str, Outcome]) -
     if number.count == "rows_at_paper_maximum":  # to the printed digits
         highest = max(measure.sign * value for value in measure.paper.values())
         return any(measure.sign * round(mean, 2) >= highest for mean in means.values())
-    return any(abs(means[m] - measure.paper[m]) <= number.near for m in means if m in measure.paper)
+    return any(abs(round(means[m], 2) - measure.paper[m]) <= number.near + 1e-9 for m in means if m in measure.paper)
 
 
 def _origin(outcomes: Sequence[Outcome]) -> dict[str, Any]:

@@ -129,7 +129,7 @@ def best_rate(study: Study, search: Sequence[Planned]) -> float | None:
     for run in search:
         if (results := run.results()) is None:
             return None
-        value = measure.of(results)
+        value = measure.of(results, run.model)
         scores[run.rate] = float("-inf") if value is None else measure.sign * value
     return max(scores, key=lambda rate: scores[rate])
 

@@ -117,7 +117,7 @@ class SegmentationConfig:
 class VolumesConfig(SegmentationConfig):
     """One run on a folder of NIfTI files. What is ``None`` is chosen by the data, and saved with the run."""
 
-    before: ClassVar[Mapping[str, Any]] = {"tell_orientation": False}
+    before: ClassVar[Mapping[str, Any]] = {"tell_orientation": False}  # what runs did that are older than a setting
 
     data: Path = Path("data")
     """Folder with images/ and labels/."""

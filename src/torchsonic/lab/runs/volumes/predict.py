@@ -56,8 +56,8 @@ def predict_probabilities(
 ) -> NDArray[np.float32]:
     """Probability of each class, ``(K, D, H, W)``, on the grid of the volume as it was read.
 
-    ``model`` and ``config`` are a run's; ``tell_spacing=False`` and ``tell_orientation=False`` keep what they name from
-    a network that was trained to be told it.
+    ``model`` and ``config`` are a run's; ``tell_spacing=False`` and ``tell_orientation=False`` keep these from a
+    network that was trained to be told them.
     """
     if config.is_oriented and tell_orientation:
         straight, storage = straighten(volume)
