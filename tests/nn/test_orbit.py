@@ -5,6 +5,7 @@ import torch
 
 import torchsonic
 from torchsonic import Group, make_group, testing
+from torchsonic.export import ExportConfig, export_model
 from torchsonic.nn import (
     OrbitBlock,
     OrbitDropout,
@@ -248,3 +249,17 @@ def test_weights_of_another_group_are_refused():
     weights = SonicOrbitConv2d(8, 8, num_modes=4, group="C8").state_dict()
     with pytest.raises(RuntimeError, match="group='C8'"):
         SonicOrbitConv2d(8, 8, num_modes=4, group="D4").load_state_dict(weights)
+
+
+@pytest.mark.parametrize("name", ["orbitnet2d", "orbitnet3d", "orbit_tiny"])
+def test_networks_compile_as_one_graph_and_are_exported(name, tmp_path):
+    sizes = {"widths": (2, 2), "strides": (1, 2), "num_modes": (2, 2)}
+    sizes = sizes if name == "orbit_tiny" else {"width": 2, "depth": 2, "num_modes": 2, "group": "C4"}
+    model = torchsonic.create_model(name, num_classes=2, **sizes).eval()
+    size = (8, 6, 8) if name == "orbitnet3d" else (12, 10)
+    x = torch.randn(1, model.in_channels, *size)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
+    config = ExportConfig(to="pt2", size=size)
+    assert export_model(model, tmp_path / "model.pt2", config, timed_seconds=0.0).error < 1e-4

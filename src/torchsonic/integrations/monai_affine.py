@@ -59,7 +59,7 @@ def orientation_of(x: Tensor, spatial_dims: int = 3) -> Tensor | None:
     tensor([-1.,  1.,  1.], dtype=torch.float64)
     """
     affine = affine_of(x, spatial_dims)
-    if affine is None or bool(affine[:, spatial_dims:-1, :spatial_dims].any()):
+    if affine is None or bool((affine[:, spatial_dims:-1, :spatial_dims].abs() > 1e-6).any()):
         return None
     square = torch.eye(spatial_dims + 1, dtype=torch.float64).repeat(len(affine), 1, 1)
     square[:, :-1, :-1] = affine[:, :spatial_dims, :spatial_dims]

@@ -27,15 +27,14 @@ try:
     from nnunetv2.utilities.default_n_proc_DA import get_allowed_n_proc_DA
     from nnunetv2.utilities.plans_handling.plans_handler import ConfigurationManager, PlansManager
 except ImportError as error:
-    message = f'torchsonic.integrations.nnunet needs nnunetv2 ({error}); run: pip install "torchsonic[medical]"'
-    raise ImportError(message) from error
+    raise ImportError(f'this needs nnunetv2 ({error}); run: pip install "torchsonic[medical]"') from error
 except RuntimeError as error:  # a torchvision built for another torch says so in its own way
     raise ImportError(f"nnunetv2 cannot be imported ({error}); install a torchvision that fits torch") from error
 
 from torchsonic.engine.memory import keep_all_pages
 from torchsonic.integrations.nnunet_checkpoint import read_checkpoint, saved_settings
 from torchsonic.integrations.nnunet_cost import write_cost
-from torchsonic.integrations.nnunet_dataset import READER
+from torchsonic.integrations.nnunet_dataset import READER, REMEDY
 from torchsonic.integrations.nnunet_schedule import GroupedPolyLR, make_optimiser
 from torchsonic.integrations.nnunet_settings import (
     BUDGET,
@@ -133,6 +132,8 @@ class _SettableTrainer(nnUNetTrainer):
 
     def on_train_start(self) -> None:
         self._refuse_another_network()
+        if (reader := self.plans_manager.plans.get("image_reader_writer")) != READER:
+            self.print_to_log_file(f"torchsonic: {reader} keeps the files' axes; if these differ, set {REMEDY}")
         if self.settings.seed is not None and get_allowed_n_proc_DA() > 0:
             self.print_to_log_file(
                 "torchsonic: the seed fixes the weights alone, because other processes draw the patches; "
@@ -227,15 +228,6 @@ class nnUNetTrainerSonic(_SettableTrainer):
 
     def _network(self, resolved: dict[str, Any]) -> dict[str, Any]:
         return network_arguments(self.settings, len(resolved["spacing"]), **self.kind)
-
-    def on_train_start(self) -> None:
-        reader = self.plans_manager.plans.get("image_reader_writer")
-        if reader != READER and len(self.configuration_manager.patch_size) == 3:
-            self.print_to_log_file(
-                f"torchsonic: {reader} leaves volumes in the order of axes of their files; if that differs, set "
-                f'"overwrite_image_reader_writer": "{READER}" in dataset.json and plan again'
-            )
-        super().on_train_start()
 
     def _apply(self) -> None:
         super()._apply()

@@ -20,6 +20,7 @@ __all__ = ["TRAINERS", "convert_dataset", "install_trainers"]
 TRAINERS = ("nnUNetTrainerSonic", "nnUNetTrainerSonicHybrid", "nnUNetTrainerSonicOrbit", "nnUNetTrainerBudget")
 READER = "NibabelIOWithReorient"
 """nnU-Net's reader that brings volumes to one order of axes, and predictions back to that of the file."""
+REMEDY = f'"overwrite_image_reader_writer": "{READER}" in dataset.json, and plan again'
 TRAINER_FILE = "torchsonic_trainers.py"
 
 

@@ -59,8 +59,8 @@ def _first_conv(model: Classifier) -> str | None:
 
 def _build(name: str):
     # All levels of a hierarchy; the last three blocks of a transformer, whose levels are all alike; one of orbits.
-    counts = {"vit": 3, "resnet50": (0, 1, 2, 3, 4), "sonic": (0, 1, 2, 3), "orbit": (0,)}
-    levels = next(count for start, count in counts.items() if name.startswith(start))
+    counts = {"vit": 3, "resnet50": (0, 1, 2, 3, 4), "orbit": (0,)}
+    levels = next((count for start, count in counts.items() if name.startswith(start)), (0, 1, 2, 3))
 
     def make(preset: str | None = None, **arguments: Any):
         for theirs, ours in RENAMED.items():

@@ -231,11 +231,6 @@ class HybridConv(nn.Module):
         self.sonic.set_spacing(spacing)
         self.local.set_spacing(spacing)
 
-    def set_orientation(self, orientation: Matrix | None) -> None:
-        """Set the orientation that both branches assume."""
-        self.sonic.set_orientation(orientation)
-        self.local.set_orientation(orientation)
-
     def forward(self, x: Tensor, spacing: Spacing | None = None, *, orientation: Matrix | None = None) -> Tensor:
         """Apply both branches and add them."""
         given = sampling(x, spacing, orientation)

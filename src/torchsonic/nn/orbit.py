@@ -45,14 +45,9 @@ __all__ = [
 Pooling = Literal["max", "mean", "norm"]
 
 
-def _relative(group: Group) -> tuple[int, ...]:
-    """Index of ``t^-1 s`` for all t and s, t slowest."""
-    return tuple(group.products[group.inverses].flatten().tolist())
-
-
 def _spread(values: Tensor, group: Group, dim: int) -> Tensor:
     """Values of ``t^-1 s`` along one axis, for all t and s: ``(.., |G|, ..)`` to ``(.., |G|, |G|, ..)``."""
-    places = constant(_relative(group), values.device, torch.long)
+    places = constant(group.relative, values.device, torch.long)
     return values.index_select(dim, places).unflatten(dim, (len(group), len(group)))
 
 
@@ -112,7 +107,7 @@ class SonicOrbitConvNd(SonicConvNd):
         self, grid: tuple[int, ...], spacing: Tensor, dtype: torch.dtype, orientation: Tensor | None = None
     ) -> ModeShape:
         shape = super()._shape(grid, spacing, dtype)
-        matrices = constant(tuple(map(tuple, self.group.matrices.flatten(1).tolist())), shape.scale.device, dtype)
+        matrices = constant(self.group.rows, shape.scale.device, dtype)
         turned = torch.einsum("tij,gmj->gmti", matrices.unflatten(1, (self.num_axes, -1)), shape.direction)
         repeated = shape.each(lambda t: t.repeat_interleave(self.orbit_size, dim=1))
         return repeated._replace(direction=turned.flatten(1, 2)).turned(orientation)

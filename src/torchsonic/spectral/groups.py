@@ -66,6 +66,9 @@ class Group:
         self.matrices, self.name = elements, name
         self.products = alike.long().argmax(-1)
         self.inverses = (self.products == 0).long().argmax(-1)
+        # As numbers, which compilers take for constants: rows of the matrices, and indices of t^-1 s, t slowest.
+        self.rows = tuple(map(tuple, elements.flatten(1).tolist()))
+        self.relative = tuple(self.products[self.inverses].flatten().tolist())
 
     @classmethod
     def generate(cls, generators: Sequence, *, name: str | None = None) -> Group:

@@ -13,12 +13,12 @@ from tests.lab.data.nifti import write
 from tests.lab.data.test_volume_orientation import TILT, make_volume, stored
 from torchsonic.cli import main
 from torchsonic.lab.data.volumes import find_cases, read_case
+from torchsonic.lab.runs.folder import read_config
 from torchsonic.lab.runs.volumes import (
     AxesWatch,
     VolumesConfig,
     load_run,
     predict_probabilities,
-    read_config,
     run_experiment,
 )
 from torchsonic.lab.runs.volumes.run import VolumeExperiment
@@ -81,6 +81,15 @@ def test_a_batch_holds_volumes_of_different_orientations_and_spacings(root):
     assert torch.equal(task.logits(model, batch), model(batch.image, **told))
 
 
+def test_the_papers_variant_sees_oblique_volumes_in_the_nearest_axes(root, tmp_path):
+    run_experiment(make_config(root / "data", variant="paper"), tmp_path, show=False)
+    model, config = load_run(tmp_path)
+    volume = make_volume(TILT, seed=9)
+    expected = torch.from_numpy(predict_probabilities(model, volume, config))[None]
+    found = torch.from_numpy(predict_probabilities(model, stored(volume, STORAGES[29]), config))[None]
+    assert relative_error(found, STORAGES[29].apply(expected)) < 1e-5
+
+
 def test_labels_are_written_on_the_grid_of_the_file(root, tmp_path, capsys):
     volume = stored(make_volume(TILT, seed=8), STORAGES[29])
     write_volume(tmp_path, "new", volume)
@@ -104,7 +113,7 @@ def test_a_network_that_was_never_told_warns_of_other_axes(root, tmp_path, how):
         config["data"] = "/gone"
     (run / "split.json").write_text(json.dumps(split))
     (run / "config.json").write_text(json.dumps(config))
-    read = read_config(run)
+    read = read_config(run, VolumesConfig)
     assert not read.is_oriented
     watch = AxesWatch(run, read)
     cases = {case.name: read_case(case) for case in find_cases(root / "data")}
@@ -114,7 +123,7 @@ def test_a_network_that_was_never_told_warns_of_other_axes(root, tmp_path, how):
     with pytest.warns(UserWarning, match=r"has axes .*learnt from .*train with --tell-orientation"):
         watch(stored(cases["a"], storage))
     watch(stored(cases["a"], storage))  # said once
-    AxesWatch(root / "told", read_config(root / "told"))(stored(cases["a"], storage))
+    AxesWatch(root / "told", read_config(root / "told", VolumesConfig))(stored(cases["a"], storage))
 
 
 def test_an_old_run_does_not_go_on_in_other_axes(root, tmp_path):

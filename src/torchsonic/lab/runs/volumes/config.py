@@ -103,6 +103,8 @@ class SegmentationConfig:
         """Whether the network hears how cases lie in space."""
         return False
 
+    hears_oblique = is_oriented
+
     @property
     def place(self) -> str:
         """Last folder of the run: what is tested, and the seed."""
@@ -166,6 +168,12 @@ class VolumesConfig(SegmentationConfig):
     def is_oriented(self) -> bool:
         """Whether the network hears how cases lie in space."""
         return self.tell_orientation and self.model != "unet"
+
+    @property
+    def hears_oblique(self) -> bool:
+        """Whether its layers can be told what remains: the paper's variant is tied to the axes of the array."""
+        variant = self.variant or ("paper" if self.model == "sonicnet3d.paper" else "exact")
+        return self.is_oriented and variant == "exact"
 
     @property
     def name(self) -> str:

@@ -61,7 +61,7 @@ def predict_probabilities(
     """
     if config.is_oriented and tell_orientation:
         straight, storage = straighten(volume)
-        turn = oblique_part(straight)
+        turn = oblique_part(straight) if config.hears_oblique else None
         told = {} if turn is None else {"orientation": turn}
         return to_stored_axes(_predict(model, straight, config, told, tell_spacing=tell_spacing), storage)
     return _predict(model, volume, config, {}, tell_spacing=tell_spacing)

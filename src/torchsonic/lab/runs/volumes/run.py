@@ -131,7 +131,7 @@ class SegmentationExperiment(Experiment[S, PretrainedModel]):
             num_classes=config.num_classes,
             limit=config.cache_gb * 1e9,
             dtype=np.dtype(config.cache_dtype),
-            oriented=config.is_oriented,
+            oriented=config.hears_oblique,
         )
         with counting_progress("reading", len(cases), show=show) as advance:
             for case in cases:
