@@ -263,3 +263,16 @@ def test_networks_compile_as_one_graph_and_are_exported(name, tmp_path):
         torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
     config = ExportConfig(to="pt2", size=size)
     assert export_model(model, tmp_path / "model.pt2", config, timed_seconds=0.0).error < 1e-4
+
+
+@pytest.mark.parametrize(("name", "spatial_dims"), [("D6", 2), ("C4v", 3), ("Ih", 3)])
+def test_groups_have_numbers_whatever_the_default_device(name, spatial_dims):
+    """As in a new process that loads a saved network, which is built without numbers first."""
+    from torchsonic.spectral import groups
+
+    groups._named.cache_clear()
+    with torch.device("meta"):
+        found = torchsonic.make_group(name, spatial_dims)
+        again = torchsonic.Group(found.matrices)
+    assert found.matrices.device.type == again.products.device.type == "cpu"
+    groups._named.cache_clear()

@@ -50,7 +50,7 @@ class Group:
         elements = torch.as_tensor(matrices, dtype=torch.float64, device="cpu")
         if elements.dim() != 3 or elements.shape[1] != elements.shape[2] or not 1 <= elements.shape[1] <= 3:
             raise ValueError(f"matrices must have shape (n, D, D) with D = 1, 2 or 3, got {tuple(elements.shape)}")
-        one = torch.eye(elements.shape[1], dtype=torch.float64)
+        one = torch.eye(elements.shape[1], dtype=torch.float64, device="cpu")
         if not torch.allclose(elements @ elements.mT, one.expand_as(elements), atol=1e-9):
             raise ValueError("matrices must be orthogonal; a group of rotations and reflections has no others")
         if not torch.allclose(elements[0], one, atol=1e-9):
@@ -73,8 +73,8 @@ class Group:
     @classmethod
     def generate(cls, generators: Sequence, *, name: str | None = None) -> Group:
         """The smallest group that contains the given matrices."""
-        given = [torch.as_tensor(g, dtype=torch.float64) for g in generators]
-        found = torch.eye(given[0].shape[-1], dtype=torch.float64)[None]
+        given = [torch.as_tensor(g, dtype=torch.float64, device="cpu") for g in generators]
+        found = torch.eye(given[0].shape[-1], dtype=torch.float64, device="cpu")[None]
         index = 0
         while index < len(found):
             for product in (found[index] @ generator for generator in given):
@@ -114,7 +114,8 @@ def make_group(name: str | Group, spatial_dims: int, *, axis: int = 0) -> Group:
         return name
     if axis not in range(spatial_dims):
         raise ValueError(f"axis must be one of {tuple(range(spatial_dims))}, got {axis!r}")
-    return _named(str(name), spatial_dims, axis if spatial_dims == 3 else 0)
+    with torch.device("cpu"):  # not PyTorch's default device, which is "meta" while a saved model is looked at
+        return _named(str(name), spatial_dims, axis if spatial_dims == 3 else 0)
 
 
 @lru_cache

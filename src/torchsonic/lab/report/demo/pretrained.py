@@ -66,7 +66,7 @@ def draw_curves(curves: Mapping[str, tuple[Sequence[float], Curves, str]]) -> Fi
             panel.plot(levels, dice, color=colour, marker=marker, markersize=4, label=name)
         panel.set(title=title, xlabel=unit, ylabel="Dice", ylim=(0, 1.03), xticks=levels)
         thin_axes(panel)
-    panels[0].legend(frameon=False, loc="lower left")
+    figure.legend(*panels[0].get_legend_handles_labels(), frameon=False, ncols=3, loc="outside lower center")
     return figure
 
 
