@@ -105,8 +105,8 @@ def _shapes(*, show: bool) -> Section:
     }
     text = (
         "These networks come with the package. All were trained in the same way on upright shapes without noise. "
-        "OrbitNet applies every mode in eight directions. So its answer turns with the image, exactly by 45 degrees and "
-        "nearly by other angles, and nothing has to be learnt for that. Numbers behind the names are parameters."
+        "OrbitNet applies every mode in eight directions. So its answer turns with the image, exactly by 45 degrees "
+        "and nearly by other angles, and nothing has to be learnt for that. Numbers behind the names are parameters."
     )
     shown = pretrained.draw_turned({name.split(",")[0]: network for name, network in networks.items()}, SHOWN_SCENE)
     return Section(
