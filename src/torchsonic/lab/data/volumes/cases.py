@@ -57,7 +57,7 @@ def find_cases(folder: Path, *, labels: bool = True) -> list[Case]:
 def list_files(folder: Path) -> dict[str, Path]:
     """NIfTI files by their name without suffix."""
     if not folder.is_dir():
-        raise ValueError(f"there is no folder {folder}; NIfTI files belong there, those of data in images/ and labels/")
+        raise ValueError(f"there is no folder {folder}; a data folder holds images/ and labels/ with NIfTI files")
     files: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         suffix = next((s for s in SUFFIXES if path.name.endswith(s)), None)
