@@ -68,7 +68,9 @@ class ImagesConfig:
         if self.model is not None and self.model not in MODELS:
             raise ValueError(f"model must be one of {', '.join(MODELS)}, got {self.model!r}")
         if self.init is not None and (self.model_options or self.variant):
-            raise ValueError("model_options belong to a new network, as variant does; that of init is built as it was saved")
+            raise ValueError(
+                "model_options belong to a new network, as variant does; that of init is built as it was saved"
+            )
         if self.variant and self.model is not None and "sonic" not in self.model:
             raise ValueError(f"variant belongs to the Sonic networks, not to {self.model}")
         check_ranges(self, "[8, inf)", "image_size", "stored_side")
