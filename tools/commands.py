@@ -70,8 +70,6 @@ class Weights(Command):
 
     runs: Path = Path("runs/weights")
     """Folder of the trainings."""
-    data: Path = Path("../shared/data")
-    """Folder of the data sets."""
     only: tuple[str, ...] = ()
     """Names of the networks to make; all by default."""
 
@@ -85,8 +83,7 @@ class Weights(Command):
         if unknown:
             raise UserError(f"--only must be of {', '.join(RECIPES)}, got {unknown[0]}")
         for name in self.only or RECIPES:
-            words = [word.format(data=self.data) for word in RECIPES[name].command.split()]
-            if main(["train", *words, "--out", str(self.runs)]):
+            if main(["train", *RECIPES[name].command.split(), "--out", str(self.runs)]):
                 raise UserError(f"{name} was not trained")
             print("written:", collect(name, self.runs), flush=True)
 

@@ -19,7 +19,7 @@ class Recipe(NamedTuple):
     """How a network is trained, and on what."""
 
     command: str
-    """Words behind ``torchsonic train``; ``{data}`` is the folder of the data sets."""
+    """Words behind ``torchsonic train``."""
     run: str
     """The run's folder within that of all runs."""
     data: str
@@ -40,7 +40,7 @@ RECIPES = {
         "synthshape/orbitnet/fold0-seed0",
         DRAWN,
         "Apache-2.0",
-        "The same task; turned images give turned answers.",
+        "The same task; images turned by multiples of 45 degrees give nearly turned answers.",
     ),
     "shapes_conv": Recipe(
         "synthshape --model convnet --steps 1500",
@@ -54,7 +54,7 @@ RECIPES = {
         "halligalli/sonicnet/fold0-seed0",
         DRAWN,
         "Apache-2.0",
-        "HalliGalli with one Sonic block: do two of the shapes in the four corners match?",
+        "HalliGalli with one Sonic block: do exactly two of the shapes in the four corners match?",
     ),
     "corners_conv": Recipe(
         "halligalli --model convnet",

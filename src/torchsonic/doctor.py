@@ -222,11 +222,12 @@ def check_graph(device: torch.device) -> str:
         raise NotHereError("CUDA and ROCm have graphs")
     layer, x = make_layer("image", device)
     side = torch.cuda.Stream(device)
+    side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):
         wanted = train(layer, x)
     torch.cuda.current_stream(device).wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=side):
         found = train(layer, x)
     graph.replay()
     torch.cuda.synchronize(device)

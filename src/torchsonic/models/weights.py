@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["list_pretrained", "pretrained_folder"]
+__all__ = ["is_packaged", "list_pretrained", "pretrained_folder"]
 
 FOLDER = Path(__file__).parents[1] / "weights"
 
@@ -20,3 +20,8 @@ def list_pretrained() -> list[str]:
 def pretrained_folder(name: str) -> Path | None:
     """The folder of a trained network that comes along, if there is one of this name."""
     return FOLDER / name if name in list_pretrained() else None
+
+
+def is_packaged(folder: Path) -> bool:
+    """Whether a folder is that of a network that comes along, in which nothing may be written."""
+    return folder.resolve().is_relative_to(FOLDER.resolve())

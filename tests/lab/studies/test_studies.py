@@ -20,6 +20,7 @@ from torchsonic.lab.report import to_markdown
 from torchsonic.lab.report.study import make_page
 from torchsonic.lab.runs.lock import RunLockedError, locked
 from torchsonic.lab.runs.run import run
+from torchsonic.lab.runs.settings import plain_settings
 from torchsonic.lab.studies import Measure, Number, list_studies, plan_runs, read_study, run_study, time_left
 from torchsonic.lab.studies.outcome import Outcome, estimate, find_numbers, find_outcomes, ranks
 from torchsonic.lab.studies.plan import KINDS
@@ -120,8 +121,12 @@ def test_a_diverged_run_is_the_worst_of_its_search_and_not_tried_again(study, fo
     for planned in plan_runs(study, tmp_path, folder / "data"):
         if planned.part == "search":
             planned.folder.mkdir(parents=True)
-            write_json(planned.folder / "diverged.json", {"reason": "nan"})
+            settings = plain_settings(planned.experiment().config)
+            write_json(planned.folder / "diverged.json", {"reason": "nan", "config": settings})
             assert planned.results() == {}
+            other = {**settings, "training": {**settings["training"], "steps": 1 + settings["training"]["steps"]}}
+            write_json(planned.folder / "diverged.json", {"reason": "nan", "config": other})
+            assert planned.results() is None
 
 
 def test_only_what_is_not_done_is_trained_and_with_the_same_bits(study, folder, tmp_path, monkeypatch):

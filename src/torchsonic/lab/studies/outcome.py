@@ -65,7 +65,8 @@ class Outcome:
         if not all(results for _, results in self.runs):
             return "not trained: diverged"
         measure = study.measures[0]
-        found = [value for _, results in self.runs if (value := find_value(results, measure.path)) is not None]
+        path = tuple(measure.paths.get(self.model, measure.path))
+        found = [value for _, results in self.runs if (value := find_value(results, path)) is not None]
         if not found or fmean(found) - measure.chance < LEFT_CHANCE * (1 - measure.chance):
             return "not trained at this budget: has not left chance"
         falls = [_fall([line["loss"] for line in run.log() if "loss" in line]) for run, _ in self.runs]

@@ -76,12 +76,15 @@ class Planned:
     def results(self) -> dict[str, Any] | None:
         """What it left behind, ``{}`` if it diverged; ``None`` if it is not done, or was with other settings."""
         experiment = self.experiment()
-        try:
-            found = read_json(self.folder / "results.json")
-            same = same_settings(found["config"], plain_settings(experiment.config), may_change=experiment.may_change)
-            return found if same else None
-        except (OSError, ValueError, KeyError):
-            return {} if (self.folder / DIVERGED).exists() else None
+        for name in ("results.json", DIVERGED):
+            try:
+                found = read_json(self.folder / name)
+                settings = plain_settings(experiment.config)
+                if same_settings(found["config"], settings, may_change=experiment.may_change):
+                    return {} if name == DIVERGED else found
+            except (OSError, ValueError, KeyError):
+                continue
+        return None
 
     def log(self) -> list[dict[str, Any]]:
         """Lines of its log so far."""

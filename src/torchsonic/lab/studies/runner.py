@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread
@@ -15,6 +15,7 @@ import torch
 from torchsonic.io import write_json
 from torchsonic.lab.runs.provenance import current_commit
 from torchsonic.lab.runs.run import run
+from torchsonic.lab.runs.settings import plain_settings
 from torchsonic.lab.runs.table1 import duration
 from torchsonic.lab.studies.definition import Study
 from torchsonic.lab.studies.plan import DIVERGED, Planned, plan_runs, time_left
@@ -63,7 +64,12 @@ def run_study(
                 return [*failed.values(), *(f"{run.name}: its search did not end" for run in waiting)]
             for future in wait(active, return_when=FIRST_COMPLETED).done:
                 planned = active.pop(future)
-                if problem := future.result():
+                try:
+                    problem = future.result()
+                except BrokenExecutor:
+                    words = "its process was killed, perhaps for lack of memory; fewer --jobs need less"
+                    raise ChildProcessError(f"{planned.name}: {words}; the same command continues") from None
+                if problem:
                     failed[planned.folder] = f"{planned.name}: {problem}"
                     say(f"failed: {failed[planned.folder]}")
 
@@ -90,7 +96,8 @@ def _train(planned: Planned, threads: int) -> str:
     try:
         run(planned.experiment(), planned.folder, show=False)
     except FloatingPointError as error:  # a finding about the rate, not a reason to try again
-        write_json(planned.folder / DIVERGED, {"reason": str(error)})
+        settings = plain_settings(planned.experiment().config)
+        write_json(planned.folder / DIVERGED, {"reason": str(error), "config": settings})
     except (CheckpointError, ImportError, OSError, RuntimeError, ValueError) as error:
         return str(error)
     return ""

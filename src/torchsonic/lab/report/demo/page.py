@@ -54,7 +54,7 @@ def run_demo(config: DemoConfig, folder: Path, *, say: Callable[[str], None] = p
         say(f"{title} ...")
         try:
             sections.append(make())
-        except (PretrainedError, OSError) as error:
+        except (PretrainedError, OSError, RuntimeError) as error:
             say(f"warning: left out: {error}")
             left_out.append((title, str(error)))
     document = Document(
@@ -105,8 +105,9 @@ def _shapes(*, show: bool) -> Section:
     }
     text = (
         "These networks come with the package. All were trained in the same way on upright shapes without noise. "
-        "OrbitNet applies every mode in eight directions. So its answer turns with the image, exactly by 45 degrees "
-        "and nearly by other angles, and nothing has to be learnt for that. Numbers behind the names are parameters."
+        "OrbitNet applies every mode in eight directions. So its answer turns with the image: exactly by 90 degrees, "
+        "up to sampling by 45, and less well between. Nothing has to be learnt for that. Numbers behind the names are "
+        "parameters."
     )
     shown = pretrained.draw_turned({name.split(",")[0]: network for name, network in networks.items()}, SHOWN_SCENE)
     return Section(

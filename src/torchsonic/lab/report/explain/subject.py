@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from torchsonic.io import read_json
 from torchsonic.lab.runs.synthetic import make_data
-from torchsonic.models import PretrainedModel, SonicLayers, from_pretrained
+from torchsonic.models import PretrainedModel, SonicLayers, from_pretrained, pretrained_folder
 from torchsonic.models.pretrained import CONFIG_NAME, WEIGHTS_NAME
 from torchsonic.nn import SonicConvNd
 from torchsonic.viz import convolution_twin
@@ -89,6 +89,8 @@ def load_subject(folder: Path, *, against: Path | None = None, unit: str | None 
 def _load(folder: Path) -> tuple[PretrainedModel, Path | None]:
     """The model in a folder, and the folder of its run if it is one's."""
     advice = "give the folder that save_pretrained wrote, or a run's"
+    if not folder.exists():
+        folder = pretrained_folder(str(folder)) or folder
     if not folder.is_dir():
         what = f"{folder} is a file" if folder.is_file() else f"there is no folder {folder}"
         raise ValueError(f"{what}; {advice}")
