@@ -66,3 +66,9 @@ def test_the_shapes_network_finds_shapes():
     assert score_samples(model, data.samples, scenes, num_classes=data.num_classes, background=False) > 0.9
     with torch.no_grad():
         assert model(data.samples(scenes, (32, 48))[0]).shape == (10, 6, 32, 48)
+
+
+def test_the_list_of_networks_that_come_along_is_printed(capsys):
+    assert main(["models", "--pretrained"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in torchsonic.list_pretrained())

@@ -45,7 +45,7 @@ class TrainImages(TrainCommand, ImagesConfig):
 def _print_results(results: dict[str, Any]) -> None:
     print(f"top-1 {results['top1']:.1%}, top-5 {results['top5']:.1%} of {results['images']['test']} images")
     if results["left_out"]:
-        print(f"{len(results['left_out'])} unreadable images were left out: {', '.join(list(results['left_out'])[:5])}")
+        print("unreadable images left out:", ", ".join(results["left_out"]))
     if results["replaced"]:
         print(f"{len(results['replaced'])} training images could not be read and were replaced by the next")
     print(f"{training_line(results, 'images')}, {results['data_wait']:.1%} of the time waiting for data")

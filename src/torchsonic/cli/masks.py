@@ -35,7 +35,7 @@ def _print_results(results: dict[str, Any]) -> None:
         if results.get(name) is not None:
             print(f"{name} {results[name]:.3f} ({words}), {len(results['cases'])} images")
     if results["left_out"]:
-        print(f"{len(results['left_out'])} images were left out: {', '.join(list(results['left_out'])[:5])}")
+        print("images left out:", ", ".join(results["left_out"]))
     print(f"{results['parameters']:,} parameters, {results['seconds']:.0f} s of training")
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 from torchsonic.cli.command import Command, UserError, make_folder, publish
 from torchsonic.lab.report.catalogue import CatalogueRow, catalogue_table, marked_table, put_table
 from torchsonic.lab.report.console import print_table
+from torchsonic.lab.report.document import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +115,8 @@ class Models(Command):
     """Markdown file whose table to update; the text around the table stays."""
     flops: bool = True
     """Leave out the FLOPs, which take a few seconds to count."""
+    pretrained: bool = False
+    """List the trained networks that come with torchsonic instead."""
 
     needs = ("rich",)
     positional = ("pattern",)
@@ -124,6 +127,9 @@ class Models(Command):
 
         from torchsonic.models import list_models
 
+        if self.pretrained:
+            print_table(_pretrained_table())
+            return
         names = list_models(self.pattern)
         if not names:
             raise UserError(f"no model matches {self.pattern!r}; run 'torchsonic models' to list all")
@@ -142,6 +148,19 @@ class Models(Command):
         words = ["torchsonic", "models", *([self.pattern] if self.pattern != "*" else [])]
         words += ["--out", str(self.out)] + ([] if self.flops else ["--no-flops"])
         return shlex.join(words)
+
+
+def _pretrained_table() -> Table:
+    from torchsonic.io import read_json
+    from torchsonic.models import list_pretrained, pretrained_folder
+
+    rows = []
+    for name in list_pretrained():
+        results = read_json(pretrained_folder(name) / "results.json")  # type: ignore[operator]
+        training = results["config"]["training"]
+        budget = f"{training['steps']:,} steps of {training['batch']}"
+        rows.append([name, results["task"], results["model"], f"{results['parameters']:,}", budget])
+    return Table("Networks that come along", ("name", "task", "network", "parameters", "training"), rows, left=3)
 
 
 def _read(path: Path) -> str:

@@ -167,7 +167,8 @@ def _find_kind(name: str, group: Group, words: list[str]) -> tuple[str, list[str
             raise UserError(f"{name}: {run} is a run on {own} data; {remedy}")
     if kind not in group.members:
         known = " or ".join(group.members)
-        raise UserError(f"{name}: {first} is a run on {kind} data, which {name} cannot use; give one on {known}")
+        remedy = "torchsonic report writes its scores" if kind == "masks" else f"give one on {known}"
+        raise UserError(f"{name}: {first} is a run on {kind} data, which {name} cannot use; {remedy}")
     return kind, words
 
 

@@ -252,3 +252,14 @@ def test_touching_discs_are_told_apart_and_whole():
 def test_pictures_of_one_class_alone(value, count):
     found = separate(np.eye(3)[np.full((5, 6), value)].transpose(2, 0, 1))
     np.testing.assert_array_equal(found, np.full((5, 6), count))
+
+
+def test_a_mask_with_losses_is_refused(tmp_path):
+    Image.fromarray(np.full((8, 8), 255, np.uint8)).save(tmp_path / "mask.jpg")
+    with pytest.raises(ValueError, match="JPEG file, which does not keep the numbers"):
+        read_mask(tmp_path / "mask.jpg")
+
+
+def test_white_of_sixteen_bits_is_one_class(tmp_path):
+    Image.fromarray(np.array([[0, 65535]], np.uint16)).save(tmp_path / "mask.png")
+    assert read_mask(tmp_path / "mask.png", num_classes=2).tolist() == [[0, 1]]

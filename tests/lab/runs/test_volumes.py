@@ -59,7 +59,7 @@ def test_folds_share_out_the_cases_and_keep_patients_together():
     assert folds != make_folds(NAMES, 4, seed=1, patient="patient([0-9]+)")
     alone = make_folds(NAMES, 4)
     assert {len(fold) for fold in alone} == {5, 6}
-    with pytest.raises(ValueError, match="11 patients are too few for folds=12"):
+    with pytest.raises(ValueError, match="11 cases or patients are too few for folds=12"):
         make_folds(NAMES, 12, patient="patient[0-9]+")
     with pytest.raises(ValueError, match="'person' is not found in the name of case patient00_a"):
         make_folds(NAMES, 4, patient="person")

@@ -98,13 +98,15 @@ def _check(picture: Picture, path: Path, modes: tuple[str, ...]) -> None:
 
 
 def read_mask(path: Path, *, num_classes: int | None = None) -> NDArray[np.int32]:
-    """Classes, or numbers of objects, ``(H, W)``: grey values or places in the palette; 255 alone beside 0 is 1."""
+    """Classes, or numbers of objects, ``(H, W)``: grey values or places in the palette; white alone beside 0 is 1."""
     with opened_image(path) as picture:
+        if picture.format == "JPEG":
+            raise ImageError(path, "is a JPEG file, which does not keep the numbers of a mask; save it as PNG")
         _check(picture, path, NUMBERS)
         label = np.asarray(picture).astype(np.int32)
-        is_grey = picture.mode == "L"
-    if is_grey and label.max() == 255 and np.isin(label, (0, 255)).all():
-        label //= 255
+        white = {"L": 0xFF, "P": 0, "1": 0}.get(picture.mode, 0xFFFF)
+    if white and label.max() == white and np.isin(label, (0, white)).all():
+        label //= white
     if label.min() < 0 or (num_classes is not None and label.max() >= num_classes):
         wrong = label.min() if label.min() < 0 else label.max()
         last = "" if num_classes is None else f" to {num_classes - 1}"

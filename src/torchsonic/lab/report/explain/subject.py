@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from torchsonic.io import read_json
 from torchsonic.lab.runs.synthetic import make_data
-from torchsonic.models import PretrainedModel, SonicLayers, from_pretrained, pretrained_folder
+from torchsonic.models import PretrainedModel, SonicLayers, from_pretrained, list_pretrained, pretrained_folder
 from torchsonic.models.pretrained import CONFIG_NAME, WEIGHTS_NAME
 from torchsonic.nn import SonicConvNd
 from torchsonic.viz import convolution_twin
@@ -88,7 +88,7 @@ def load_subject(folder: Path, *, against: Path | None = None, unit: str | None 
 
 def _load(folder: Path) -> tuple[PretrainedModel, Path | None]:
     """The model in a folder, and the folder of its run if it is one's."""
-    advice = "give the folder that save_pretrained wrote, or a run's"
+    advice = f"give the folder that save_pretrained wrote, a run's, or one of {', '.join(list_pretrained())}"
     if not folder.exists():
         folder = pretrained_folder(str(folder)) or folder
     if not folder.is_dir():

@@ -45,7 +45,8 @@ def make_folds(names: Sequence[str], folds: int, *, seed: int = 0, patient: str 
     owners = {name: _find_patient(name, patient) for name in sorted(names)}
     patients = sorted(set(owners.values()))
     if len(patients) < folds:
-        raise ValueError(f"{len(patients)} patients are too few for folds={folds}; give fewer folds or a split file")
+        found = "1 case or patient is" if len(patients) == 1 else f"{len(patients)} cases or patients are"
+        raise ValueError(f"{found} too few for folds={folds}; give fewer folds, more cases or a split file")
     order = np.random.Generator(np.random.Philox(key=[seed, 0])).permutation(len(patients))
     fold_of = {patients[index]: place % folds for place, index in enumerate(order)}
     return [[name for name, owner in owners.items() if fold_of[owner] == fold] for fold in range(folds)]
