@@ -309,3 +309,10 @@ def test_two_processes_end_with_the_losses_of_one(discs, tmp_path):
         losses.append([line["loss"] for line in lines if "loss" in line])
     assert len(losses[0]) == 4
     assert losses[1] == pytest.approx(losses[0], rel=1e-3)
+
+
+def test_numbered_objects_taken_for_classes_are_suspected(discs):
+    facts = [Facts("a", 3, (1, 8, 8), (1.0, 1.0, 1.0), tuple(range(28)))]
+    with pytest.warns(UserWarning, match="the masks hold 28 classes; if .* pass --instances"):
+        MaskExperiment(small_config(discs)).make_model(facts, 28)
+    MaskExperiment(small_config(discs, num_classes=28)).make_model(facts, 28)  # said, so not suspected

@@ -6,6 +6,7 @@ What differs from volumes is here: how cases are found and read, the network, wh
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -47,6 +48,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "smoke": {"patch": (64, 64), "test_cases": 2, "training": {"steps": 10, "checkpoint_every": 5, "log_every": 2}},
     "quick": {"training": {"steps": 1500}},
 }
+
+MANY_CLASSES = 10
+"""More are probably objects that were numbered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +136,9 @@ class MaskExperiment(SegmentationExperiment[MasksConfig]):
 
     def make_model(self, facts: Sequence[Facts], num_classes: int) -> PretrainedModel:
         check_classes(facts, num_classes)
+        if self.config.num_classes is None and num_classes > MANY_CLASSES:
+            text = f"the masks hold {num_classes} classes; if their numbers are those of objects, pass --instances"
+            warnings.warn(f"{text}, otherwise --num-classes {num_classes}", stacklevel=2)
         spacing = median_spacing(facts)[1:]
         tolerance = self.config.tolerance or 2 * min(spacing)
         self.config = replace(self.config, num_classes=num_classes, tolerance=tolerance)
