@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from torchsonic.arguments import positive
 from torchsonic.baselines.operator import Operator
@@ -67,9 +67,7 @@ class DoubleAttention(Operator):
         self.phi = self._make_pointwise(in_channels, self.hidden)
         self.theta, self.rho = (self._make_pointwise(in_channels, self.num_maps) for _ in range(2))
         self.out = self._make_pointwise(self.hidden, out_channels)
-        same = in_channels == out_channels
-        around = nn.Identity() if same else self._make_pointwise(in_channels, out_channels)
-        self.skip: nn.Module | None = around if skip else None
+        self.skip = self._make_skip() if skip else None
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer: ``(B, C, N_1 .. N_D)`` to ``(B, K, ceil(N_1 / stride) ..)``."""
@@ -77,9 +75,7 @@ class DoubleAttention(Operator):
         features, gather, share = (layer(x).flatten(2) for layer in (self.phi, self.theta, self.rho))
         descriptors = features @ gather.softmax(dim=2).to(features.dtype).mT
         y = self.out((descriptors @ share.softmax(dim=1).to(features.dtype)).unflatten(2, x.shape[2:]))
-        if self.skip is not None:
-            y = y + self.skip(x)
-        return self._pool(y).to(x.dtype)
+        return self._pool(y if self.skip is None else y + self.skip(x)).to(x.dtype)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, hidden={self.hidden}, num_maps={self.num_maps}"

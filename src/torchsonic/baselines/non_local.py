@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from torchsonic.arguments import positive
 from torchsonic.baselines.operator import Operator
@@ -67,9 +67,7 @@ class NonLocal(Operator):
         self.subsample = positive(subsample, "subsample")
         self.theta, self.phi, self.g = (self._make_pointwise(in_channels, self.hidden) for _ in range(3))
         self.out = self._make_pointwise(self.hidden, out_channels)
-        same = in_channels == out_channels
-        around = nn.Identity() if same else self._make_pointwise(in_channels, out_channels)
-        self.skip: nn.Module | None = around if skip else None
+        self.skip = self._make_skip() if skip else None
 
     def _thinned(self, x: Tensor) -> Tensor:
         return x if self.subsample == 1 else MAX_POOLINGS[self.num_axes](x, self.subsample, ceil_mode=True)
@@ -82,9 +80,7 @@ class NonLocal(Operator):
         query, key, value = (part.flatten(2).mT.contiguous()[:, None] for part in parts)
         attended = F.scaled_dot_product_attention(query, key, value, scale=1.0)[:, 0]
         y = self.out(attended.mT.unflatten(2, x.shape[2:]))
-        if self.skip is not None:
-            y = y + self.skip(x)
-        return self._pool(y).to(x.dtype)
+        return self._pool(y if self.skip is None else y + self.skip(x)).to(x.dtype)
 
     def extra_repr(self) -> str:
         text = f"{super().extra_repr()}, hidden={self.hidden}"

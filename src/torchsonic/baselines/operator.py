@@ -62,6 +62,11 @@ class Operator(nn.Module):
         """A 1x1 convolution without bias."""
         return CONVOLUTIONS[self.num_axes](in_channels, out_channels, 1, bias=False)
 
+    def _make_skip(self) -> nn.Module:
+        """The path round an operator, which changes nothing but the number of channels."""
+        same = self.in_channels == self.out_channels
+        return nn.Identity() if same else self._make_pointwise(self.in_channels, self.out_channels)
+
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}"
         if max(self.stride) > 1:
