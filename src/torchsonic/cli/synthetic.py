@@ -180,10 +180,10 @@ class EvaluateSynthetic(Command):
         path = self.folder / "results.json"
         model, config = load_run(self.folder)
         results = read_json(path)
-        tested = describe_run(seed=config.training.seed, device=next(model.parameters()).device)
         if is_packaged(self.folder):  # what comes with the package stays as it is
             _print_results({**results, **evaluate_run(model, config)})
             return
+        tested = describe_run(seed=config.training.seed, device=next(model.parameters()).device)
         with locked(self.folder):
             results.update(evaluate_run(model, config), tested=tested)
             write_json(path, results)
