@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from torchsonic.lab.runs.folder import RunError, kind_of, load_model, read_confi
 from torchsonic.lab.runs.images import ImagesConfig, make_model
 from torchsonic.lab.runs.lock import LOCK_NAME, RunLockedError, locked
 from torchsonic.lab.runs.run import refuse_changes
-from torchsonic.lab.runs.settings import SettingsError, parse_settings, plain_settings
+from torchsonic.lab.runs.settings import SettingsError, parse_settings, plain_settings, public_settings
 from torchsonic.lab.runs.synthetic import SyntheticConfig, load_run, run_experiment
 from torchsonic.lab.runs.volumes import VolumesConfig
 from torchsonic.lab.training import CheckpointError, TrainingConfig
@@ -237,3 +237,12 @@ def test_a_hub_is_asked_when_it_is_named(no_hub, tmp_path, monkeypatch):
     with pytest.raises((TypeError, ValueError, AttributeError)):
         make_model(ImagesConfig(init="hub:someone/model"), ("a", "b"))
     assert no_hub[0][0] == "someone/model"
+
+
+def test_results_name_files_and_folders_without_the_path_to_them(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Settings:
+        data: Path
+        table: Path | None = None
+
+    assert public_settings(Settings(tmp_path / "patients")) == {"data": "patients", "table": None}

@@ -17,7 +17,7 @@ from torchsonic.lab.metrics import count_parameters
 from torchsonic.lab.runs.folder import write_config
 from torchsonic.lab.runs.lock import locked
 from torchsonic.lab.runs.provenance import describe_run
-from torchsonic.lab.runs.settings import plain_settings, with_absolute_paths
+from torchsonic.lab.runs.settings import plain_settings, public_settings, with_absolute_paths
 from torchsonic.lab.training import CheckpointError, Fit, Task, fit, make_fabric, wait_for_first
 from torchsonic.lab.training.fabric import on_first
 from torchsonic.lab.training.loop import MAY_CHANGE
@@ -137,7 +137,7 @@ def _locked_by_first(fabric: Fabric, folder: Path) -> Iterator[None]:
 
 def _describe(experiment: Experiment, model: PretrainedModel, result: Fit) -> dict[str, Any]:
     return {
-        "config": plain_settings(experiment.config),
+        "config": public_settings(experiment.config),
         "seconds": result.seconds,
         "samples_per_second": result.step * experiment.config.training.batch / max(result.seconds, 1e-9),
         "parameters": count_parameters(model),

@@ -23,6 +23,12 @@ def plain_settings(config: Any) -> dict[str, Any]:
     return json.loads(json.dumps(asdict(config), default=lambda path: path.as_posix()))
 
 
+def public_settings(config: Any) -> dict[str, Any]:
+    """The same with the last part of every path alone: results are passed on, and nobody needs to see the folders."""
+    names = {field.name: value.name for field in fields(config) if isinstance(value := getattr(config, field.name), Path)}
+    return {**plain_settings(config), **names}
+
+
 def choose_preset(config: C, presets: Mapping[str, Mapping[str, Any]], name: str) -> C:
     """A configuration with the settings of a preset; those of a group, such as ``training``, come as a mapping."""
     if name not in presets:
