@@ -40,7 +40,7 @@ RECIPES = {
         "synthshape/orbitnet/fold0-seed0",
         DRAWN,
         "Apache-2.0",
-        "The same task; images turned by multiples of 45 degrees give nearly turned answers.",
+        "The same task; rotating the image rotates the answer, whatever the angle.",
     ),
     "shapes_conv": Recipe(
         "synthshape --model convnet --steps 1500",

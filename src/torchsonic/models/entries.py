@@ -105,7 +105,7 @@ for name, widths, depths in (
     stages = {"widths": widths, "depths": depths, "stem": "local", "norm": "batch"}
     _add_classifier(f"sonic_{name}", SonicClassifier, stages)
 
-orbits = {"backbone": "orbit", "width": 12}
+orbits = {"backbone": "orbit", "width": 8}
 _add_segmenter("synthshape_orbitnet", SynthShapeNet, 64, orbits)
 _add_classifier("orbit_tiny", OrbitClassifier, {})
 MODELS.add("sonic_sequence", ModelEntry(SequenceClassifier, {}, input_size=(1, 784), task="arrays"))
