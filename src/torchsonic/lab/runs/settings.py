@@ -25,8 +25,8 @@ def plain_settings(config: Any) -> dict[str, Any]:
 
 def public_settings(config: Any) -> dict[str, Any]:
     """The same with the last part of every path alone: results are passed on, and nobody needs to see the folders."""
-    names = {field.name: value.name for field in fields(config) if isinstance(value := getattr(config, field.name), Path)}
-    return {**plain_settings(config), **names}
+    found = {field.name: getattr(config, field.name) for field in fields(config)}
+    return plain_settings(config) | {name: path.name for name, path in found.items() if isinstance(path, Path)}
 
 
 def choose_preset(config: C, presets: Mapping[str, Mapping[str, Any]], name: str) -> C:

@@ -105,9 +105,9 @@ def _shapes(*, show: bool) -> Section:
     }
     text = (
         "These networks come with the package. All were trained in the same way on upright shapes without noise. "
-        "OrbitNet applies every mode in eight directions. So its answer turns with the image: exactly by 90 degrees, "
-        "up to sampling by 45, and less well between. Nothing has to be learnt for that. Numbers behind the names are "
-        "parameters."
+        "OrbitNet applies every mode in sixteen directions, so its answer rotates with the image: exactly by "
+        "multiples of 90 degrees, and up to sampling in between. Nothing has to be learned for that. The numbers after "
+        "the names are parameter counts."
     )
     shown = pretrained.draw_turned({name.split(",")[0]: network for name, network in networks.items()}, SHOWN_SCENE)
     return Section(
