@@ -140,8 +140,8 @@ def test_what_is_said_of_photographs_is_what_was_measured(photographs):
     resized = [losses(curves[name, None, True]) for name in ("resnet50", "resnet50_gfnet")]
     assert all(min(lost[size] for lost in resized) < loss for size, loss in told.items())
     assert max(lost[size] for lost in resized for size in told if size > 64) <= 0.5
-    control = f"GFNet loses {resized[1][64]:.1f} % at 64 px against {told[64]:.1f} % for the told network, which is first"
-    assert f"{control} at no size" in page
+    control = f"GFNet loses {resized[1][64]:.1f} % at 64 px against {told[64]:.1f} % for the told network"
+    assert f"{control}, which is first at no size" in page
     waits = sorted(100 * run["data_wait"] for run in runs.values())
     assert f"their share: {waits[0]:.1f} to {waits[-1]:.1f} % with one worker" in page
     minutes = sorted(run["seconds"] / 60 for run in runs.values())
