@@ -140,18 +140,19 @@ def test_what_is_said_of_photographs_is_what_was_measured(photographs):
     resized = [losses(curves[name, None, True]) for name in ("resnet50", "resnet50_gfnet")]
     assert all(min(lost[size] for lost in resized) < loss for size, loss in told.items())
     assert max(lost[size] for lost in resized for size in told if size > 64) <= 0.5
-    assert f"GFNet {resized[1][64]:.1f} % at 64 px against its {told[64]:.1f} %: among these rivals it is first" in page
+    control = f"GFNet loses {resized[1][64]:.1f} % at 64 px against {told[64]:.1f} % for the told network"
+    assert f"{control}, which is first at no size" in page
     waits = sorted(100 * run["data_wait"] for run in runs.values())
     assert f"their share: {waits[0]:.1f} to {waits[-1]:.1f} % with one worker" in page
     minutes = sorted(run["seconds"] / 60 for run in runs.values())
-    assert f"beside another one, {minutes[0]:.0f} to {minutes[-1]:.0f} minutes" in page
+    assert f"on one core each, for {minutes[0]:.0f} to {minutes[-1]:.0f} minutes" in page
     means = {}
     for name in runs:
         log = [json.loads(line) for line in (PHOTOGRAPHS / "runs" / name / "log.jsonl").read_text().splitlines()]
         last = [entry["loss"] for entry in log if entry["step"] > 1800 and "loss" in entry]
         means[name] = sum(last) / len(last)
     tiny, others = means.pop("sonic_tiny"), sorted(means.values())
-    assert f"its training loss is {tiny:.2f} where the ResNets have {others[0]:.2f} to {others[-1]:.2f}" in page
+    assert f"its training loss is {tiny:.2f}, against {others[0]:.2f} to {others[-1]:.2f} for the ResNets" in page
     ours, plain = runs["resnet50_sonic"], runs["resnet50"]
     row = "{:.1f} % with {:.3f} M parameters; ResNet {:.1f} % with {:.3f} M".format(
         *(n for run in (ours, plain) for n in (100 * run["top1"], run["parameters"] / 1e6))
