@@ -8,8 +8,6 @@ import warnings
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 
-__all__ = ["MovedModules", "new_path"]
-
 MOVED = {
     "torchsonic.data": "torchsonic.lab.data",
     "torchsonic.data.image_folder": "torchsonic.lab.data.images.folder",

@@ -20,9 +20,6 @@ from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, mak
 from torchsonic.nn.physical_layer import apply
 from torchsonic.spectral.spacing import Spacing
 
-__all__ = ["FilterBlock", "VitBackbone", "conv_backbone", "gfnet_backbone", "niff_backbone", "s4nd_backbone"]
-
-
 Form = Literal["table", "released"]
 """A block that meets the count of Table 1, or that of the script which SONIC's authors released."""
 

@@ -12,8 +12,6 @@ from torchsonic.arguments import positive
 from torchsonic.baselines.niff import FrequencyNetwork
 from torchsonic.baselines.symbol import SymbolOperator
 
-__all__ = ["ContinuousFNO"]
-
 
 class ContinuousFNO(SymbolOperator):
     r"""A Fourier layer whose matrices are a neural network of the physical frequency: global, dense, circular.

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from torchsonic.baselines.operator import Operator
 
-__all__ = ["Depthwise"]
-
 
 class Depthwise(Operator):
     """A filter of its own for each of C channels, then a 1x1 convolution to K channels where one is needed.

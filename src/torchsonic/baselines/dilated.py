@@ -10,8 +10,6 @@ from torchsonic.arguments import check_samples, choice, per_axis, positive
 from torchsonic.baselines.operator import AXES
 from torchsonic.nn.norm import CONVOLUTIONS
 
-__all__ = ["Dilated"]
-
 
 class Dilated(nn.Module):
     r"""Convolution with three taps on each axis, ``dilation`` samples apart, without bias.

@@ -9,8 +9,6 @@ from torch import Tensor
 from torchsonic.arguments import positive
 from torchsonic.baselines.operator import Operator
 
-__all__ = ["DoubleAttention"]
-
 
 class DoubleAttention(Operator):
     r"""The block of A2-Nets, with a path round it.

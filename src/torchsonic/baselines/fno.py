@@ -12,8 +12,6 @@ from torchsonic.arguments import per_axis
 from torchsonic.baselines.operator import Operator
 from torchsonic.engine.call import without_autocast
 
-__all__ = ["FNO"]
-
 
 class FNO(Operator):
     r"""The linear part of a layer of the Fourier neural operator: truncated, dense, circular.

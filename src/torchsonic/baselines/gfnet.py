@@ -14,8 +14,6 @@ from torchsonic.baselines.circular_filter import filter_circularly, half_size
 from torchsonic.baselines.depthwise import Depthwise
 from torchsonic.engine.call import without_autocast
 
-__all__ = ["GFNet"]
-
 INITIAL_STD = 0.02
 GAUSSIAN_WIDTH, GAUSSIAN_NOISE = 0.4, 0.01
 INTERPOLATION = {1: "linear", 2: "bicubic", 3: "trilinear"}

@@ -17,8 +17,6 @@ from torchsonic.baselines.depthwise import Depthwise
 from torchsonic.engine.call import without_autocast
 from torchsonic.spectral.band import frequency_grid
 
-__all__ = ["NIFF", "FrequencyNetwork"]
-
 
 class FrequencyNetwork(nn.Sequential):
     """Linear layers with SiLU between them, from ``(D, P)`` frequencies to ``(C, P)`` values."""

@@ -10,8 +10,6 @@ from torch import Tensor
 from torchsonic.arguments import positive
 from torchsonic.baselines.operator import Operator
 
-__all__ = ["NonLocal"]
-
 MAX_POOLINGS = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 
 

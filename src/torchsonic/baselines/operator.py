@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from torchsonic.arguments import check_samples, choice, per_axis, positive
 from torchsonic.nn.norm import CONVOLUTIONS
 
-__all__ = ["AXES", "Operator", "apply_by_spacing"]
-
 AXES = (1, 2, 3)
 POOLINGS = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 

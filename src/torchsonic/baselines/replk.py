@@ -18,8 +18,6 @@ from torchsonic.engine.call import without_autocast
 from torchsonic.nn.norm import CONVOLUTIONS
 from torchsonic.spectral.boundary import fast_size
 
-__all__ = ["RepLK", "depthwise_conv"]
-
 NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 DIRECT = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 # From as many taps on, transforms beat sliding sums on a CPU: forty times for 31 x 31 taps on 56 x 56 samples.

@@ -23,8 +23,6 @@ from torchsonic.nn.physical_layer import SpacedLayer
 from torchsonic.spectral.boundary import fast_size
 from torchsonic.spectral.spacing import Spacing, as_spacing
 
-__all__ = ["S4ND"]
-
 SHORTEST_STEP, LONGEST_STEP = 1e-3, 1e-1
 INITIAL_DECAY = 0.5
 # Lags on either side over which the initial kernel has unit energy on average: a field of 64 samples.

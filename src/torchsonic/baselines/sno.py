@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from torchsonic.baselines.symbol import SymbolOperator
 
-__all__ = ["SNO"]
-
 
 class SNO(SymbolOperator):
     r"""A convolution whose symbol is a series of Chebyshev polynomials of frequency: global, dense, circular.

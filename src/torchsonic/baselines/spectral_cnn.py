@@ -14,8 +14,6 @@ from torchsonic.baselines.circular_filter import half_size, make_real
 from torchsonic.baselines.operator import Operator
 from torchsonic.functional import resample
 
-__all__ = ["SpectralCNN"]
-
 CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 

@@ -14,8 +14,6 @@ from torchsonic.nn.physical_layer import SpacedLayer
 from torchsonic.spectral.band import frequency_grid
 from torchsonic.spectral.spacing import Spacing, as_spacing
 
-__all__ = ["SymbolOperator"]
-
 
 class SymbolOperator(Operator, SpacedLayer):
     r"""A dense, circular convolution given by a function of physical frequency.

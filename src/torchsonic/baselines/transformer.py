@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from torchsonic.nn.residual import DropPath
 
-__all__ = ["PatchTokens", "TransformerBlock"]
-
 
 class TransformerBlock(nn.Module):
     r"""Pre-norm self-attention and MLP on tokens ``(B, N, D)``.

@@ -14,8 +14,6 @@ from torchsonic.baselines.transformer import PatchTokens, TransformerBlock
 from torchsonic.models.classifier import Classifier, linear_rates
 from torchsonic.spectral.spacing import Spacing
 
-__all__ = ["VisionTransformer"]
-
 
 class VisionTransformer(Classifier):
     """Patches, a class token, transformer blocks, a linear head on the token; ``(B, C, H, W)`` to ``(B, num_classes)``.

@@ -7,8 +7,6 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["fitting"]
-
 
 def fitting(inputs: Sequence[Tensor], metadata: Mapping[str, Any]) -> list[Tensor]:
     """Inputs as a file takes them, one number behind the other; others than its metadata asks for are refused."""

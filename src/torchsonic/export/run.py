@@ -14,8 +14,6 @@ from torchsonic.arguments import choice
 from torchsonic.export.config import ExportError, Format
 from torchsonic.export.inputs import fitting
 
-__all__ = ["METADATA", "Exported", "first_line", "load_exported", "require_packages"]
-
 METADATA = "torchsonic"
 """Under this key files hold JSON that describes them."""
 _PACKAGES = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "pt2": (), "aoti": ()}

@@ -6,8 +6,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["HUB", "download", "import_hub", "is_repository"]
-
 HUB = "hub:"
 """Before ``owner/name``: only then is the network asked."""
 

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from torchsonic.io import replacing
 
-__all__ = ["CONFIG_NAME", "FORMAT", "WEIGHTS_NAME", "PretrainedError", "read_config", "read_weights", "write_model"]
-
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
 FORMAT = 2

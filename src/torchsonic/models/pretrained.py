@@ -27,8 +27,6 @@ from torchsonic.nn.definition import definition_problem, is_definition
 from torchsonic.nn.network_orientation import OrientedNetwork
 from torchsonic.nn.parameters import first_process_writes, own_class, whole_state
 
-__all__ = ["CONFIG_NAME", "WEIGHTS_NAME", "PretrainedError", "PretrainedModel", "from_pretrained"]
-
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 M = TypeVar("M", bound="PretrainedModel")

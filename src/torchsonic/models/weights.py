@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["is_packaged", "list_pretrained", "pretrained_folder"]
-
 FOLDER = Path(__file__).parents[1] / "weights"
 
 

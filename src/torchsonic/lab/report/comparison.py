@@ -10,8 +10,6 @@ from typing import Any
 from torchsonic.lab.report.runs import commit_of, count
 from torchsonic.lab.runs.provenance import BUSY_LIMIT
 
-__all__ = ["Compared", "find_warnings", "join_values"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:

@@ -14,8 +14,6 @@ from torchsonic.lab.training.loggers import read_log
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw_band", "log_scale", "read_losses", "smooth"]
-
 SMOOTHED = 0.04
 """Part of a run over which a curve is averaged."""
 

@@ -18,8 +18,6 @@ from torchsonic.lab.studies.outcome import Outcome, find_numbers, find_outcomes,
 from torchsonic.lab.studies.plan import Planned, plan_runs, time_left
 from torchsonic.viz.style import new_figure, thin_axes
 
-__all__ = ["make_page", "status_line"]
-
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#777777")
 DIGITS = {"plain": 3, "percent": 2, "error": 2}
 
