@@ -66,6 +66,8 @@ class Export(Command):
             "spacing": self.spacing or (source.spacing if self.spacing_input == "no" else ()),
             "transforms": None if self.transforms == "auto" else self.transforms,
         }
+        if not self.size and "size" not in self.dynamic and source.settings.get("patch"):
+            print(f"size {' x '.join(map(str, size))}, the patch of training; give --size for another")
         config = ExportConfig(**{**self.values_for(ExportConfig), **changed})
         facts = {"classes": source.classes, "preparation": source.preparation}
         try:
