@@ -7,13 +7,12 @@ operators: ``VisionTransformer``, and MONAI's U-Net as ``MonaiUNet``.
 
 from torchsonic.baselines import entries as _entries  # noqa: F401  (registers the names)
 from torchsonic.baselines import window as _window  # noqa: F401  (registers the shorter ways)
+from torchsonic.baselines.attention import DoubleAttention, NonLocal
 from torchsonic.baselines.continuous_fno import ContinuousFNO
 from torchsonic.baselines.dilated import Dilated
-from torchsonic.baselines.double_attention import DoubleAttention
 from torchsonic.baselines.fno import FNO
 from torchsonic.baselines.gfnet import GFNet
 from torchsonic.baselines.niff import NIFF
-from torchsonic.baselines.non_local import NonLocal
 from torchsonic.baselines.plain_cnn import PlainCNN
 from torchsonic.baselines.replk import RepLK
 from torchsonic.baselines.s4nd import S4ND

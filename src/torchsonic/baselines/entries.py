@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import nn
 
+from torchsonic.baselines.attention import DoubleAttention, NonLocal
 from torchsonic.baselines.backbones import (
     VitBackbone,
     conv_backbone,
@@ -15,11 +16,9 @@ from torchsonic.baselines.backbones import (
 )
 from torchsonic.baselines.continuous_fno import ContinuousFNO
 from torchsonic.baselines.dilated import Dilated
-from torchsonic.baselines.double_attention import DoubleAttention
 from torchsonic.baselines.fno import FNO
 from torchsonic.baselines.gfnet import GFNet
 from torchsonic.baselines.niff import NIFF
-from torchsonic.baselines.non_local import NonLocal
 from torchsonic.baselines.plain_cnn import PlainCNN
 from torchsonic.baselines.replk import RepLK
 from torchsonic.baselines.s4nd import S4ND
