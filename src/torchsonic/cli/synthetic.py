@@ -175,7 +175,7 @@ class EvaluateSynthetic(Command):
         from torchsonic.lab.runs.lock import locked
         from torchsonic.lab.runs.provenance import describe_run
         from torchsonic.lab.runs.synthetic import evaluate_run, load_run
-        from torchsonic.models.weights import is_packaged
+        from torchsonic.models.model_folder import is_packaged
 
         path = self.folder / "results.json"
         model, config = load_run(self.folder)

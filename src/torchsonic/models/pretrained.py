@@ -20,9 +20,18 @@ import torch
 from torch import Tensor, nn
 
 from torchsonic.models import model_folder
-from torchsonic.models.hub import HUB, download, import_hub, is_repository
-from torchsonic.models.model_folder import CONFIG_NAME, FORMAT, WEIGHTS_NAME, PretrainedError
-from torchsonic.models.weights import list_pretrained, pretrained_folder
+from torchsonic.models.model_folder import (
+    CONFIG_NAME,
+    FORMAT,
+    HUB,
+    WEIGHTS_NAME,
+    PretrainedError,
+    download,
+    import_hub,
+    is_repository,
+    list_pretrained,
+    pretrained_folder,
+)
 from torchsonic.nn.definition import definition_problem, is_definition
 from torchsonic.nn.network_orientation import OrientedNetwork
 from torchsonic.nn.parameters import first_process_writes, own_class, whole_state

@@ -15,7 +15,7 @@ from torchsonic.lab.data.volumes.augmentation import Augmentation, Change, chang
 from torchsonic.lab.data.volumes.collection import Prepared
 from torchsonic.lab.data.volumes.patches import choose_start, cut, cut_moved, shows_foreground
 from torchsonic.lab.metrics.overlap import confusion, dice_per_class
-from torchsonic.lab.training.losses import cross_entropy_and_dice
+from torchsonic.lab.training.segmentation import cross_entropy_and_dice
 from torchsonic.lab.training.task import epoch_order
 
 ScaleBy = Literal["spacing", "image"]

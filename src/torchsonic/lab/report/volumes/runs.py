@@ -16,8 +16,8 @@ import torch
 
 from torchsonic.lab.data.volumes import Case, CaseError, Volume, find_cases, read_case, write_labels
 from torchsonic.lab.metrics import count_parameters
+from torchsonic.lab.metrics.cost import peak_bytes
 from torchsonic.lab.metrics.detection import find_lesions
-from torchsonic.lab.metrics.memory import peak_bytes
 from torchsonic.lab.report.runs import group_by, load_runs, read_results
 from torchsonic.lab.report.volumes.results import Evaluation, ModelResult
 from torchsonic.lab.report.volumes.scoring import Answer, Scoring, class_names, number_classes, score_cases
