@@ -10,7 +10,7 @@ from typing import Any
 
 from recipes.page import read_json
 from recipes.runner import SMOKE, Step
-from torchsonic.integrations.nnunet_checkpoint import COST_FILE
+from torchsonic.integrations.nnunet_cost import COST_FILE
 from torchsonic.integrations.nnunet_settings import PREFIX
 
 __all__ = ["CONFIGURATION", "NETWORKS", "PLANS", "Dataset", "Network", "Workplace", "add_networks"]

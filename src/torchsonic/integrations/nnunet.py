@@ -32,7 +32,8 @@ except RuntimeError as error:  # a torchvision built for another torch says so i
     raise ImportError(f"nnunetv2 cannot be imported ({error}); install a torchvision that fits torch") from error
 
 from torchsonic.engine.memory import keep_all_pages
-from torchsonic.integrations.nnunet_checkpoint import read_checkpoint, saved_settings, write_cost
+from torchsonic.integrations.nnunet_checkpoint import read_checkpoint, saved_settings
+from torchsonic.integrations.nnunet_cost import write_cost
 from torchsonic.integrations.nnunet_dataset import READER, REMEDY
 from torchsonic.integrations.nnunet_schedule import GroupedPolyLR, make_optimiser
 from torchsonic.integrations.nnunet_settings import (
