@@ -20,7 +20,14 @@ from torchsonic.cli.command import (
 from torchsonic.cli.train import TrainCommand, training_line
 from torchsonic.lab.report.demo import DemoConfig, run_demo
 from torchsonic.lab.runs.protocols import ProtocolName
-from torchsonic.lab.runs.synthetic import ModelName, SyntheticConfig, TaskName, apply_preset, repeats
+from torchsonic.lab.runs.synthetic import (
+    ModelName,
+    SyntheticConfig,
+    SyntheticExperiment,
+    TaskName,
+    apply_preset,
+    repeats,
+)
 
 Preset = Literal["smoke", "demo", "quick", "paper"]
 RUNS = Path("runs")
@@ -35,6 +42,7 @@ class _TrainSynthetic(TrainCommand, SyntheticConfig):
     """Several folds, trained one after another, instead of --fold."""
 
     config_class: ClassVar[type] = SyntheticConfig
+    experiment = SyntheticExperiment
     presets: ClassVar[Collection[str]] = get_args(Preset)
     thrift: ClassVar[str] = "smaller --batch, or --accumulate"
     task_name: ClassVar[TaskName]
@@ -56,15 +64,15 @@ class _TrainSynthetic(TrainCommand, SyntheticConfig):
     def folds_to_train(self) -> Sequence[int]:
         return self.folds or (self.fold,)
 
-    def run(self) -> None:
-        from torchsonic.lab.runs.synthetic import run_experiment
+    def title(self, config: SyntheticConfig) -> str:
+        return f"{_task_words(config.task, config.protocol)}, {config.model}, fold {config.fold}"
 
-        self.train(run_experiment, _title, _print_results)
+    def show(self, results: dict[str, Any]) -> None:
+        _print_results(results)
 
 
-def _title(config: SyntheticConfig) -> str:
-    protocol = "" if config.protocol == "own" else f", {config.protocol} protocol"
-    return f"{config.task}{protocol}, {config.model}, fold {config.fold}"
+def _task_words(task: str, protocol: str) -> str:
+    return task if protocol == "own" else f"{task}, {protocol} protocol"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,16 +198,12 @@ class EvaluateSynthetic(Command):
         _print_results(results)
 
 
-def _task_words(results: dict[str, Any]) -> str:
-    protocol = results["config"].get("protocol", "own")
-    return results["task"] if protocol == "own" else f"{results['task']}, {protocol} protocol"
-
-
 def _print_results(results: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("test", "level", "Dice", "told the spacing", title=f"{results['model']} on {_task_words(results)}")
+    words = _task_words(results["task"], results["config"].get("protocol", "own"))
+    table = Table("test", "level", "Dice", "told the spacing", title=f"{results['model']} on {words}")
     if results["task"] == "synthshape":
         table.add_row("clean", "", f"{results['clean']:.3f}", "")
     for row in results["rows"]:

@@ -117,7 +117,7 @@ def read_mask(path: Path, *, num_classes: int | None = None, instances: bool = F
         _check(picture, path, NUMBERS)
         label = np.asarray(picture).astype(np.int32)
         white = {"L": 0xFF, "P": 0, "1": 1}.get(picture.mode, 0xFFFF)
-    is_white = bool(white) and label.max() == white and np.isin(label, (0, white)).all()
+    is_white = bool(white and label.max() == white and np.isin(label, (0, white)).all())
     label = label // white if is_white else label
     num_classes = None if instances else num_classes
     if label.min() < 0 or (num_classes is not None and label.max() >= num_classes):
