@@ -153,8 +153,7 @@ def _find(given: str) -> _Source:
     # Beside the model of a run on images stands what it knows of them.
     settings = _read(folder / ("config.json" if own else "images.json"))
     named = _read(folder / "classes.json") if own else settings
-    model = from_pretrained(folder / "model" if own else folder)
-    return _Source(_name(folder.resolve()), model, settings, tuple(named.get("classes", ())))
+    return _Source(_name(folder.resolve()), from_pretrained(folder), settings, tuple(named.get("classes", ())))
 
 
 def _name(folder: Path) -> str:

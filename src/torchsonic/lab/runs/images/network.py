@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import inspect
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -51,21 +50,10 @@ def make_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier
     return model, f"new weights for all {_count(model)} tensors"
 
 
-def find_source(init: str) -> str:
-    """What to load, from a folder that is there or a hub that was named; never a mistyped folder from a hub."""
-    if init.startswith("hub:"):
-        return init
-    if not Path(init).is_dir():
-        is_repository = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", init)
-        hint = f"; for a repository on the Hugging Face Hub write hub:{init}" if is_repository else ""
-        raise ValueError(f"init: there is no folder {init}{hint}")
-    return init
-
-
 def _saved_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier, str]:
     assert config.init is not None
     folder = Path(config.init)
-    model = from_pretrained(folder / "model" if is_run(folder) else find_source(config.init))
+    model = from_pretrained(config.init)
     if not isinstance(model, Classifier) or model.in_channels != 3:
         channels = f" of {model.in_channels} channels" if isinstance(model, Classifier) else ""
         raise ValueError(
