@@ -228,14 +228,14 @@ class DataPreview(Command):
     needs = ("matplotlib",)
 
     def run(self) -> None:
-        from torchsonic.lab.report.preview import SHEETS, draw_sheet
+        from torchsonic.lab.report.preview import SHEETS
 
         if self.seed < 0:
             raise UserError(f"--seed must not be negative, got {self.seed}")
         folder = make_folder(self.out)
         for task in SHEETS if self.task == "all" else (self.task,):
             path = folder / f"{task}.png"
-            draw_sheet(task, seed=self.seed).savefig(path, dpi=110)
+            SHEETS[task](self.seed).savefig(path, dpi=110)
             print("written:", path)
 
 

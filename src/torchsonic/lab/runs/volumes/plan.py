@@ -29,7 +29,7 @@ def complete_config(config: VolumesConfig, facts: Sequence[Facts], num_classes: 
     if spacing == "median":
         spacing = median_spacing(facts)
     assert spacing != "median"
-    patch = config.patch or choose_patch(_shapes(facts, spacing), _reference(facts, spacing), config.patch_voxels)
+    patch = config.patch or choose_patch(_shapes(facts, spacing), spacing or median_spacing(facts), config.patch_voxels)
     return replace(config, num_classes=num_classes, common_spacing=spacing, patch=patch)
 
 
@@ -46,10 +46,6 @@ def median_spacing(facts: Sequence[Facts]) -> tuple[float, float, float]:
     """Median over cases along each axis."""
     depth, height, width = np.median([fact.spacing for fact in facts], axis=0).tolist()
     return depth, height, width
-
-
-def _reference(facts: Sequence[Facts], common: tuple[float, float, float] | None) -> tuple[float, float, float]:
-    return common or median_spacing(facts)
 
 
 def _shapes(facts: Sequence[Facts], common: tuple[float, float, float] | None) -> list[tuple[int, ...]]:
@@ -84,11 +80,6 @@ def _round(n: float, *, up: bool) -> int:
     return max(2, unit * (math.ceil(n / unit) if up else math.floor(n / unit)))
 
 
-def fine_axes(spacing: Sequence[float]) -> list[bool]:
-    """Axes about as fine as the finest: along the others, a stride would lose thick slices."""
-    return [d < SAME * min(spacing) for d in spacing]
-
-
 def unet_strides(spacing: Sequence[float], patch: Sequence[int]) -> list[tuple[int, ...]]:
     """Strides between levels: axes about as fine as the finest are halved, while they have voxels left.
 
@@ -121,7 +112,7 @@ def make_model(config: VolumesConfig, facts: Sequence[Facts]) -> PretrainedModel
     assert config.num_classes is not None
     assert config.patch is not None
     assert config.common_spacing != "median"
-    channels, spacing = facts[0].channels, _reference(facts, config.common_spacing)
+    channels, spacing = facts[0].channels, config.common_spacing or median_spacing(facts)
     if config.model == "unet":
         strides = unet_strides(spacing, config.patch)
         return MonaiUNet(channels, config.num_classes, channels=LEVELS[: len(strides) + 1], strides=strides)
@@ -135,5 +126,6 @@ def make_model(config: VolumesConfig, facts: Sequence[Facts]) -> PretrainedModel
     if config.stride is not None:
         options["stride"] = config.stride
     elif name in ("sonicnet3d.light", "orbitnet3d"):
-        options["stride"] = tuple(2 if fine else 1 for fine in fine_axes(spacing))
+        # Along axes that are not about as fine as the finest, a stride would lose thick slices.
+        options["stride"] = tuple(2 if step < SAME * min(spacing) else 1 for step in spacing)
     return create_model(name, in_channels=channels, num_classes=config.num_classes, **options)
