@@ -80,6 +80,11 @@ def _round(n: float, *, up: bool) -> int:
     return max(2, unit * (math.ceil(n / unit) if up else math.floor(n / unit)))
 
 
+def fine_axes(spacing: Sequence[float]) -> list[bool]:
+    """Axes about as fine as the finest: along the others, a stride would lose thick slices."""
+    return [d < SAME * min(spacing) for d in spacing]
+
+
 def unet_strides(spacing: Sequence[float], patch: Sequence[int]) -> list[tuple[int, ...]]:
     """Strides between levels: axes about as fine as the finest are halved, while they have voxels left.
 
@@ -126,6 +131,5 @@ def make_model(config: VolumesConfig, facts: Sequence[Facts]) -> PretrainedModel
     if config.stride is not None:
         options["stride"] = config.stride
     elif name in ("sonicnet3d.light", "orbitnet3d"):
-        # Along axes that are not about as fine as the finest, a stride would lose thick slices.
-        options["stride"] = tuple(2 if step < SAME * min(spacing) else 1 for step in spacing)
+        options["stride"] = tuple(2 if fine else 1 for fine in fine_axes(spacing))
     return create_model(name, in_channels=channels, num_classes=config.num_classes, **options)
