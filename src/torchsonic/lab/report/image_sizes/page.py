@@ -52,7 +52,7 @@ def make_page(report: SizeReport) -> Document:
     notes = Section("What is counted", EXPLANATIONS, folded=True)
     losses, top1, top5 = (
         loss_table(report),
-        _table(report, "Top-1, percent", _top1),
+        accuracy_table(report),
         _table(report, "Top-5, percent", lambda _, point: f"{100 * point.top5:.1f}"),
     )
     return Document(
@@ -110,8 +110,12 @@ def _table(report: SizeReport, title: str, show: Callable[[Curve, Point], str | 
     return Table(title, ["network", *[f"{size} px" for size in report.sizes]], rows)
 
 
+def accuracy_table(report: SizeReport) -> Table:
+    """Top-1 with 95 % intervals."""
+    return _table(report, "Top-1, percent", _top1)
+
+
 def _top1(_: Curve, point: Point) -> Cell:
-    """Top-1 with its 95 % interval."""
     low, high = (f"{100 * bound:.1f}" for bound in point.top1_interval)
     note = f"{low} to {high}" if point.spread is None else f"± {100 * point.spread:.1f} ({low} to {high})"
     return Cell(f"{100 * point.top1:.1f}", note)
