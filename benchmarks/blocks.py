@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from torchsonic.baselines.transformer import TransformerBlock
+from torchsonic.baselines.vit import TransformerBlock
 from torchsonic.nn import ResidualBlock, SonicBlock
 
 __all__ = ["conv_block", "sonic_block", "transformer_block"]

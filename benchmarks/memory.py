@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from torchsonic.lab.metrics.memory import peak_bytes
+from torchsonic.lab.metrics.cost import peak_bytes
 
 __all__ = ["peak_bytes", "saved_bytes", "storage_bytes"]
 

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
 import torchsonic
-from torchsonic.lab.metrics.memory import peak_bytes
+from torchsonic.lab.metrics.cost import peak_bytes
 from torchsonic.nn.conv import make_sonic
 from torchsonic.parallel import parallelize_modes
 

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from torchsonic.models.weights import FOLDER
+from torchsonic.models.model_folder import FOLDER
 
 __all__ = ["RECIPES", "Recipe", "collect"]
 

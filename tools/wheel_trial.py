@@ -65,7 +65,7 @@ def _masks() -> None:
 
 
 def _app() -> None:
-    from torchsonic.explorer.uploads import RefusedError, read_image
+    from torchsonic.explorer.images import RefusedError, read_image
 
     try:
         read_image(b"")
@@ -104,7 +104,7 @@ def _export() -> None:
 
 
 def _hub() -> None:
-    from torchsonic.models.hub import import_hub
+    from torchsonic.models.model_folder import import_hub
 
     import_hub()
 

@@ -13,8 +13,6 @@ from torch import Tensor
 
 T = TypeVar("T")
 
-__all__ = ["check_samples", "choice", "fraction", "is_number", "per_axis", "positive"]
-
 
 def _as_integer(value: Any) -> Any:
     """Any kind of integer, numpy's included; symbols of a compiler pass as they are."""

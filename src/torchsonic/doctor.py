@@ -30,8 +30,6 @@ from torchsonic.testing import (
 )
 from torchsonic.testing.paper_order import PaperOrder
 
-__all__ = ["Finding", "NotHereError", "check_packages", "examine", "find_devices"]
-
 PACKAGES = ("torch", "numpy", "triton", "torchvision", "timm", "pyvkfft")
 LAYERS: dict[str, tuple[int, tuple[int, ...], dict[str, Any]]] = {
     "signal": (1, (24,), {}),

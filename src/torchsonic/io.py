@@ -19,8 +19,6 @@ from typing import IO, Any
 
 import torch
 
-__all__ = ["RefusedFileError", "follow_umask", "load_plain", "read_json", "replacing", "write_json", "write_whole"]
-
 LONGEST_JSON = 1 << 28
 """Bytes of a JSON file beyond which nobody meant to read it into memory."""
 

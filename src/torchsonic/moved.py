@@ -8,13 +8,13 @@ import warnings
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 
-__all__ = ["MovedModules", "new_path"]
-
 MOVED = {
     "torchsonic.data": "torchsonic.lab.data",
     "torchsonic.data.image_folder": "torchsonic.lab.data.images.folder",
     "torchsonic.evaluation": "torchsonic.lab.metrics",
+    "torchsonic.evaluation.memory": "torchsonic.lab.metrics.cost",
     "torchsonic.training": "torchsonic.lab.training",
+    "torchsonic.training.losses": "torchsonic.lab.training.segmentation",
     "torchsonic.experiments": "torchsonic.lab.runs",
     "torchsonic.files": "torchsonic.io",
     "torchsonic.loading": "torchsonic.io",

@@ -216,7 +216,6 @@ def test_memory_that_runs_out_in_training_is_a_sentence(task, tmp_path, capsys, 
     def starve(*arguments, **options):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes.")
 
-    module = "torchsonic.lab.runs." + {"images": "images", "halligalli": "synthetic"}[task]
-    monkeypatch.setattr(f"{module}.run_experiment", starve)
+    monkeypatch.setattr("torchsonic.cli.train.run", starve)
     assert main(["train", task, "--preset", "smoke", "--out", str(tmp_path)]) == 1
     assert "memory ran out: smaller --batch" in capsys.readouterr().err

@@ -16,7 +16,7 @@ from torchsonic.engine.call import Options, Step
 from torchsonic.engine.memory_estimate import largest_fit
 from torchsonic.functional import ORDERS, estimated_bytes
 from torchsonic.functional.options import group_old
-from torchsonic.lab.metrics.memory import peak_bytes
+from torchsonic.lab.metrics.cost import peak_bytes
 
 CPU = torch.device("cpu")
 ROOT = Path(__file__).parents[2]

@@ -15,8 +15,8 @@ from tests.explorer.images import encoded, huge_png, photograph
 from tests.explorer.serving import SETTING, ask, serving
 from torchsonic.cli import main
 from torchsonic.explorer import Session, make_server
+from torchsonic.explorer.images import MAX_BYTES
 from torchsonic.explorer.server import MOST_POSTS
-from torchsonic.explorer.uploads import MAX_BYTES
 
 
 @pytest.fixture(scope="module")

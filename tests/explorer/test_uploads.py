@@ -6,8 +6,8 @@ import torch
 from PIL import Image
 
 from tests.explorer.images import encoded, huge_png, photograph
+from torchsonic.explorer.images import MAX_BYTES, MAX_KEPT, Uploads, read_image
 from torchsonic.explorer.knobs import RefusedError
-from torchsonic.explorer.uploads import MAX_BYTES, MAX_KEPT, Uploads, read_image
 
 
 @pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF"])

@@ -10,7 +10,7 @@ import torchsonic
 from tools.weights import RECIPES
 from torchsonic.cli import main
 from torchsonic.models import PretrainedError, pretrained_folder
-from torchsonic.models.weights import FOLDER
+from torchsonic.models.model_folder import FOLDER
 
 MOST_BYTES = 2_000_000
 

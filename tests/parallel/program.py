@@ -22,7 +22,7 @@ from torch.distributed.tensor.parallel import parallelize_module
 import torchsonic
 from tests.parallel.training import CONFIG, make_model, make_task
 from torchsonic.export import ExportConfig, export_model
-from torchsonic.lab.metrics.memory import peak_bytes
+from torchsonic.lab.metrics.cost import peak_bytes
 from torchsonic.lab.training import CheckpointError, TrainingConfig, fit, make_fabric
 from torchsonic.models import SonicNet
 from torchsonic.nn import SonicBlock

@@ -14,14 +14,11 @@ from torchsonic.arguments import choice
 from torchsonic.baselines.gfnet import GFNet
 from torchsonic.baselines.niff import NIFF
 from torchsonic.baselines.s4nd import S4ND
-from torchsonic.baselines.transformer import PatchTokens, TransformerBlock
+from torchsonic.baselines.vit import PatchTokens, TransformerBlock
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
 from torchsonic.nn.physical_layer import apply
 from torchsonic.spectral.spacing import Spacing
-
-__all__ = ["FilterBlock", "VitBackbone", "conv_backbone", "gfnet_backbone", "niff_backbone", "s4nd_backbone"]
-
 
 Form = Literal["table", "released"]
 """A block that meets the count of Table 1, or that of the script which SONIC's authors released."""

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["filter_circularly", "half_size", "make_real", "mix_circularly"]
-
 
 def half_size(size: Sequence[int]) -> tuple[int, ...]:
     """Shape of the half spectrum of a grid."""

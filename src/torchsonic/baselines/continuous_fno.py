@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from torchsonic.arguments import positive
 from torchsonic.baselines.niff import FrequencyNetwork
-from torchsonic.baselines.symbol import SymbolOperator
-
-__all__ = ["ContinuousFNO"]
+from torchsonic.baselines.operator import SymbolOperator
 
 
 class ContinuousFNO(SymbolOperator):
@@ -28,16 +27,12 @@ class ContinuousFNO(SymbolOperator):
 
     Parameters
     ----------
-    in_channels, out_channels
-        C and K.
     stride
         Averages cells of this size after the filter.
-    spatial_dims
-        D: 1, 2 or 3.
     hidden
         Widths of the hidden layers of both networks.
-    spacing
-        Reference spacing, a number or one per axis.
+    spacing, shape, options
+        As of :class:`~torchsonic.baselines.operator.SpacedOperator`.
 
     Examples
     --------
@@ -53,23 +48,15 @@ class ContinuousFNO(SymbolOperator):
     2023. For filters as networks of frequency: Grabinski, Keuper, Keuper, TMLR, 2024.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        stride: int | Sequence[int] = 1,
-        *,
-        spatial_dims: int = 2,
-        hidden: Sequence[int] = (16, 16),
-        spacing: float | Sequence[float] = 1.0,
-    ) -> None:
-        super().__init__(in_channels, out_channels, stride, spatial_dims=spatial_dims, spacing=spacing)
-        widths = (spatial_dims, *[positive(width, "hidden") for width in hidden], in_channels * out_channels)
+    def __init__(self, *shape: Any, hidden: Sequence[int] = (16, 16), **options: Any) -> None:
+        super().__init__(*shape, **options)
+        pairs = self.in_channels * self.out_channels
+        widths = (self.num_axes, *[positive(width, "hidden") for width in hidden], pairs)
         self.real, self.imaginary = FrequencyNetwork(widths), FrequencyNetwork(widths)
         with torch.no_grad():  # so that the sum over channels does not grow with their number
             for network in (self.real, self.imaginary):
                 for parameter in network[-1].parameters():
-                    parameter.mul_(2 / math.sqrt(in_channels))
+                    parameter.mul_(2 / math.sqrt(self.in_channels))
 
     def symbol(self, frequency: Tensor) -> Tensor:
         """``H`` at frequencies ``(P, D)`` in units of the reference Nyquist frequency: ``(K, C, P)``, complex."""

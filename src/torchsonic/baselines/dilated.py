@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from torchsonic.arguments import check_samples, choice, per_axis, positive
-from torchsonic.baselines.operator import AXES
+from torchsonic.arguments import per_axis
+from torchsonic.baselines.operator import Operator
 from torchsonic.nn.norm import CONVOLUTIONS
 
-__all__ = ["Dilated"]
 
-
-class Dilated(nn.Module):
+class Dilated(Operator):
     r"""Convolution with three taps on each axis, ``dilation`` samples apart, without bias.
 
     .. math:: y_k[n] = \sum_c \sum_{j \in \{-1, 0, 1\}^D} w_{kc}[j]\, x_c[\text{stride}\, n + \text{dilation}\, j]
@@ -23,14 +22,12 @@ class Dilated(nn.Module):
 
     Parameters
     ----------
-    in_channels, out_channels
-        C and K.
     stride
         Keeps every stride-th sample.
-    spatial_dims
-        D: 1, 2 or 3.
     dilation
         Samples between taps, a number or one per axis.
+    shape, options
+        Channels, stride and axes, as of :class:`~torchsonic.baselines.operator.Operator`.
 
     Examples
     --------
@@ -43,24 +40,14 @@ class Dilated(nn.Module):
     Yu, Koltun: Multi-scale context aggregation by dilated convolutions. ICLR, 2016.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        stride: int | Sequence[int] = 1,
-        *,
-        spatial_dims: int = 2,
-        dilation: int | Sequence[int] = 2,
-    ) -> None:
-        super().__init__()
-        self.in_channels = positive(in_channels, "in_channels")
-        self.out_channels = positive(out_channels, "out_channels")
-        self.num_axes = choice(spatial_dims, AXES, "spatial_dims")
-        self.stride = per_axis(stride, spatial_dims, "stride")
-        self.dilation = per_axis(dilation, spatial_dims, "dilation")
-        self.conv = CONVOLUTIONS[spatial_dims](
-            in_channels,
-            out_channels,
+    draws_own_weights = False  # a network draws them as those of any convolution
+
+    def __init__(self, *shape: Any, dilation: int | Sequence[int] = 2, **options: Any) -> None:
+        super().__init__(*shape, **options)
+        self.dilation = per_axis(dilation, self.num_axes, "dilation")
+        self.conv = CONVOLUTIONS[self.num_axes](
+            self.in_channels,
+            self.out_channels,
             3,
             stride=self.stride,  # type: ignore[arg-type]
             padding=self.dilation,  # type: ignore[arg-type]
@@ -68,7 +55,5 @@ class Dilated(nn.Module):
             bias=False,
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply the layer: ``(B, C, N_1 .. N_D)`` to ``(B, K, ceil(N_1 / stride) ..)``."""
-        check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
-        return self.conv(x).to(x.dtype)
+    def _run(self, x: Tensor) -> Tensor:
+        return self.conv(x)

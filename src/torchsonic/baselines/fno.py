@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +12,6 @@ from torch import Tensor, nn
 from torchsonic.arguments import per_axis
 from torchsonic.baselines.operator import Operator
 from torchsonic.engine.call import without_autocast
-
-__all__ = ["FNO"]
 
 
 class FNO(Operator):
@@ -27,16 +26,14 @@ class FNO(Operator):
 
     Parameters
     ----------
-    in_channels, out_channels
-        C and K.
     stride
         Averages cells of this size after the filter.
-    spatial_dims
-        D: 1, 2 or 3.
     num_wavenumbers
         ``k_max``, a number or one per axis; the original keeps 12 in two dimensions.
     pointwise
         Have W, without which all else is silent above ``k_max``.
+    shape, options
+        Channels, stride and axes, as of :class:`~torchsonic.baselines.operator.Operator`.
 
     Examples
     --------
@@ -50,22 +47,18 @@ class FNO(Operator):
     partial differential equations. ICLR, 2021.
     """
 
+    shown: ClassVar = {"num_wavenumbers": ()}
+
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        stride: int | Sequence[int] = 1,
-        *,
-        spatial_dims: int = 2,
-        num_wavenumbers: int | Sequence[int] = 8,
-        pointwise: bool = True,
+        self, *shape: Any, num_wavenumbers: int | Sequence[int] = 8, pointwise: bool = True, **options: Any
     ) -> None:
-        super().__init__(in_channels, out_channels, stride, spatial_dims=spatial_dims)
-        self.num_wavenumbers = per_axis(num_wavenumbers, spatial_dims, "num_wavenumbers")
+        super().__init__(*shape, **options)
+        self.num_wavenumbers = per_axis(num_wavenumbers, self.num_axes, "num_wavenumbers")
+        in_channels, out_channels = self.in_channels, self.out_channels
         *others, last = self.num_wavenumbers
         # Wavenumbers of both signs but on the last axis, whose negative ones are the conjugates.
-        shape = (out_channels, in_channels, *[2 * n - 1 for n in others], last, 2)
-        self.weight = nn.Parameter(torch.randn(shape) / math.sqrt(2 * in_channels))  # a kept coefficient has gain 1
+        sizes = (out_channels, in_channels, *[2 * n - 1 for n in others], last, 2)
+        self.weight = nn.Parameter(torch.randn(sizes) / math.sqrt(2 * in_channels))  # a kept coefficient has gain 1
         self.pointwise = self._make_pointwise(in_channels, out_channels) if pointwise else None
 
     def matrices(self, size: Sequence[int], *, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -95,12 +88,7 @@ class FNO(Operator):
             mixed = whole.index_copy(axis, place, mixed)
         return torch.fft.irfftn(mixed, s=size, dim=axes)  # fills the rest of the last axis with zeros
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply the layer: ``(B, C, N_1 .. N_D)`` to ``(B, K, ceil(N_1 / stride) ..)``."""
-        self._check(x)
+    def _run(self, x: Tensor) -> Tensor:
         with without_autocast(x.device):
             y = self._pool(self._filter(x.to(self._work_dtype(x)))).to(x.dtype)
         return y if self.pointwise is None else y + self.pointwise(self._pool(x)).to(x.dtype)
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, num_wavenumbers={self.num_wavenumbers}"

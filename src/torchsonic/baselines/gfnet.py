@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -11,10 +11,8 @@ from torch import Tensor, nn
 
 from torchsonic.arguments import choice, per_axis
 from torchsonic.baselines.circular_filter import filter_circularly, half_size
-from torchsonic.baselines.depthwise import Depthwise
+from torchsonic.baselines.operator import Depthwise
 from torchsonic.engine.call import without_autocast
-
-__all__ = ["GFNet"]
 
 INITIAL_STD = 0.02
 GAUSSIAN_WIDTH, GAUSSIAN_NOISE = 0.4, 0.01
@@ -50,8 +48,8 @@ class GFNet(Depthwise):
         Draw the mask as small noise, or as a bell round the middle of the mask's *stored* rows, as the script does that
         SONIC's authors released. Rows are stored in the order of the transform, so that such a mask passes slow waves
         along the last axis and fast ones along the others.
-    in_channels, out_channels, options
-        As of :class:`~torchsonic.baselines.depthwise.Depthwise`.
+    shape, options
+        As of :class:`~torchsonic.baselines.operator.Depthwise`.
 
     Examples
     --------
@@ -66,19 +64,18 @@ class GFNet(Depthwise):
     Rao, Zhao, Zhu, Lu, Zhou: Global filter networks for image classification. NeurIPS, 2021.
     """
 
+    shown: ClassVar = {"grid": ()}
+
     def __init__(
         self,
-        in_channels: int,
-        out_channels: int,
-        stride: int | Sequence[int] = 1,
-        *,
+        *shape: Any,
         grid: int | Sequence[int] = 32,
         initial: Literal["noise", "gaussian"] = "noise",
         **options: Any,
     ) -> None:
-        super().__init__(in_channels, out_channels, stride, **options)
+        super().__init__(*shape, **options)
         self.grid = per_axis(grid, self.num_axes, "grid")
-        noise = torch.randn(in_channels, *half_size(self.grid), 2)
+        noise = torch.randn(self.in_channels, *half_size(self.grid), 2)
         if choice(initial, ("noise", "gaussian"), "initial") == "noise":
             self.mask = nn.Parameter(INITIAL_STD * noise)
         else:
@@ -95,14 +92,8 @@ class GFNet(Depthwise):
             mask = parts.movedim(0, -1).contiguous()
         return torch.view_as_complex(mask)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply the layer: ``(B, C, N_1 .. N_D)`` to ``(B, K, ceil(N_1 / stride) ..)``."""
-        self._check(x)
+    def _run(self, x: Tensor) -> Tensor:
         dtype = self._work_dtype(x)
         with without_autocast(x.device):
             pooled = self._pool(x.to(dtype))
-            y = filter_circularly(pooled, self.response(pooled.shape[2:], dtype=dtype))
-        return self._mix(y, x.dtype)
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, grid={self.grid}"
+            return filter_circularly(pooled, self.response(pooled.shape[2:], dtype=dtype))

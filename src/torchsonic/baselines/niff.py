@@ -13,11 +13,9 @@ from torch import Tensor, nn
 
 from torchsonic.arguments import positive
 from torchsonic.baselines.circular_filter import filter_circularly, half_size, make_real
-from torchsonic.baselines.depthwise import Depthwise
+from torchsonic.baselines.operator import Depthwise
 from torchsonic.engine.call import without_autocast
 from torchsonic.spectral.band import frequency_grid
-
-__all__ = ["NIFF", "FrequencyNetwork"]
 
 
 class FrequencyNetwork(nn.Sequential):
@@ -57,8 +55,8 @@ class NIFF(Depthwise):
     bins
         Let the networks see whole wavenumbers of either sign instead, and take the real part of the output, as the
         script does that SONIC's authors released; the filter then follows the extent.
-    in_channels, out_channels, options
-        As of :class:`~torchsonic.baselines.depthwise.Depthwise`.
+    shape, options
+        As of :class:`~torchsonic.baselines.operator.Depthwise`.
 
     Examples
     --------
@@ -72,19 +70,10 @@ class NIFF(Depthwise):
     frequency filters. Transactions on Machine Learning Research, 2024.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        stride: int | Sequence[int] = 1,
-        *,
-        hidden: Sequence[int] = (8, 4),
-        bins: bool = False,
-        **options: Any,
-    ) -> None:
-        super().__init__(in_channels, out_channels, stride, **options)
+    def __init__(self, *shape: Any, hidden: Sequence[int] = (8, 4), bins: bool = False, **options: Any) -> None:
+        super().__init__(*shape, **options)
         self.bins = bins
-        widths = (self.num_axes, *[positive(width, "hidden") for width in hidden], in_channels)
+        widths = (self.num_axes, *[positive(width, "hidden") for width in hidden], self.in_channels)
         self.real, self.imaginary = FrequencyNetwork(widths), FrequencyNetwork(widths)
 
     def response(self, size: Sequence[int], *, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -98,10 +87,7 @@ class NIFF(Depthwise):
             return values.reshape(-1, *half_size(size))
         return make_real(values.reshape(-1, *size), size, whole=True)[..., : half_size(size)[-1]]
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply the layer: ``(B, C, N_1 .. N_D)`` to ``(B, K, ceil(N_1 / stride) ..)``."""
-        self._check(x)
+    def _run(self, x: Tensor) -> Tensor:
         dtype = self._work_dtype(x)
         with without_autocast(x.device):
-            y = self._pool(filter_circularly(x.to(dtype), self.response(x.shape[2:], dtype=dtype)))
-        return self._mix(y, x.dtype)
+            return self._pool(filter_circularly(x.to(dtype), self.response(x.shape[2:], dtype=dtype)))

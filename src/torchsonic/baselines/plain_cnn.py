@@ -10,8 +10,6 @@ from torchsonic.arguments import choice, positive
 from torchsonic.models.classifier import Classifier
 from torchsonic.nn.norm import make_conv, make_norm
 
-__all__ = ["PlainCNN"]
-
 
 class PlainCNN(Classifier):
     """Convolution, batch norm, ReLU in a row, mean, linear head; ``(B, C, *size)`` to ``(B, num_classes)``.

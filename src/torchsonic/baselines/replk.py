@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -13,12 +13,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
 from torchsonic.arguments import per_axis
-from torchsonic.baselines.depthwise import Depthwise
+from torchsonic.baselines.operator import Depthwise
 from torchsonic.engine.call import without_autocast
 from torchsonic.nn.norm import CONVOLUTIONS
 from torchsonic.spectral.boundary import fast_size
-
-__all__ = ["RepLK", "depthwise_conv"]
 
 NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
 DIRECT = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -111,8 +109,8 @@ class RepLK(Depthwise):
         Keeps every stride-th sample.
     kernel_size, small_kernel
         Odd, the small one not larger than the other.
-    in_channels, out_channels, pointwise, options
-        As of :class:`~torchsonic.baselines.depthwise.Depthwise`; RepLKNet always has the 1x1 convolution.
+    shape, pointwise, options
+        As of :class:`~torchsonic.baselines.operator.Depthwise`; RepLKNet always has the 1x1 convolution.
 
     Examples
     --------
@@ -129,39 +127,28 @@ class RepLK(Depthwise):
     Ding, Zhang, Han, Ding: Scaling up your kernels to 31x31: revisiting large kernel design in CNNs. CVPR, 2022.
     """
 
+    shown: ClassVar = {"kernel_size": 0, "small_kernel": 0}
     large: _Branch | None
     small: _Branch | None
     merged: _ConvNd | None
 
     def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        stride: int | Sequence[int] = 1,
-        *,
-        kernel_size: int = 31,
-        small_kernel: int = 5,
-        pointwise: bool = True,
-        **options: Any,
+        self, *shape: Any, kernel_size: int = 31, small_kernel: int = 5, pointwise: bool = True, **options: Any
     ) -> None:
-        super().__init__(in_channels, out_channels, stride, pointwise=pointwise, **options)
+        super().__init__(*shape, pointwise=pointwise, **options)
         self.kernel_size = _odd(kernel_size, "kernel_size")
         self.small_kernel = _odd(small_kernel, "small_kernel")
         if small_kernel > kernel_size:
             raise ValueError(f"small_kernel must be at most kernel_size {kernel_size}, got {small_kernel}")
-        self.large = _Branch(in_channels, kernel_size, self.num_axes)
-        self.small = _Branch(in_channels, small_kernel, self.num_axes)
+        self.large = _Branch(self.in_channels, kernel_size, self.num_axes)
+        self.small = _Branch(self.in_channels, small_kernel, self.num_axes)
         self.merged = None
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply the layer: ``(B, C, N_1 .. N_D)`` to ``(B, K, ceil(N_1 / stride) ..)``."""
-        self._check(x)
+    def _run(self, x: Tensor) -> Tensor:
         if self.large is not None and self.small is not None:
-            y = self.large(x, self.stride) + self.small(x, self.stride)
-        else:
-            assert self.merged is not None
-            y = depthwise_conv(x, self.merged.weight, self.merged.bias, stride=self.stride)
-        return self._mix(y, x.dtype)
+            return self.large(x, self.stride) + self.small(x, self.stride)
+        assert self.merged is not None
+        return depthwise_conv(x, self.merged.weight, self.merged.bias, stride=self.stride)
 
     @torch.no_grad()
     def merge(self) -> RepLK:
@@ -184,9 +171,6 @@ class RepLK(Depthwise):
         merged.bias.copy_(bias + small_bias)
         self.large, self.small, self.merged = None, None, merged
         return self
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, kernel_size={self.kernel_size}, small_kernel={self.small_kernel}"
 
 
 def _odd(value: int, name: str) -> int:

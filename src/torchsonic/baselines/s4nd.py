@@ -10,20 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from torchsonic.arguments import per_axis, positive
-from torchsonic.baselines.depthwise import Depthwise
-from torchsonic.baselines.operator import apply_by_spacing
-from torchsonic.engine.call import without_autocast
-from torchsonic.nn.physical_layer import SpacedLayer
+from torchsonic.baselines.operator import Depthwise, SpacedOperator
 from torchsonic.spectral.boundary import fast_size
 from torchsonic.spectral.spacing import Spacing, as_spacing
-
-__all__ = ["S4ND"]
 
 SHORTEST_STEP, LONGEST_STEP = 1e-3, 1e-1
 INITIAL_DECAY = 0.5
@@ -89,7 +84,7 @@ def convolve_axis(x: Tensor, kernel: Tensor, axis: int) -> Tensor:
     return torch.fft.irfft(spectrum, length, dim=axis).narrow(axis, 0, size)
 
 
-class S4ND(Depthwise, SpacedLayer):
+class S4ND(Depthwise, SpacedOperator):
     r"""Depthwise convolution with the outer product of one-dimensional state-space kernels, both ways on each axis.
 
     .. math:: y = K_1 \otimes \dots \otimes K_D * x + d\,x, \qquad
@@ -107,14 +102,13 @@ class S4ND(Depthwise, SpacedLayer):
         Averages cells of this size after the convolution.
     num_states
         M, conjugate pairs for each channel and axis.
-    spacing
-        Reference spacing, at which steps are what is stored: a number or one per axis.
     bandlimit
         Silence states that oscillate faster than this part of the Nyquist frequency, of the reference spacing or of
         the one in use, whichever is the coarser. The paper's remedy for states that alias when the resolution
         changes; with 1 only those do.
-    in_channels, out_channels, options
-        As of :class:`~torchsonic.baselines.depthwise.Depthwise`.
+    spacing, shape, options
+        As of :class:`~torchsonic.baselines.operator.SpacedOperator`, at whose reference spacing steps are what is
+        stored, and :class:`~torchsonic.baselines.operator.Depthwise`.
 
     Examples
     --------
@@ -131,23 +125,15 @@ class S4ND(Depthwise, SpacedLayer):
     state space models (S4D). NeurIPS, 2022.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        stride: int | Sequence[int] = 1,
-        *,
-        num_states: int = 40,
-        spacing: float | Sequence[float] = 1.0,
-        bandlimit: float | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(in_channels, out_channels, stride, **options)
+    shown: ClassVar = {"num_states": 0, "bandlimit": None}
+
+    def __init__(self, *shape: Any, num_states: int = 40, bandlimit: float | None = None, **options: Any) -> None:
+        super().__init__(*shape, **options)
         self.num_states = positive(num_states, "num_states")
         if bandlimit is not None and not bandlimit > 0:
             raise ValueError(f"bandlimit must be None or a positive part of the Nyquist frequency, got {bandlimit}")
         self.bandlimit = bandlimit
-        self._assume_spacing(spacing)
+        in_channels = self.in_channels
         states = (self.num_axes, in_channels, num_states)
         self.log_decay = nn.Parameter(torch.empty(states))
         self.frequency = nn.Parameter(torch.empty(states))
@@ -185,10 +171,6 @@ class S4ND(Depthwise, SpacedLayer):
         """Parameters of the states, which learn slowly and without weight decay, as is usual for state spaces."""
         return [self.log_decay, self.frequency, self.drive, self.log_step]
 
-    def coarsening(self, size: Sequence[int]) -> tuple[float, ...]:
-        """Means of whole cells lie exactly ``stride`` samples apart, whatever the size."""
-        return tuple(float(s) for s in self.stride)
-
     def axis_kernels(
         self, size: int | Sequence[int], spacing: Spacing | None = None, *, dtype: torch.dtype = torch.float32
     ) -> list[Tensor]:
@@ -209,38 +191,9 @@ class S4ND(Depthwise, SpacedLayer):
             weight = weight * (frequency.abs() * coarsest[:, None] <= self.bandlimit * math.pi)
         return two_sided_kernel(decay, frequency, weight, reference_step * ratio, size)
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
-        """Apply the layer.
-
-        Parameters
-        ----------
-        x
-            ``(B, C, N_1 .. N_D)``, real.
-        spacing
-            Physical step of ``x``: a number, one per axis, or ``(B, D)``, for which samples with the same spacing are
-            treated together; by default the layer's.
-
-        Returns
-        -------
-        Tensor
-            ``(B, K, ceil(N_1 / stride) ..)``, dtype of ``x``.
-        """
-        self._check(x)
-        steps = as_spacing(self.told(spacing), self.num_axes, batch=x.shape[0], device=x.device)
-        with without_autocast(x.device):
-            work = x.to(self._work_dtype(x))
-            y = self._pool(apply_by_spacing(self._convolve, work, steps))
-        return self._mix(y, x.dtype)
-
-    def _convolve(self, x: Tensor, steps: Tensor) -> Tensor:
+    def _filter(self, x: Tensor, steps: Tensor) -> Tensor:
         y = x
         for axis in range(self.num_axes):
             kernel = self._axis_kernel(axis, x.shape[2 + axis], steps[0, axis], x.dtype)
             y = convolve_axis(y, kernel, 2 + axis)
-        return torch.addcmul(y, self._per_channel(self.skip.to(x.dtype)), x)
-
-    def extra_repr(self) -> str:
-        text = f"{super().extra_repr()}, num_states={self.num_states}"
-        if self.reference_spacing != (1.0,) * self.num_axes:
-            text += f", spacing={self.reference_spacing}"
-        return text if self.bandlimit is None else f"{text}, bandlimit={self.bandlimit}"
+        return torch.addcmul(y, self.skip.to(x.dtype).reshape(-1, *[1] * self.num_axes), x)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from torchsonic.baselines.symbol import SymbolOperator
-
-__all__ = ["SNO"]
+from torchsonic.baselines.operator import SymbolOperator
 
 
 class SNO(SymbolOperator):
@@ -28,16 +26,12 @@ class SNO(SymbolOperator):
 
     Parameters
     ----------
-    in_channels, out_channels
-        C and K.
     stride
         Averages cells of this size after the filter.
-    spatial_dims
-        D: 1, 2 or 3.
     degree
         Highest degree on each axis.
-    spacing
-        Reference spacing, a number or one per axis.
+    spacing, shape, options
+        As of :class:`~torchsonic.baselines.operator.SpacedOperator`.
 
     Examples
     --------
@@ -50,24 +44,17 @@ class SNO(SymbolOperator):
     Fanaskov, Oseledets: Spectral neural operators. Doklady Mathematics, 2024.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        stride: int | Sequence[int] = 1,
-        *,
-        spatial_dims: int = 2,
-        degree: int = 6,
-        spacing: float | Sequence[float] = 1.0,
-    ) -> None:
-        super().__init__(in_channels, out_channels, stride, spatial_dims=spatial_dims, spacing=spacing)
+    shown: ClassVar = {"degree": -1}
+
+    def __init__(self, *shape: Any, degree: int = 6, **options: Any) -> None:
+        super().__init__(*shape, **options)
         if degree < 0:
             raise ValueError(f"degree must be at least 0, got {degree}")
         self.degree = degree
-        shape = (out_channels, in_channels, *[degree + 1] * spatial_dims)
+        sizes = (self.out_channels, self.in_channels, *[degree + 1] * self.num_axes)
         # A polynomial has a mean square of about 1/2 on each axis: white noise leaves with a variance of about 1.
-        variance = 2**spatial_dims / (in_channels * (degree + 1) ** spatial_dims)
-        self.coefficients = nn.Parameter(math.sqrt(variance) * torch.randn(shape))
+        variance = 2**self.num_axes / (self.in_channels * (degree + 1) ** self.num_axes)
+        self.coefficients = nn.Parameter(math.sqrt(variance) * torch.randn(sizes))
 
     def symbol(self, frequency: Tensor) -> Tensor:
         """``H`` at frequencies ``(P, D)`` in units of the reference Nyquist frequency: ``(K, C, P)``, complex."""
@@ -81,6 +68,3 @@ class SNO(SymbolOperator):
         is_odd = torch.tensor(odd, device=angle.device)[:, None]
         values = self.coefficients.to(angle.dtype).flatten(2)
         return torch.complex(values @ basis.masked_fill(is_odd, 0), values @ basis.masked_fill(~is_odd, 0))
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, degree={self.degree}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -13,8 +14,6 @@ from torchsonic.arguments import per_axis
 from torchsonic.baselines.circular_filter import half_size, make_real
 from torchsonic.baselines.operator import Operator
 from torchsonic.functional import resample
-
-__all__ = ["SpectralCNN"]
 
 CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
@@ -31,16 +30,14 @@ class SpectralCNN(Operator):
 
     Parameters
     ----------
-    in_channels, out_channels
-        C and K.
     stride
         Of the output's grid; nothing aliases.
-    spatial_dims
-        D: 1, 2 or 3.
     kernel_size
         Odd, a number or one per axis.
     band
         Part of the frequencies on each axis that pooling keeps; with 1 and no stride there is no pooling.
+    shape, options
+        Channels, stride and axes, as of :class:`~torchsonic.baselines.operator.Operator`.
 
     Examples
     --------
@@ -53,26 +50,19 @@ class SpectralCNN(Operator):
     Rippel, Snoek, Adams: Spectral representations for convolutional neural networks. NeurIPS, 2015.
     """
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        stride: int | Sequence[int] = 1,
-        *,
-        spatial_dims: int = 2,
-        kernel_size: int | Sequence[int] = 5,
-        band: float = 0.5,
-    ) -> None:
-        super().__init__(in_channels, out_channels, stride, spatial_dims=spatial_dims)
-        self.kernel_size = per_axis(kernel_size, spatial_dims, "kernel_size")
+    shown: ClassVar = {"kernel_size": (), "band": 0}
+
+    def __init__(self, *shape: Any, kernel_size: int | Sequence[int] = 5, band: float = 0.5, **options: Any) -> None:
+        super().__init__(*shape, **options)
+        self.kernel_size = per_axis(kernel_size, self.num_axes, "kernel_size")
         if any(n % 2 == 0 for n in self.kernel_size):
             raise ValueError(f"kernel_size must be odd, so that the kernel has a centre, got {kernel_size}")
         if not 0 < band <= 1:
             raise ValueError(f"band must be in (0, 1], got {band}")
         self.band = band
-        shape = (out_channels, in_channels, *half_size(self.kernel_size), 2)
+        sizes = (self.out_channels, self.in_channels, *half_size(self.kernel_size), 2)
         # Unit white noise leaves the convolution with a variance of about 1.
-        self.spectrum = nn.Parameter(torch.randn(shape) / math.sqrt(2 * in_channels))
+        self.spectrum = nn.Parameter(torch.randn(sizes) / math.sqrt(2 * self.in_channels))
 
     def kernel(self, *, dtype: torch.dtype = torch.float32) -> Tensor:
         """The filters in space, ``(K, C, *kernel_size)``, their origin in the middle."""
@@ -81,9 +71,7 @@ class SpectralCNN(Operator):
         real = make_real(spectrum.flatten(0, 1), self.kernel_size).unflatten(0, spectrum.shape[:2])
         return torch.fft.fftshift(torch.fft.irfftn(real, s=self.kernel_size, dim=axes), dim=axes)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply the layer: ``(B, C, N_1 .. N_D)`` to ``(B, K, ceil(N_1 / stride) ..)``."""
-        self._check(x)
+    def _run(self, x: Tensor) -> Tensor:
         with torch.autocast(x.device.type, enabled=False):
             work = x.to(self._work_dtype(x))
             y = CONVOLVE[self.num_axes](
@@ -91,7 +79,4 @@ class SpectralCNN(Operator):
             )
             target = self.output_size(x.shape[2:])
             kept = tuple(min(math.ceil(self.band * n), m) for n, m in zip(x.shape[2:], target, strict=True))
-            return resample(resample(y, kept), target).to(x.dtype)
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, kernel_size={self.kernel_size}, band={self.band}"
+            return resample(resample(y, kept), target)

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from torchsonic.arguments import positive
 from torchsonic.models.classifier import Classifier
 
-__all__ = ["SteerableCNN"]
-
 SIGMA = 0.66
 """Of the Gaussian before a stride, in pixels, as escnn's examples have it."""
 

@@ -13,8 +13,6 @@ from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.nn.physical_layer import refuse_unheard
 from torchsonic.spectral.spacing import Spacing
 
-__all__ = ["MonaiUNet"]
-
 
 class MonaiUNet(PretrainedModel):
     """``monai.networks.nets.UNet`` with residual units: ``(B, C, *size)`` to logits ``(B, num_classes, *size)``.

@@ -15,6 +15,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import fields, is_dataclass
+from itertools import dropwhile
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -90,6 +91,8 @@ def parse(words: Sequence[str]) -> Command | None:
     import tyro
 
     rest, complaint = _present_options(entry, rest), io.StringIO()
+    if set(HELP) & set(rest):  # tyro's help leaves out what is given: here the run, which said the kind
+        rest = list(dropwhile(lambda word: not word.startswith("-"), rest))
     flags = (
         tyro.conf.OmitArgPrefixes,
         tyro.conf.FlagCreatePairsOff,

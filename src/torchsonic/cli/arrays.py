@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from torchsonic.cli.command import Command, make_folder
 from torchsonic.cli.train import TrainCommand, training_line
-from torchsonic.lab.runs.arrays import PRESETS, ArraysConfig, run_experiment
+from torchsonic.lab.runs.arrays import PRESETS, ArrayExperiment, ArraysConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,19 +19,16 @@ class TrainArrays(TrainCommand, ArraysConfig):
     """Steps and sizes. smoke takes less than a minute; quick trains for 2,000 steps."""
 
     config_class: ClassVar[type] = ArraysConfig
+    experiment = ArrayExperiment
     presets = PRESETS
     thrift: ClassVar[str] = "smaller --batch, or --accumulate"
 
-    def run(self) -> None:
-        self.train(run_experiment, lambda c: f"{c.data}, {c.model}", _print_results)
-
-
-def _print_results(results: dict[str, Any]) -> None:
-    print(f"accuracy {results['accuracy']:.2%} of {results['samples']['test']} samples")
-    for row in results["rows"]:
-        words = ", ".join(f"{name} {value:.2%}" for name, value in row.items() if name != "rate")
-        print(f"at {row['rate']:g} times the rate: {words}")
-    print(training_line(results))
+    def show(self, results: dict[str, Any]) -> None:
+        print(f"accuracy {results['accuracy']:.2%} of {results['samples']['test']} samples")
+        for row in results["rows"]:
+            words = ", ".join(f"{name} {value:.2%}" for name, value in row.items() if name != "rate")
+            print(f"at {row['rate']:g} times the rate: {words}")
+        print(training_line(results))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -142,10 +142,13 @@ def option_value(arguments: Sequence[str], option: str) -> str | None:
 
 @contextmanager
 def warnings_in_one_line() -> Iterator[None]:
-    """Show warnings as sentences, without the place in the code that raised them."""
+    """Show warnings as sentences, each once, without the place in the code that raised them."""
+    shown = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        print(f"warning: {message}", file=sys.stderr)
+        if str(message) not in shown:
+            shown.add(str(message))
+            print(f"warning: {message}", file=sys.stderr)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)

@@ -66,6 +66,8 @@ class Export(Command):
             "spacing": self.spacing or (source.spacing if self.spacing_input == "no" else ()),
             "transforms": None if self.transforms == "auto" else self.transforms,
         }
+        if not self.size and "size" not in self.dynamic and source.settings.get("patch"):
+            print(f"size {' x '.join(map(str, size))}, the patch of training; give --size for another")
         config = ExportConfig(**{**self.values_for(ExportConfig), **changed})
         facts = {"classes": source.classes, "preparation": source.preparation}
         try:
@@ -151,8 +153,7 @@ def _find(given: str) -> _Source:
     # Beside the model of a run on images stands what it knows of them.
     settings = _read(folder / ("config.json" if own else "images.json"))
     named = _read(folder / "classes.json") if own else settings
-    model = from_pretrained(folder / "model" if own else folder)
-    return _Source(_name(folder.resolve()), model, settings, tuple(named.get("classes", ())))
+    return _Source(_name(folder.resolve()), from_pretrained(folder), settings, tuple(named.get("classes", ())))
 
 
 def _name(folder: Path) -> str:

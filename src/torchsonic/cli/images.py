@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 from torchsonic.cli.command import OnDevice, UserError, make_folder, option_value, publish
 from torchsonic.cli.train import TrainCommand, training_line
 from torchsonic.lab.runs.images import PRESETS, ImagesConfig, apply_init
+from torchsonic.lab.runs.images.run import ImageExperiment
 
 PRINTED = ("Top-1, percent", "Top-1 lost relative to the training size, percent")
 """Tables of the report that a console shows, too."""
@@ -27,6 +28,7 @@ class TrainImages(TrainCommand, ImagesConfig):
 
     needs = ("PIL", *TrainCommand.needs)
     config_class: ClassVar[type] = ImagesConfig
+    experiment = ImageExperiment
     presets = PRESETS
     thrift: ClassVar[str] = "smaller --batch or --image-size, or --accumulate"
 
@@ -36,19 +38,16 @@ class TrainImages(TrainCommand, ImagesConfig):
         command, init = super().with_preset(arguments), option_value(arguments, "--init")
         return command if init is None else apply_init(command, Path(init))
 
-    def run(self) -> None:
-        from torchsonic.lab.runs.images import run_experiment
+    def title(self, config: Any) -> str:
+        return f"{config.data}, {config.label}"
 
-        self.train(run_experiment, lambda c: f"{c.data}, {c.label}", _print_results)
-
-
-def _print_results(results: dict[str, Any]) -> None:
-    print(f"top-1 {results['top1']:.1%}, top-5 {results['top5']:.1%} of {results['images']['test']} images")
-    if results["left_out"]:
-        print("unreadable images left out:", ", ".join(results["left_out"]))
-    if results["replaced"]:
-        print(f"{len(results['replaced'])} training images could not be read and were replaced by the next")
-    print(f"{training_line(results, 'images')}, {results['data_wait']:.1%} of the time waiting for data")
+    def show(self, results: dict[str, Any]) -> None:
+        print(f"top-1 {results['top1']:.1%}, top-5 {results['top5']:.1%} of {results['images']['test']} images")
+        if results["left_out"]:
+            print("unreadable images left out:", ", ".join(results["left_out"]))
+        if results["replaced"]:
+            print(f"{len(results['replaced'])} training images could not be read and were replaced by the next")
+        print(f"{training_line(results, 'images')}, {results['data_wait']:.1%} of the time waiting for data")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from torchsonic.cli.command import OnDevice, make_folder
 from torchsonic.cli.train import TrainCommand, TrainFolds
-from torchsonic.lab.runs.masks import PRESETS, MasksConfig, predict_masks, run_experiment
+from torchsonic.lab.runs.masks import PRESETS, MaskExperiment, MasksConfig, predict_masks
 
 PACKAGES = ("PIL", "scipy")
 
@@ -21,22 +21,19 @@ class TrainMasks(TrainFolds, MasksConfig):
     """Steps and sizes: smoke takes less than a minute; quick has 1,500 steps."""
 
     config_class: ClassVar[type] = MasksConfig
+    experiment = MaskExperiment
     presets = PRESETS
     needs = (*PACKAGES, *TrainCommand.needs)
 
-    def run(self) -> None:
-        self.train(run_experiment, lambda c: f"{c.data}, {c.model}", _print_results)
-
-
-def _print_results(results: dict[str, Any]) -> None:
-    for name in ("dice", "boundary", "precision"):
-        each = next((results[key] for key in results if key.startswith(f"{name}_per_")), [])
-        words = ", ".join("none" if value is None else f"{value:.3f}" for value in each)
-        if results.get(name) is not None:
-            print(f"{name} {results[name]:.3f} ({words}), {len(results['cases'])} images")
-    if results["left_out"]:
-        print("images left out:", ", ".join(results["left_out"]))
-    print(f"{results['parameters']:,} parameters, {results['seconds']:.0f} s of training")
+    def show(self, results: dict[str, Any]) -> None:
+        for name in ("dice", "boundary", "precision"):
+            each = next((results[key] for key in results if key.startswith(f"{name}_per_")), [])
+            words = ", ".join("none" if value is None else f"{value:.3f}" for value in each)
+            if results.get(name) is not None:
+                print(f"{name} {results[name]:.3f} ({words}), {len(results['cases'])} images")
+        if results["left_out"]:
+            print("images left out:", ", ".join(results["left_out"]))
+        print(f"{results['parameters']:,} parameters, {results['seconds']:.0f} s of training")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from torchsonic.cli.command import Command, UserError, make_folder, publish
@@ -51,14 +52,12 @@ class RunStudy(Command):
         failed = []
         if not self.show:
             make_folder(out)
-            failed = run_study(study, out, self.data, jobs=self.jobs, threads=self.threads, say=_say)
+            failed = run_study(
+                study, out, self.data, jobs=self.jobs, threads=self.threads, say=partial(print, flush=True)
+            )
         publish(make_page(study, out, self.data), out / "report")
         if failed:
             raise UserError(f"{len(failed)} runs failed: {'; '.join(failed[:3])}")
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)
 
 
 @dataclass(frozen=True, kw_only=True)

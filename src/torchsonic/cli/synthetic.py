@@ -20,7 +20,14 @@ from torchsonic.cli.command import (
 from torchsonic.cli.train import TrainCommand, training_line
 from torchsonic.lab.report.demo import DemoConfig, run_demo
 from torchsonic.lab.runs.protocols import ProtocolName
-from torchsonic.lab.runs.synthetic import ModelName, SyntheticConfig, TaskName, apply_preset, repeats
+from torchsonic.lab.runs.synthetic import (
+    ModelName,
+    SyntheticConfig,
+    SyntheticExperiment,
+    TaskName,
+    apply_preset,
+    repeats,
+)
 
 Preset = Literal["smoke", "demo", "quick", "paper"]
 RUNS = Path("runs")
@@ -35,6 +42,7 @@ class _TrainSynthetic(TrainCommand, SyntheticConfig):
     """Several folds, trained one after another, instead of --fold."""
 
     config_class: ClassVar[type] = SyntheticConfig
+    experiment = SyntheticExperiment
     presets: ClassVar[Collection[str]] = get_args(Preset)
     thrift: ClassVar[str] = "smaller --batch, or --accumulate"
     task_name: ClassVar[TaskName]
@@ -56,15 +64,15 @@ class _TrainSynthetic(TrainCommand, SyntheticConfig):
     def folds_to_train(self) -> Sequence[int]:
         return self.folds or (self.fold,)
 
-    def run(self) -> None:
-        from torchsonic.lab.runs.synthetic import run_experiment
+    def title(self, config: SyntheticConfig) -> str:
+        return f"{_task_words(config.task, config.protocol)}, {config.model}, fold {config.fold}"
 
-        self.train(run_experiment, _title, _print_results)
+    def show(self, results: dict[str, Any]) -> None:
+        _print_results(results)
 
 
-def _title(config: SyntheticConfig) -> str:
-    protocol = "" if config.protocol == "own" else f", {config.protocol} protocol"
-    return f"{config.task}{protocol}, {config.model}, fold {config.fold}"
+def _task_words(task: str, protocol: str) -> str:
+    return task if protocol == "own" else f"{task}, {protocol} protocol"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +183,7 @@ class EvaluateSynthetic(Command):
         from torchsonic.lab.runs.lock import locked
         from torchsonic.lab.runs.provenance import describe_run
         from torchsonic.lab.runs.synthetic import evaluate_run, load_run
-        from torchsonic.models.weights import is_packaged
+        from torchsonic.models.model_folder import is_packaged
 
         path = self.folder / "results.json"
         model, config = load_run(self.folder)
@@ -190,16 +198,12 @@ class EvaluateSynthetic(Command):
         _print_results(results)
 
 
-def _task_words(results: dict[str, Any]) -> str:
-    protocol = results["config"].get("protocol", "own")
-    return results["task"] if protocol == "own" else f"{results['task']}, {protocol} protocol"
-
-
 def _print_results(results: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("test", "level", "Dice", "told the spacing", title=f"{results['model']} on {_task_words(results)}")
+    words = _task_words(results["task"], results["config"].get("protocol", "own"))
+    table = Table("test", "level", "Dice", "told the spacing", title=f"{results['model']} on {words}")
     if results["task"] == "synthshape":
         table.add_row("clean", "", f"{results['clean']:.3f}", "")
     for row in results["rows"]:
@@ -224,14 +228,14 @@ class DataPreview(Command):
     needs = ("matplotlib",)
 
     def run(self) -> None:
-        from torchsonic.lab.report.preview import SHEETS, draw_sheet
+        from torchsonic.lab.report.preview import SHEETS
 
         if self.seed < 0:
             raise UserError(f"--seed must not be negative, got {self.seed}")
         folder = make_folder(self.out)
         for task in SHEETS if self.task == "all" else (self.task,):
             path = folder / f"{task}.png"
-            draw_sheet(task, seed=self.seed).savefig(path, dpi=110)
+            SHEETS[task](self.seed).savefig(path, dpi=110)
             print("written:", path)
 
 

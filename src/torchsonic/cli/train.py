@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from torchsonic.cli.command import Command, UserError, make_folder, option_value, require
+from torchsonic.lab.runs.run import Experiment, run
 from torchsonic.lab.runs.settings import choose_preset
 
 
@@ -24,6 +25,7 @@ class TrainCommand(Command):
     hidden: ClassVar[Collection[str]] = ("training.seed",)
     renamed: ClassVar = {"--seeds": "--seed"}
     config_class: ClassVar[type]
+    experiment: ClassVar[type[Experiment]]
     presets: ClassVar[Collection[str]]
 
     @classmethod
@@ -60,19 +62,27 @@ class TrainCommand(Command):
             for seed in self.seed
         ]
 
-    def train(
-        self, run_experiment: Callable[..., dict[str, Any]], title: Callable[[Any], str], show: Callable[[Any], None]
-    ) -> list[dict[str, Any]]:
-        """Train all configurations; the results of each, which are empty on all processes but the first."""
+    def title(self, config: Any) -> str:
+        """What is trained on what."""
+        return f"{config.data}, {config.model}"
+
+    def show(self, results: dict[str, Any]) -> None:
+        """Print what one run achieved."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Train all configurations, and show their results, which are empty on all processes but the first."""
         configs, found = self.configs(), []
         make_folder(self.out)
         for config in configs:
             folder = self.out / config.name
-            print(f"{title(config)}, seed {config.training.seed}: {folder}")
-            found.append(run_experiment(config, folder))
+            print(f"{self.title(config)}, seed {config.training.seed}: {folder}")
+            found.append(run(self.experiment(config), folder))
             if found[-1]:
-                show(found[-1])
-        return found
+                self.show(found[-1])
+        dice = [results["dice"] for results in found if results and results.get("dice") is not None]
+        if len(dice) > 1:
+            print(f"mean Dice over {len(dice)} runs: {sum(dice) / len(dice):.3f}")
 
 
 @dataclass(frozen=True, kw_only=True)

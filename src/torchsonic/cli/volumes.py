@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 from torchsonic.cli.command import OnDevice, UserError, make_folder, publish, require
 from torchsonic.cli.train import TrainCommand, TrainFolds, training_line
 from torchsonic.lab.runs.volumes import PRESETS, VolumesConfig
+from torchsonic.lab.runs.volumes.run import VolumeExperiment
 
 PRINTED = ("Scores", "Differences", "Lesions")
 """Tables of the report that a console shows, too."""
@@ -24,33 +25,25 @@ class TrainVolumes(TrainFolds, VolumesConfig):
 
     needs = ("nibabel", "scipy", *TrainCommand.needs)
     config_class: ClassVar[type] = VolumesConfig
+    experiment = VolumeExperiment
     presets = PRESETS
     renamed: ClassVar = {**TrainCommand.renamed, "--common-spacing": "--spacing"}
 
-    def run(self) -> None:
-        from torchsonic.lab.runs.volumes import run_experiment
+    def show(self, results: dict[str, Any]) -> None:
+        from rich.console import Console
+        from rich.table import Table
 
-        results = self.train(run_experiment, lambda c: f"{c.data}, {c.model}", _print_results)
-        found = [result["dice"] for result in results if result and result["dice"] is not None]
-        if len(found) > 1:
-            print(f"mean Dice over {len(found)} runs: {sum(found) / len(found):.3f}")
-
-
-def _print_results(results: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    cases, console = results["cases"], Console()
-    if cases:
-        table = Table("class", "Dice", "cases", title=f"{results['model']}, {len(cases)} cases tested")
-        for number, dice in enumerate(results["dice_per_class"], start=1):
-            known = sum(row["dice"][number - 1] is not None for row in cases)
-            table.add_row(str(number), "" if dice is None else f"{dice:.3f}", str(known))
-        table.add_row("mean", "" if results["dice"] is None else f"{results['dice']:.3f}", "")
-        console.print(table)
-    if results["left_out"]:
-        console.print(f"{len(results['left_out'])} cases were left out: {', '.join(results['left_out'])}")
-    console.print(training_line(results))
+        cases, console = results["cases"], Console()
+        if cases:
+            table = Table("class", "Dice", "cases", title=f"{results['model']}, {len(cases)} cases tested")
+            for number, dice in enumerate(results["dice_per_class"], start=1):
+                known = sum(row["dice"][number - 1] is not None for row in cases)
+                table.add_row(str(number), "" if dice is None else f"{dice:.3f}", str(known))
+            table.add_row("mean", "" if results["dice"] is None else f"{results['dice']:.3f}", "")
+            console.print(table)
+        if results["left_out"]:
+            console.print(f"{len(results['left_out'])} cases were left out: {', '.join(results['left_out'])}")
+        console.print(training_line(results))
 
 
 @dataclass(frozen=True, kw_only=True)

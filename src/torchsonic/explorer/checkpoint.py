@@ -110,11 +110,7 @@ class Checkpoint:
 
 def open_checkpoint(path: Path) -> Checkpoint:
     """Read a folder of ``save_pretrained``, or a run's; one without a two-dimensional Sonic layer is refused."""
-    folder = path / "model" if (path / "model" / "config.json").is_file() else path
-    if not folder.is_dir():  # else a name like a/b would be looked for on the Hub
-        what = f"{path} is a file" if path.is_file() else f"there is no folder {path}"
-        raise ValueError(f"{what}; give the folder that save_pretrained wrote, or a run's")
-    model = from_pretrained(folder)
+    model = from_pretrained(path)
     found = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, SonicConvNd)]
     flat = [(name, layer) for name, layer in found if layer.num_axes == 2]
     if not flat:

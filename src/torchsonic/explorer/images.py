@@ -1,18 +1,26 @@
-"""Images as continuous fields: a square of 256 mm whose detail every finer grid holds.
+"""Images as continuous fields: a square of 256 mm whose detail every finer grid holds; uploads become such fields.
 
 A field is kept as samples on the reference grid of 256 x 256 pixels of 1 mm and band-limited: it has nothing at or
 above ``DETAIL / 2`` waves per side, so that each grid of more than ``DETAIL`` pixels per side holds it exactly.
+Images of the user are checked before they are decoded, and kept in memory, few and small.
 """
 
 from __future__ import annotations
 
+import io
 import math
+import secrets
+import threading
+import warnings
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from torchsonic.explorer.knobs import RefusedError
 from torchsonic.functional import resample
 from torchsonic.lab.data import HalliGalli, SynthShape
 
@@ -88,3 +96,114 @@ SAMPLES: dict[str, tuple[str, Callable[[], Tensor]]] = {
 def sample_field(name: str) -> Tensor:
     """The field of an included image, ``(256, 256)``."""
     return as_field(SAMPLES[name][1]())
+
+
+MAX_BYTES = 20 << 20
+MAX_MEGAPIXELS = 25
+MAX_KEPT = 8
+FEWEST_PIXELS = 16
+LONGEST_RATIO = 20
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")
+
+_warnings = threading.Lock()
+
+
+def read_image(data: bytes) -> Tensor:
+    """The brightness of an uploaded image's central square, ``(256, 256)`` in [0, 1].
+
+    What is no image, broken or too large is refused; its size is read from the header before anything is decoded.
+    """
+    try:
+        from PIL import Image, ImageOps
+    except ImportError as error:
+        raise RefusedError('uploads need Pillow; run: pip install "torchsonic[app]"', 501) from error
+    if not data:
+        raise RefusedError("the file is empty")
+    try:
+        # Filters of warnings belong to the whole process, hence the lock. The limit that matters is ours, below.
+        with _warnings, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            image = Image.open(io.BytesIO(data), formats=FORMATS)
+    except Image.DecompressionBombError as error:
+        words = f"the image has far too many pixels; at most {MAX_MEGAPIXELS} megapixels are accepted"
+        raise RefusedError(words, 413) from error
+    except Exception as error:  # decoders raise whatever they meet
+        raise RefusedError(f"this is no image that can be read; accepted are {', '.join(FORMATS)}", 415) from error
+    _check_size(*image.size)
+    try:
+        if image.format == "JPEG":
+            image.draft("L", (2 * REFERENCE[0], 2 * REFERENCE[0]))  # decodes at a fraction of the size
+        with _warnings, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            image.load()
+            upright = ImageOps.exif_transpose(image)
+        square = ImageOps.fit(_brightness(upright), REFERENCE, Image.Resampling.LANCZOS)
+    except Exception as error:
+        raise RefusedError("the image is broken or cut short and cannot be decoded", 415) from error
+    values = torch.from_numpy(np.array(square, dtype=np.float32)) / (255 if square.mode == "L" else 1)
+    if not bool(torch.isfinite(values).all()):
+        raise RefusedError("the image holds values that are no finite numbers", 415)
+    return values.clamp(0, 1)
+
+
+def _check_size(width: int, height: int) -> None:
+    pixels = width * height
+    if pixels > MAX_MEGAPIXELS * 1_000_000:
+        raise RefusedError(
+            f"the image has {width:,} x {height:,} pixels, {pixels / 1e6:.0f} megapixels; at most {MAX_MEGAPIXELS} are "
+            "accepted, so make it smaller first",
+            413,
+        )
+    if min(width, height) < FEWEST_PIXELS or max(width, height) > LONGEST_RATIO * min(width, height):
+        raise RefusedError(
+            f"the image has {width:,} x {height:,} pixels; each side needs at least {FEWEST_PIXELS}, and the longer at "
+            f"most {LONGEST_RATIO} times the shorter"
+        )
+
+
+def _brightness(image):
+    """A grey image of 8 bits, transparent parts on white; one of floats in [0, 1] where there were more bits."""
+    from PIL import Image
+
+    if image.mode in ("F", "I") or image.mode.startswith("I;16"):
+        values = np.asarray(image, dtype=np.float32)
+        low, high = float(values.min()), float(values.max())  # scanners and microscopes use part of the range
+        return Image.fromarray((values - low) / (high - low) if high > low else values * 0)
+    if "A" in image.getbands() or "transparency" in image.info:
+        image = image.convert("RGBA")
+        ground = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(ground, image)
+    return image.convert("L")
+
+
+class Uploads:
+    """The last few uploads by a name that cannot be guessed; the oldest is forgotten."""
+
+    def __init__(self) -> None:
+        self._fields: OrderedDict[str, Tensor] = OrderedDict()
+        self._lock = threading.Lock()
+        self._decoding = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def add(self, data: bytes) -> str:
+        """Read an image and keep it; returns its name."""
+        if len(data) > MAX_BYTES:
+            raise RefusedError(f"the file is larger than {MAX_BYTES >> 20} MB; make it smaller first", 413)
+        with self._decoding:  # one at a time: a large image takes a hundred megabytes for a moment
+            field = as_field(read_image(data))
+        name = f"upload-{secrets.token_urlsafe(12)}"
+        with self._lock:
+            self._fields[name] = field
+            while len(self._fields) > MAX_KEPT:
+                self._fields.popitem(last=False)
+        return name
+
+    def get(self, name: str) -> Tensor:
+        """The field of an upload, ``(256, 256)``."""
+        with self._lock:
+            if name not in self._fields:
+                raise RefusedError("this upload is no longer in memory; upload it again", 404)
+            self._fields.move_to_end(name)
+            return self._fields[name]

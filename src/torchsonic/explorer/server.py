@@ -23,9 +23,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from torchsonic.explorer.images import MAX_BYTES
 from torchsonic.explorer.knobs import RefusedError
 from torchsonic.explorer.session import Session
-from torchsonic.explorer.uploads import MAX_BYTES
 
 FILES = ("page.html", "page.css", "page.js", "pictures.js", "requests.js", "words.js", "icon.svg")
 KINDS = {

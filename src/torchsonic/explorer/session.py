@@ -17,9 +17,17 @@ from torch import Tensor
 
 from torchsonic.explorer import filters
 from torchsonic.explorer.checkpoint import Checkpoint, Layer
-from torchsonic.explorer.images import DETAIL, FIELD_MM, REFERENCE, SAMPLES, sample_field
+from torchsonic.explorer.images import (
+    DETAIL,
+    FIELD_MM,
+    MAX_BYTES,
+    MAX_MEGAPIXELS,
+    REFERENCE,
+    SAMPLES,
+    Uploads,
+    sample_field,
+)
 from torchsonic.explorer.knobs import KNOBS, ModeValues, RefusedError, read_count, read_number
-from torchsonic.explorer.uploads import MAX_BYTES, MAX_MEGAPIXELS, Uploads
 from torchsonic.functional import ModeOperator, resample
 
 FEWEST, MOST = 48, 512

@@ -16,8 +16,6 @@ from torchsonic.export.program import call_model, example_inputs
 from torchsonic.export.run import first_line, load_exported
 from torchsonic.nn.network_spacing import evaluating
 
-__all__ = ["TOLERANCE", "CheckRow", "check_file"]
-
 TOLERANCE = 1e-4
 """Largest difference from PyTorch, relative to the largest answer."""
 OTHER_SPACING = 0.8

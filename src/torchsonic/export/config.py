@@ -9,8 +9,6 @@ from typing import Literal, get_args
 from torchsonic.arguments import choice, positive
 from torchsonic.export.lowering.exporting import Transforms
 
-__all__ = ["Dynamic", "ExportConfig", "ExportError", "Format", "SpacingInput"]
-
 Format = Literal["onnx", "pt2", "aoti"]
 Dynamic = Literal["batch", "size"]
 SpacingInput = Literal["no", "batch", "sample"]

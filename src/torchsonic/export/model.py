@@ -20,8 +20,6 @@ from torchsonic.export.run import require_packages
 from torchsonic.export.write import write_program
 from torchsonic.io import replacing
 
-__all__ = ["ExportedFile", "export_model"]
-
 
 @dataclass(frozen=True)
 class ExportedFile:

@@ -15,8 +15,6 @@ from torchsonic.export.run import first_line
 from torchsonic.nn.network_spacing import spaced_layers
 from torchsonic.nn.parameters import is_sharded
 
-__all__ = ["axis_names", "call_model", "example_inputs", "input_channels", "reference_spacing", "trace_model"]
-
 
 class _Traced(nn.Module):
     """The model as exporters see it: tensors in, one tensor out."""

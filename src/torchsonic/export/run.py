@@ -1,9 +1,12 @@
-"""Exported files as functions."""
+"""Exported files as functions, which are called with what they were exported for and nothing else.
+
+Compiled files look at nothing, and would read what lies behind too small a tensor.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,9 +15,32 @@ from torch import Tensor
 
 from torchsonic.arguments import choice
 from torchsonic.export.config import ExportError, Format
-from torchsonic.export.inputs import fitting
 
-__all__ = ["METADATA", "Exported", "first_line", "load_exported", "require_packages"]
+
+def fitting(inputs: Sequence[Tensor], metadata: Mapping[str, Any]) -> list[Tensor]:
+    """Inputs as a file takes them, one number behind the other; others than its metadata asks for are refused."""
+    names = metadata["inputs"]
+    if len(inputs) != len(names):
+        raise ValueError(f"the file takes {' and '.join(names)}, got {len(inputs)} tensors")
+    dynamic, x = metadata["dynamic"], inputs[0]
+    axes = [None if "size" in dynamic else n for n in metadata["size"]]
+    batch = None if "batch" in dynamic else metadata["batch"]
+    _check(x, "x", metadata.get("dtype", "float32"), [batch, metadata.get("channels"), *axes])
+    for spacing in inputs[1:]:
+        samples = [x.shape[0]] if metadata["spacing_input"] == "sample" else []
+        _check(spacing, "spacing", "float32", [*samples, len(axes)])
+    return [tensor.contiguous() for tensor in inputs]
+
+
+def _check(tensor: Tensor, name: str, dtype: str, shape: Sequence[int | None]) -> None:
+    """``None`` stands for any number."""
+    found = tuple(tensor.shape)
+    fits = len(found) == len(shape) and all(n in (None, m) for n, m in zip(shape, found, strict=True))
+    if fits and str(tensor.dtype) == f"torch.{dtype}":
+        return
+    asked = ", ".join("any" if n is None else str(n) for n in shape)
+    raise ValueError(f"{name} must be {dtype} of shape ({asked}) for this file, got {tensor.dtype} of shape {found}")
+
 
 METADATA = "torchsonic"
 """Under this key files hold JSON that describes them."""

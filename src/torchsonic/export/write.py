@@ -16,8 +16,6 @@ from torchsonic.export.config import ExportConfig, ExportError
 from torchsonic.export.program import axis_names
 from torchsonic.export.run import METADATA, first_line, require_packages
 
-__all__ = ["write_program"]
-
 # A protocol buffer holds no more; some room is left for the graph itself.
 ONNX_LIMIT = 1900 << 20
 # Where PyTorch looks for a compiler if CXX names none.

@@ -23,8 +23,6 @@ from torchsonic.spectral.operator import ModeOperator
 from torchsonic.spectral.response import Modes, ModeShape, Symmetry
 from torchsonic.spectral.spacing import Spacing, as_spacing
 
-__all__ = ["SpectralOptions", "sonic_conv", "spectral_conv"]
-
 
 def sonic_conv(
     x: Tensor,

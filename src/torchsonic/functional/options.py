@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from torchsonic.arguments import choice, positive
 from torchsonic.engine.plan import known_order
 
-__all__ = ["Execution", "as_group", "group_fields", "group_old", "refuse_unknown", "warn_once"]
-
 _seen: set[str] = set()
 
 

@@ -17,8 +17,6 @@ from torchsonic.engine.lowering import lowering
 from torchsonic.spectral.plain import plain_resample
 from torchsonic.spectral.tracing import inside_function_transform
 
-__all__ = ["resample"]
-
 
 def resample(x: Tensor, size: int | Sequence[int]) -> Tensor:
     """Sample the band-limited field of ``x`` on a grid of another size and the same extent.

@@ -8,8 +8,6 @@ from torch import Tensor
 
 from torchsonic.spectral.orientation import split_affine
 
-__all__ = ["affine_of", "orientation_of", "spacing_of"]
-
 
 def spacing_of(x: Tensor, spatial_dims: int = 3) -> Tensor | None:
     """Physical spacing of each sample of a batch, from its affine.

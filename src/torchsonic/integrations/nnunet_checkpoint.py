@@ -17,8 +17,6 @@ import numpy as np
 from torchsonic.integrations.nnunet_settings import Settings
 from torchsonic.io import RefusedFileError, load_plain
 
-__all__ = ["read_checkpoint", "saved_settings"]
-
 # What NumPy's scalars are made of when they are unpickled: data, no code of the file's choice.
 _NUMBERS = (np.float64, np.float32, np.float16, np.int64, np.int32, np.bool_)
 _SCALAR = np.float64(0).__reduce__()[0]

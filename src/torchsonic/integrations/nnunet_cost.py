@@ -12,8 +12,6 @@ from torch import nn
 
 from torchsonic.io import write_whole
 
-__all__ = ["COST_FILE", "write_cost"]
-
 COST_FILE = "cost.json"
 
 

@@ -9,8 +9,6 @@ from torch import nn
 from torchsonic.integrations.nnunet_settings import Settings
 from torchsonic.nn.parameters import parameter_groups
 
-__all__ = ["GroupedPolyLR", "make_optimiser"]
-
 MOMENTUM = 0.99  # nnU-Net's
 
 

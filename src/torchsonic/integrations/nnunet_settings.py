@@ -96,25 +96,8 @@ class Settings:
 # What each kind of trainer listens to; the rest is said to be unused.
 BUDGET = frozenset({"epochs", "iterations", "val_iterations", "save_every", "seed", "batch_size", "patch_size"})
 BUDGET |= {"learning_rate", "weight_decay"}
-NETWORK = frozenset(
-    {
-        "preset",
-        "width",
-        "depth",
-        "num_modes",
-        "stride",
-        "mlp_ratio",
-        "norm",
-        "form",
-        "variant",
-        "padding_mode",
-        "field",
-        "head_kernel",
-        "local_kernel",
-        "group",
-        "checkpointing",
-    }
-)
+_ORDER = [option.name for option in fields(Settings)]
+NETWORK = frozenset(_ORDER[_ORDER.index("preset") :])  # those from there on
 ORBIT = frozenset({"width", "depth", "num_modes", "stride", "padding_mode", "field", "group", "checkpointing"})
 _SONICNET = frozenset({"width", "depth", "num_modes", "stride", "form", "head_kernel", "checkpointing"})
 _FROM_PLANS = ("self", "in_channels", "num_classes", "spatial_dims", "spacing")

@@ -2,6 +2,7 @@
 
 from torchsonic.models import entries as _entries  # noqa: F401  (registers the names)
 from torchsonic.models.classifier import Classifier
+from torchsonic.models.model_folder import list_pretrained, pretrained_folder
 from torchsonic.models.orbitnet import OrbitClassifier, OrbitNet
 from torchsonic.models.pretrained import PretrainedError, PretrainedModel, from_pretrained
 from torchsonic.models.reference_grid import OctaveGrid, ReferenceGrid
@@ -14,7 +15,6 @@ from torchsonic.models.sonic_unet import SonicUNet
 from torchsonic.models.sonicnet import SonicNet
 from torchsonic.models.stem import DeepStem, SonicStem
 from torchsonic.models.synthshape import SynthShapeNet
-from torchsonic.models.weights import list_pretrained, pretrained_folder
 
 __all__ = [
     "Classifier",

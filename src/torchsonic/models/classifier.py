@@ -18,8 +18,6 @@ from torchsonic.nn.released_init import spread_over_depth
 from torchsonic.spectral.orientation import Matrix
 from torchsonic.spectral.spacing import Spacing
 
-__all__ = ["Classifier", "linear_rates", "stage_options"]
-
 
 class Classifier(PretrainedModel):
     """Base of the classifiers; ``(B, C, H, W)``, or ``(B, C, L)`` for signals, to ``(B, num_classes)``.

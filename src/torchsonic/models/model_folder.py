@@ -1,9 +1,15 @@
-"""The two files of a saved model, as they are written and read."""
+"""The two files of a saved model, as they are written and read, and where folders with these come from.
+
+Small trained networks come with the package, each in a folder like that of a finished run: ``model/`` (weights and
+configuration), the run's ``config.json`` and ``results.json``, and a model card. Others are on the Hugging Face Hub.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +18,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from torchsonic.io import replacing
-
-__all__ = ["CONFIG_NAME", "FORMAT", "WEIGHTS_NAME", "PretrainedError", "read_config", "read_weights", "write_model"]
 
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
@@ -83,3 +87,46 @@ def _missing(path: Path) -> PretrainedError:
     found = sorted(p.name for p in path.parent.iterdir() if not p.name.startswith("."))
     listing = f"it holds {', '.join(found[:8])}" if found else "it is empty"
     return PretrainedError(f"{path.name} is missing in {path.parent}: {listing}; was it renamed?")
+
+
+HUB = "hub:"
+"""Before ``owner/name``: only then is the network asked."""
+
+
+def import_hub():
+    """The package ``huggingface_hub``, or an error that names the extra which brings it."""
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise ImportError('the Hub needs huggingface_hub; run: pip install "torchsonic[hub]"') from error
+    return huggingface_hub
+
+
+def is_repository(name: str) -> bool:
+    """Whether a name has the form ``owner/name``."""
+    return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", name) is not None
+
+
+def download(repository: str, files: Sequence[str], *, revision: str | None, token: str | None) -> Path:
+    """Fetch some files of a repository; returns the local folder that holds them."""
+    hub = import_hub()
+    paths = [hub.hf_hub_download(repository, name, revision=revision, token=token) for name in files]
+    return Path(paths[0]).parent
+
+
+FOLDER = Path(__file__).parents[1] / "weights"
+
+
+def list_pretrained() -> list[str]:
+    """Names of the trained networks that come along, for :func:`torchsonic.from_pretrained`."""
+    return sorted(path.name for path in FOLDER.glob("*") if path.is_dir() and path.name.isidentifier())
+
+
+def pretrained_folder(name: str) -> Path | None:
+    """The folder of a trained network that comes along, if there is one of this name."""
+    return FOLDER / name if name in list_pretrained() else None
+
+
+def is_packaged(folder: Path) -> bool:
+    """Whether a folder is that of a network that comes along, in which nothing may be written."""
+    return folder.resolve().is_relative_to(FOLDER.resolve())

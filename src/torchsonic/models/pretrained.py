@@ -20,14 +20,21 @@ import torch
 from torch import Tensor, nn
 
 from torchsonic.models import model_folder
-from torchsonic.models.hub import HUB, download, import_hub, is_repository
-from torchsonic.models.model_folder import CONFIG_NAME, FORMAT, WEIGHTS_NAME, PretrainedError
-from torchsonic.models.weights import list_pretrained, pretrained_folder
+from torchsonic.models.model_folder import (
+    CONFIG_NAME,
+    FORMAT,
+    HUB,
+    WEIGHTS_NAME,
+    PretrainedError,
+    download,
+    import_hub,
+    is_repository,
+    list_pretrained,
+    pretrained_folder,
+)
 from torchsonic.nn.definition import definition_problem, is_definition
 from torchsonic.nn.network_orientation import OrientedNetwork
 from torchsonic.nn.parameters import first_process_writes, own_class, whole_state
-
-__all__ = ["CONFIG_NAME", "WEIGHTS_NAME", "PretrainedError", "PretrainedModel", "from_pretrained"]
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -127,7 +134,7 @@ class PretrainedModel(OrientedNetwork):
             Check that the weights are those the configuration was saved with; ``False`` accepts replaced weights of
             the same names and shapes.
         """
-        folder = _locate(source, revision, token)
+        folder = locate(source, revision=revision, token=token)
         config = model_folder.read_config(folder / CONFIG_NAME)
         build = PretrainedModel.known.get(config["class"])
         if build is None or not issubclass(build, cls):
@@ -200,8 +207,11 @@ def _check_rebuilds(model: PretrainedModel, fresh: Mapping[str, Tensor], state: 
         )
 
 
-def _locate(source: str | os.PathLike, revision: str | None, token: str | None) -> Path:
-    """The folder with both files: the given one, that of a run's network, or a download if the Hub is named."""
+def locate(source: str | os.PathLike, *, revision: str | None = None, token: str | None = None) -> Path:
+    """The folder with both files: the given one, that of a run's network, or a download if the Hub is named.
+
+    That of a run, also of one that comes along, is called ``model`` and lies in the folder of the run.
+    """
     name, folder = os.fspath(source), Path(source)
     if name.startswith(HUB):
         try:
@@ -220,7 +230,7 @@ def _locate(source: str | os.PathLike, revision: str | None, token: str | None) 
     # Nothing is asked for over the network by mistake: the name of a folder may be confidential.
     hint = f"; for a repository on the Hugging Face Hub write {HUB}{name}" if is_repository(name) else ""
     known = ", ".join(list_pretrained())
-    raise PretrainedError(f"there is no folder {name!r}{hint}, and no such network comes with torchsonic ({known})")
+    raise PretrainedError(f"there is no folder {name}{hint}, and no such network comes with torchsonic ({known})")
 
 
 def _check_names_and_shapes(expected: Mapping[str, Tensor], state: Mapping[str, Tensor], path: Path) -> None:

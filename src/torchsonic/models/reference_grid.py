@@ -15,8 +15,6 @@ from torchsonic.nn.physical_layer import SpacedLayer, scale_spacing
 from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, differs_in_batch, plain_spacing, spacing_values
 from torchsonic.spectral.tracing import tracing
 
-__all__ = ["OctaveGrid", "ReferenceGrid", "reference_size"]
-
 # Relative. A field of a whole number of cells must not gain one by rounding, of spacings in single precision either.
 ROUNDING = 1e-6
 # A spacing in the wrong unit must not fill the memory; grids of so few samples cannot, however small the image.

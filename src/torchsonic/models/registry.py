@@ -12,8 +12,6 @@ from typing import Any, Generic, TypeVar
 
 from torchsonic.models.pretrained import PretrainedModel
 
-__all__ = ["BACKBONES", "MODELS", "OPERATORS", "ModelEntry", "Registry", "create_model", "list_models", "model_entry"]
-
 T = TypeVar("T")
 
 

@@ -16,8 +16,6 @@ from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.network_spacing import place_behind
 from torchsonic.nn.norm import make_activation, make_conv, make_norm
 
-__all__ = ["ResNet"]
-
 
 class ResNet(Classifier):
     r"""Residual network of four stages; ``(B, C, H, W)`` to ``(B, num_classes)``.

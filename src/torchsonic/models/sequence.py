@@ -15,8 +15,6 @@ from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.norm import Norm, make_norm
 from torchsonic.spectral.boundary import PaddingMode
 
-__all__ = ["SequenceClassifier"]
-
 
 class SequenceClassifier(Classifier):
     """Sonic blocks, mean over the signal, linear head; ``(B, C, L)`` to ``(B, num_classes)``.

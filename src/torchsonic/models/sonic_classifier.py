@@ -20,8 +20,6 @@ from torchsonic.nn.residual import DropPath
 from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.spacing import Spacing
 
-__all__ = ["MixerBlock", "SonicClassifier"]
-
 
 class _Downsample(SonicConv2d):
     """Norm, then a Sonic layer of stride 2: alias-free, and it widens at the same time."""

@@ -12,8 +12,6 @@ from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.nn.conv import SonicConvNd, make_sonic
 from torchsonic.spectral.spacing import Spacing
 
-__all__ = ["SonicLayers"]
-
 
 class SonicLayers(PretrainedModel):
     """Sonic layers by the names they have in some network, for example one that ``torchsonic convert`` read.

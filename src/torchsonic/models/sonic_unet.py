@@ -20,8 +20,6 @@ from torchsonic.nn.norm import Norm, make_activation, make_conv, make_norm
 from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.spacing import Spacing, spacing_values
 
-__all__ = ["SonicUNet", "halving_strides"]
-
 COARSE = 2.0
 """Axes so many times as coarse as the finest are not halved: that would lose thick slices."""
 

@@ -20,8 +20,6 @@ from torchsonic.nn.released_init import Bank, spread_over_depth
 from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.spacing import Spacing, spacing_values
 
-__all__ = ["CIRCULAR", "MARGIN", "SonicNet", "border_options"]
-
 MARGIN = 8  # of zeros, in pixels along the finest axis, which every layer sees afresh
 CIRCULAR = {"padding": None, "padding_mode": "circular"}  # the default of networks whose files have format 1
 

@@ -17,8 +17,6 @@ from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, mak
 from torchsonic.nn.physical_layer import scale_spacing
 from torchsonic.spectral.spacing import Spacing
 
-__all__ = ["DeepStem", "Grid", "SonicStem", "field_of", "make_stem"]
-
 Grid = Literal["reference", "input"]
 STEM_MODES = 32
 # Photographs have most of their power in the coarsest waves. With modes as long as the image and the mean left in, they

@@ -21,8 +21,6 @@ from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.spacing import Spacing, spacing_values
 from torchsonic.spectral.window import Window, check_window, crop
 
-__all__ = ["SynthShapeNet", "sonic_backbone"]
-
 
 class SynthShapeNet(PretrainedModel):
     r"""1x1 projection, backbone, sum of both, head: ``(B, 3, H, W)`` to logits ``(B, num_classes, H, W)``.

@@ -26,8 +26,6 @@ from torchsonic.nn.physical_layer import apply
 from torchsonic.spectral.spacing import Spacing, as_spacing
 from torchsonic.spectral.window import Window, crop, seen_from, window_size
 
-__all__ = ["Projected", "is_pointwise", "run_in_window"]
-
 # Image channels times pixels of the window above which the FFT of the whole image is cheaper.
 MOST_PRODUCTS = 32
 

@@ -20,8 +20,6 @@ from torchsonic.spectral.parameters import physical, smallest
 from torchsonic.spectral.response import ModeShape, Symmetry, spacing_frame, turn_directions
 from torchsonic.spectral.spacing import widest_float
 
-__all__ = ["DEFAULT_FIELD", "Gain", "ModeBank", "Variant"]
-
 Variant = Literal["exact", "paper"]
 Gain = Literal["power", "dc", "free"]
 

@@ -19,8 +19,6 @@ from torchsonic.nn.residual import ChannelMLP, DropPath, Shortcut
 from torchsonic.spectral.orientation import Matrix
 from torchsonic.spectral.spacing import Spacing
 
-__all__ = ["Bottleneck", "Form", "Operator", "ResidualBlock", "SonicBlock"]
-
 torch.fx.wrap("resample")  # one node of a graph that torch.fx records
 
 Form = Literal["post", "pre"]

@@ -15,8 +15,6 @@ from torchsonic.nn.physical_layer import apply, coarsening, knows_spacing, nomin
 from torchsonic.spectral.orientation import Matrix
 from torchsonic.spectral.spacing import Spacing
 
-__all__ = ["SpacedSequential", "walk"]
-
 
 def walk(module: nn.Module, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
     """Call a layer or a chain of layers; return the output and its spacing."""

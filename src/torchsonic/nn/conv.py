@@ -26,8 +26,6 @@ from torchsonic.spectral.orientation import Matrix
 from torchsonic.spectral.response import ModeShape
 from torchsonic.spectral.spacing import Spacing, as_spacing, orientation_of
 
-__all__ = ["SonicConv1d", "SonicConv2d", "SonicConv3d", "SonicConvNd", "make_sonic"]
-
 
 class SonicConvNd(CachedModes):
     """Common part of the three layers; see :class:`SonicConv2d`."""

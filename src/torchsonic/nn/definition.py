@@ -16,8 +16,6 @@ from torch import Tensor, nn
 
 from torchsonic.functional.options import warn_once
 
-__all__ = ["DefinedLayer", "definition_problem", "is_definition"]
-
 KEY = "_extra_state"  # PyTorch's name
 NUM_BYTES = 512  # fixed, since distributed checkpoints are read into existing tensors
 

@@ -14,8 +14,6 @@ from torchsonic.nn.readable_modes import ReadableModes
 from torchsonic.spectral.spacing import Spacing, differs_in_batch, orientation_of, spacing_values
 from torchsonic.spectral.tracing import inside_function_transform, tracing
 
-__all__ = ["CachedModes"]
-
 
 class CachedModes(ReadableModes):
     """Modes whose responses on the last few grids are kept in evaluation, until the parameters change."""

@@ -25,8 +25,6 @@ from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.orientation import Matrix, Storage, split_storage
 from torchsonic.spectral.spacing import Spacing, as_spacing, differs_in_batch, orientation_of, spacing_values
 
-__all__ = ["HybridConv", "LocalConv", "make_operator"]
-
 SHORT = 16  # samples that a kernel may always reach, however small the image
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 

@@ -21,14 +21,6 @@ from torch import Tensor
 from torchsonic.arguments import is_number
 from torchsonic.spectral.parameters import inverse_softplus, reference_length, smallest
 
-__all__ = [
-    "check_bank",
-    "initial_directions",
-    "initial_mixing",
-    "initial_parameters",
-    "initial_responses",
-]
-
 SHORTEST_DECAY = 1.0
 WIDTH_TO_LENGTH = 1 / 3
 NARROWEST_WIDTH = 0.5

@@ -20,8 +20,6 @@ from torchsonic.nn.physical_layer import TOLD_TWICE, SpacedLayer
 from torchsonic.spectral.orientation import Matrix, Storage, reorder_spacing, split_affine, split_orientation
 from torchsonic.spectral.spacing import Sampling, Spacing
 
-__all__ = ["OrientedNetwork", "restored", "run_rearranged", "set_orientation"]
-
 Storages = tuple[Storage, ...]
 Run = Callable[[Tensor, Spacing | None], Any]
 

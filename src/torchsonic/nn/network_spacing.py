@@ -14,8 +14,6 @@ from torchsonic.nn.physical_layer import SpacedLayer
 from torchsonic.spectral.orientation import reorder_spacing
 from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing
 
-__all__ = ["evaluating", "infer_strides", "place_behind", "set_spacing", "sonic_layers", "spaced_layers"]
-
 
 def sonic_layers(model: nn.Module) -> Iterator[tuple[str, SonicConvNd]]:
     """All Sonic layers of a model, with their names."""

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from torchsonic.arguments import choice
 
-__all__ = ["CONVOLUTIONS", "Activation", "ChannelNorm", "Norm", "ReLU", "make_activation", "make_conv", "make_norm"]
-
 Norm = Literal["group", "channel", "batch", "instance", "none"]
 Activation = Literal["relu", "gelu", "silu", "none"]
 

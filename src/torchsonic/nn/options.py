@@ -8,8 +8,6 @@ from typing import Any
 from torchsonic.functional.options import Execution, as_group, group_fields, group_old, refuse_unknown
 from torchsonic.spectral.limits import ResponseLimits
 
-__all__ = ["refuse_third", "show_option", "take_groups"]
-
 _OF_CONVOLUTIONS = {
     "kernel_size": ", since its kernel spans the whole image; leave it out",
     "dilation": ", since its kernel spans the whole image; leave it out",

@@ -9,15 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = [
-    "first_process_writes",
-    "is_sharded",
-    "mode_parameters",
-    "own_class",
-    "parameter_groups",
-    "whole_state",
-]
-
 
 def is_sharded(module: nn.Module) -> bool:
     """Whether parameters of a module are DTensors, sharded over processes; see :mod:`torchsonic.parallel`."""

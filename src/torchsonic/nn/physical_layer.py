@@ -25,21 +25,6 @@ from torchsonic.spectral.spacing import (
     spacing_values,
 )
 
-__all__ = [
-    "PaddedLayer",
-    "SpacedLayer",
-    "apply",
-    "batch_spacing",
-    "coarsening",
-    "knows_spacing",
-    "leaf_call",
-    "nominal_stride",
-    "refuse_unheard",
-    "sampling",
-    "scale_spacing",
-    "split_batch",
-]
-
 NO_INPUT_OF_AN_EXPORT = (
     "follows the spacing, which therefore cannot be an input of an exported model, nor change with dynamic sizes "
     "behind a stride; export with a fixed spacing and fixed sizes"

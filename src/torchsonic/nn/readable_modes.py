@@ -14,8 +14,6 @@ from torchsonic.spectral.operator import ModeOperator
 from torchsonic.spectral.response import Modes
 from torchsonic.spectral.spacing import Spacing, as_spacing, orientation_of
 
-__all__ = ["ReadableModes"]
-
 
 class ReadableModes(ModeBank):
     """Methods that describe the modes of a layer; none is needed to apply it."""

@@ -22,8 +22,6 @@ from torchsonic.spectral.parameters import inverse_softplus, reference_length, s
 if TYPE_CHECKING:
     from torchsonic.nn.conv import SonicConvNd
 
-__all__ = ["Bank", "expand_bank", "released_parameters", "spread_over_depth"]
-
 Bank = Mapping[str, float] | Literal["released"]
 """Settings of the initial modes, or the name of the released ones."""
 DIRECTION_NOISE, JITTER = 0.05, 0.03

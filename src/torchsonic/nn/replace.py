@@ -10,8 +10,6 @@ from torch import nn
 from torchsonic.nn.conv import SonicConv1d, SonicConv2d, SonicConv3d, SonicConvNd
 from torchsonic.spectral.boundary import PaddingMode
 
-__all__ = ["replace_convs", "replaced_convs"]
-
 _LAYERS: dict[type[nn.Module], type[SonicConvNd]] = {
     nn.Conv1d: SonicConv1d,
     nn.Conv2d: SonicConv2d,

@@ -11,8 +11,6 @@ from torchsonic.arguments import fraction, per_axis
 from torchsonic.functional.resample import resample
 from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
 
-__all__ = ["ChannelMLP", "DropPath", "Shortcut"]
-
 torch.fx.wrap("resample")  # one node of a graph that torch.fx records
 
 

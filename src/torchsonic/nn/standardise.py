@@ -9,8 +9,6 @@ from torch import Tensor
 from torchsonic.spectral.constants import fixed
 from torchsonic.spectral.nyquist import field_power
 
-__all__ = ["Standardise", "standardise"]
-
 Standardise = bool | Literal["channel", "sample"]
 
 

@@ -20,8 +20,6 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-__all__ = ["agree", "check_mesh", "clip_gradients", "read_by_all", "sum_over_processes"]
-
 
 def check_mesh(mesh: DeviceMesh) -> None:
     """Refuse what is no mesh of one dimension, before any process waits for another."""

@@ -29,8 +29,6 @@ from torchsonic.nn import SonicConvNd, sonic_layers
 from torchsonic.nn.parameters import is_sharded
 from torchsonic.parallel.collectives import agree, check_mesh, read_by_all, sum_over_processes
 
-__all__ = ["ModeParallel", "parallelize_modes"]
-
 # One number for all modes, and one for each output channel; everything else has a row, or a column, for each mode.
 WHOLE = ("oscillation_limit", "bias")
 # What looks at all modes, so that every process of the group has to ask for it.

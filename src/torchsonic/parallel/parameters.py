@@ -10,8 +10,6 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from torchsonic.parallel.collectives import agree, check_mesh
 
-__all__ = ["shard_parameters"]
-
 CONTAINERS = (nn.Sequential, nn.ModuleList)
 
 

@@ -13,8 +13,6 @@ from torchsonic.functional import Storage
 from torchsonic.testing.laws import _as_steps, _require_close
 from torchsonic.testing.turns import _interpolate, _smooth_field
 
-__all__ = ["all_storages", "assert_orientation_is_exact", "assert_storages_agree"]
-
 
 def all_storages(num_axes: int) -> Iterator[Storage]:
     """Every order and every flip of axes: 2, 8 or 48 ways to store one array."""

@@ -10,8 +10,6 @@ from torch import Tensor, nn
 from torchsonic.functional import frequency_grid, mode_response
 from torchsonic.nn import SonicConvNd
 
-__all__ = ["PaperOrder"]
-
 
 class PaperOrder(nn.Module):
     """The paper's order of evaluation in plain PyTorch, on the parameters of a Sonic layer.

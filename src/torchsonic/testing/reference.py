@@ -11,8 +11,6 @@ from torch import Tensor
 
 from torchsonic.functional import Modes, ResponseLimits
 
-__all__ = ["along_axes", "band_limited_field", "dense_conv", "relative_error", "waves"]
-
 
 def relative_error(actual: Tensor, expected: Tensor) -> float:
     """``max |actual - expected| / max |expected|``, in float64."""

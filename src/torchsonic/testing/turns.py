@@ -17,8 +17,6 @@ from torchsonic.functional import Group
 from torchsonic.nn.orbit import SonicOrbitConvNd
 from torchsonic.testing.laws import _as_steps, _require_close
 
-__all__ = ["Turned", "assert_symbol_turns", "assert_turns_in_space", "assert_turns_with_array"]
-
 Turned = Literal["fields", "image", "numbers"]
 Model = Callable[..., Tensor]
 

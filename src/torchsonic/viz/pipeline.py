@@ -23,8 +23,6 @@ from torchsonic.viz.spectra import COARSE, choose_evenly, strongest_channels
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Pipeline", "draw_pipeline", "layer_inputs", "layer_pipeline"]
-
 ROWS = 4
 TITLES = (r"$x_c$", r"$|\mathcal{F}[x_c]|$", r"$|\hat H_{kc}|$", r"$|\sum_c \hat H_{kc}\,\mathcal{F}[x_c]|$", "$y_k$")
 

@@ -154,7 +154,7 @@ def test_mistakes_end_in_one_line(tmp_path, capsys):
     Checkpoints(other / "checkpoints").keep(3, make_model(2).state_dict())
     for arguments, words in [
         ([str(conv)], "has no Sonic layer, so there are no modes to show"),
-        ([str(empty)], "holds no saved model"),
+        ([str(empty)], "config.json is missing in"),
         (["no/such/folder"], "there is no folder no/such/folder"),
         ([str(damaged)], "no whole safetensors file"),
         ([str(tmp_path / "diverged")], "layer blocks.0.operator has modes that are not finite (scale, gain)"),

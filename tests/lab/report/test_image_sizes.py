@@ -9,8 +9,7 @@ import pytest
 from torchsonic.lab.metrics.classification import accuracy_interval, degradation_interval
 from torchsonic.lab.report.image_sizes import SizeReport
 from torchsonic.lab.report.image_sizes.page import accuracy_table, loss_table, size_warnings
-from torchsonic.lab.report.image_sizes.results import RunFacts, make_curves
-from torchsonic.lab.report.image_sizes.verdicts import verdict_lines
+from torchsonic.lab.report.image_sizes.results import RunFacts, make_curves, verdict_lines
 from torchsonic.lab.runs.images import ImagesConfig
 from torchsonic.lab.training import TrainingConfig
 

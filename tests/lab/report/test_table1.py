@@ -10,7 +10,7 @@ import pytest
 from tests.lab.made_runs import ORIGIN, make_all, make_run
 from torchsonic.lab.metrics import paper_results
 from torchsonic.lab.report import write_document
-from torchsonic.lab.report.comparison import find_warnings
+from torchsonic.lab.report.runs import find_warnings
 from torchsonic.lab.report.table1 import find_runs, make_columns, make_page, make_report, make_table, rank_lines
 from torchsonic.lab.report.table1.page import compared_runs
 

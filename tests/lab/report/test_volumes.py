@@ -82,7 +82,7 @@ def test_several_folders_are_compared_on_the_cases_they_share(folders):
     alone = score(folders)
     assert found.models[1].summary() == alone.models[0].summary()
     (difference,) = compare(found.models)
-    assert difference.dice["mean"] == pytest.approx(1 - alone.models[0].summary()["mean"]["dice"]["mean"])
+    assert difference["dice"]["mean"] == pytest.approx(1 - alone.models[0].summary()["mean"]["dice"]["mean"])
     with pytest.raises(ValueError, match="twice"):
         score_folders([both[0], both[0]], folders / "labels", scoring=QUIET)
     (folders / "other" / "good.nii.gz").unlink()
@@ -307,12 +307,12 @@ def test_differences_are_paired_by_case():
     deaf = ModelResult(name="deaf", source="run", cases={str(n): make_case(0.4 + n / 20) for n in range(1, 8)})
     other = ModelResult(name="other", source="elsewhere", cases={"0": make_case(0.7)})
     first, second = compare([told, deaf, other])
-    assert (first.first, first.second) == ("told", "deaf")
-    assert first.dice["mean"] == pytest.approx(0.1)
-    assert first.dice["low"] == pytest.approx(0.1), "what all cases share is no uncertainty"
-    assert first.dice["count"] == 7
-    assert (second.first, second.second) == ("told", "other"), "another source is compared with the first"
-    assert second.dice["mean"] == pytest.approx(-0.2)
+    assert (first["first"], first["second"]) == ("told", "deaf")
+    assert first["dice"]["mean"] == pytest.approx(0.1)
+    assert first["dice"]["low"] == pytest.approx(0.1), "what all cases share is no uncertainty"
+    assert first["dice"]["count"] == 7
+    assert (second["first"], second["second"]) == ("told", "other"), "another source is compared with the first"
+    assert second["dice"]["mean"] == pytest.approx(-0.2)
 
 
 def test_pages_show_every_number(tmp_path):

@@ -38,8 +38,7 @@ from torchsonic.lab.runs.images import (
     run_experiment,
     score_sizes,
 )
-from torchsonic.lab.runs.images.network import told_spacing, width_of_pixels
-from torchsonic.lab.runs.images.options import read_options
+from torchsonic.lab.runs.images.network import read_options, told_spacing, width_of_pixels
 from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.training import CheckpointError, TrainingConfig
 from torchsonic.lab.training.fabric import on_first

@@ -277,11 +277,31 @@ def test_commands_train_predict_report_export_and_explain(discs, tmp_path, capsy
     assert {"report.html", "report.md", "report.json", "curve.png", "pictures.png"} <= set(os.listdir("report"))
     assert "precision" in Path("report/report.md").read_text()
     assert main(["export", str(run), "--to", "pt2", "--out", "net.pt2"]) == 0
-    assert "checked: 1 x 3 x 32 x 32" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "size 32 x 32, the patch of training; give --size for another" in said
+    assert "checked: 1 x 3 x 32 x 32" in said
+    with pytest.raises(SystemExit):
+        main(["predict", str(run), "--help"])
+    assert "FOLDER" in capsys.readouterr().out
     assert main(["explain", str(run), "--out", "explain.html", "--layers", "1"]) == 0
     assert main(["predict", "masks", str(run), "--data", "nowhere", "--out", "found"]) == 1
     assert "there is no folder nowhere" in capsys.readouterr().err
     assert main(["predict", "masks", "nowhere", "--data", str(discs), "--out", "found"]) == 1
+
+
+def test_one_image_alone_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="one case or patient alone, and nothing to test on; add others"):
+        run_experiment(small_config(write_discs(tmp_path, 1)), tmp_path / "run", show=False)
+
+
+def test_progress_is_said_in_lines_where_there_is_no_terminal(monkeypatch, capsys):
+    from torchsonic.lab.training import progress
+
+    monkeypatch.setattr(progress, "PAUSE", 0.0)
+    with progress.counting_progress("testing", 2, show=True) as advance:
+        advance()
+        advance()
+    assert capsys.readouterr() == ("", "testing: 1 of 2\ntesting: 2 of 2\n")
 
 
 def test_a_report_without_the_data_says_so(learnt, tmp_path):

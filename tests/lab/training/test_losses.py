@@ -2,7 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from torchsonic.lab.training.losses import (
+from torchsonic.lab.training.segmentation import (
     IGNORE,
     cross_entropy_and_dice,
     inverse_frequency_weights,

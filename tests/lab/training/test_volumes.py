@@ -11,7 +11,7 @@ from torchsonic.lab.data.labels import IGNORE
 from torchsonic.lab.data.volumes.augmentation import Augmentation
 from torchsonic.lab.data.volumes.collection import Prepared, index_classes
 from torchsonic.lab.training import TrainingConfig, fit
-from torchsonic.lab.training.losses import cross_entropy_and_dice
+from torchsonic.lab.training.segmentation import cross_entropy_and_dice
 from torchsonic.lab.training.task import make_batches
 from torchsonic.lab.training.volumes import PatchBatch, VolumeTask
 

@@ -20,15 +20,6 @@ from torchsonic.engine.lowering import is_symbolic, number
 from torchsonic.export.lowering.symbolic import other_sign_share
 from torchsonic.spectral.band import Band
 
-__all__ = [
-    "analysis_matrices",
-    "dense_analyse",
-    "dense_synthesise",
-    "last_multiplicity",
-    "resampling_matrix",
-    "synthesis_matrices",
-]
-
 
 def _work_dtype(band: Band, dtype: torch.dtype) -> torch.dtype:
     """What matrices are computed in: float64 before an export, the model's dtype within the exported graph."""

@@ -28,8 +28,6 @@ from torchsonic.spectral.spacing import Spacing, orientation_of, plain_spacing, 
 if TYPE_CHECKING:
     from torchsonic.nn.conv import SonicConvNd
 
-__all__ = ["Exporting", "Transforms"]
-
 Transforms = Literal["matmul", "fft"]
 T = TypeVar("T")
 

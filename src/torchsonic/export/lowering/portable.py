@@ -25,8 +25,6 @@ from torchsonic.spectral.boundary import Boundary, extend
 if TYPE_CHECKING:
     from torchsonic.export.lowering.exporting import Exporting
 
-__all__ = ["portable_band", "portable_conv"]
-
 
 class _MatrixTransform:
     """Products with cosines and sines, between samples ``(B, S, *size)`` and coefficients ``(B, S, 2, *band)``.

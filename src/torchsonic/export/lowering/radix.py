@@ -16,8 +16,6 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-__all__ = ["analyse_in_two", "factorise", "step_matrices", "synthesise_in_two"]
-
 # Small matrices are multiplied less efficiently: two steps must save this much.
 WORTHWHILE = 0.5
 

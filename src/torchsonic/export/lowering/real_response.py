@@ -21,8 +21,6 @@ from torchsonic.spectral.band import Band
 from torchsonic.spectral.limits import UNLIMITED, ResponseLimits, band_factor, saturation
 from torchsonic.spectral.response import ModeShape, Symmetry, column, denominator, on_grid, responses_on_band
 
-__all__ = ["Parts", "RealResponses", "constant_responses", "couple_real", "evaluate_real", "real_grid_gain"]
-
 Parts = tuple[Tensor, Tensor]
 
 

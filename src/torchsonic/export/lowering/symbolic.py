@@ -14,8 +14,6 @@ from torch import Tensor
 from torchsonic.engine.lowering import number
 from torchsonic.spectral.band import Band
 
-__all__ = ["SettledBand", "blend_signs", "one_sided_omega", "other_sign_share", "two_sided_omega"]
-
 
 class SettledBand(Band):
     """A band that compares its sizes once: an exporter has to think about each comparison of symbols."""

@@ -17,8 +17,6 @@ from torchsonic.integrations.released.layers import Choices, ConvertedLayer, con
 from torchsonic.integrations.released.reading import read_tensors
 from torchsonic.models.sonic_layers import SonicLayers
 
-__all__ = ["OTHER_NAME", "REPORT_NAME", "Conversion", "convert_file"]
-
 OTHER_NAME, REPORT_NAME = "other.safetensors", "conversion.json"
 LONE_NAME = "sonic"
 SHOWN = 20

@@ -19,8 +19,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-__all__ = ["ConversionError", "Generation", "ReleasedLayer", "find_layers"]
-
 Generation = Literal["rms", "dc", "free"]
 
 MIXERS = {"B_re", "B_im", "C_re", "C_im"}

@@ -19,8 +19,6 @@ from torchsonic.integrations.released.physical import Physical, physical
 from torchsonic.nn.bank import largest_log_gain
 from torchsonic.spectral.parameters import inverse_softplus, smallest
 
-__all__ = ["Choices", "ConvertedLayer", "convert_layer"]
-
 HARD_LIMIT, SOFT_LIMIT, BAND_ORDER = 5.0, 50.0, 4
 # The released code keeps |denominator|^2 above 1e-8; ours needs no such floor.
 DAMPING_FLOOR = 1e-4

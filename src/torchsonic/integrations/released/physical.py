@@ -22,8 +22,6 @@ from torch import Tensor
 
 from torchsonic.integrations.released.generations import ReleasedLayer
 
-__all__ = ["Physical", "physical"]
-
 SMALLEST_GAIN = 1e-8
 
 

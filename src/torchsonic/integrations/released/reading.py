@@ -13,8 +13,6 @@ from torch import Tensor
 from torchsonic.integrations.released.generations import ConversionError
 from torchsonic.io import RefusedFileError, load_plain
 
-__all__ = ["read_tensors"]
-
 # Names under which training scripts put the state dict.
 WRAPPERS = ("state_dict", "model_state_dict", "model", "network_weights", "net")
 # Put in front of every name by DistributedDataParallel and torch.compile.

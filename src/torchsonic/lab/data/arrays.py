@@ -13,8 +13,6 @@ from torch import Tensor
 
 from torchsonic.io import replacing
 
-__all__ = ["Arrays", "move_images", "read_arrays", "write_arrays"]
-
 
 @dataclass(frozen=True)
 class Arrays:

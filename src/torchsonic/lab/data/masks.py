@@ -22,6 +22,7 @@ from torchsonic.io import write_whole
 from torchsonic.lab.data.images.files import ImageError, import_pillow, opened_image
 from torchsonic.lab.data.images.folder import find_files
 from torchsonic.lab.data.volumes import Case, CaseError, Volume
+from torchsonic.lab.data.volumes.preparation import import_ndimage
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -63,13 +64,19 @@ def find_pairs(folder: Path) -> list[Case]:
     return [Case(name, (path,), masks.get(name, inner / f"{name}.png")) for name, path in sorted(pictures.items())]
 
 
-def read_pair(case: Case, *, num_classes: int | None = None, size: PixelSize = "pixels") -> Volume:
+def read_pair(
+    case: Case, *, num_classes: int | None = None, instances: bool = False, size: PixelSize = "pixels"
+) -> Volume:
     """Read a picture and its mask, if it has one, and check them; a bad one raises :class:`CaseError`."""
     path = case.images[0]
     try:
         with opened_image(path) as picture:
             values, (height, width) = _pixels(picture, path), _find_size(picture, case.name, path, size)
-        label = None if case.label is None else read_mask(case.label, num_classes=num_classes)[None]
+        label = None
+        if case.label is not None:
+            if not case.label.exists():
+                raise ImageError(case.label, f"is missing, the mask of {path.name}; add it, or pass --keep-going")
+            label = read_mask(case.label, num_classes=num_classes, instances=instances)[None]
         if label is not None and label.shape != values.shape[1:]:
             sizes = " but the image ".join(f"{shape[-1]} x {shape[-2]}" for shape in (label.shape, values.shape))
             raise ImageError(case.label or path, f"the mask has {sizes} pixels; both must be of one size")
@@ -93,24 +100,44 @@ def _check(picture: Picture, path: Path, modes: tuple[str, ...]) -> None:
     pages = getattr(picture, "n_frames", 1)
     if pages > 1:
         raise ImageError(path, f"holds {pages} pages or frames; write each to a file of its own")
+    if picture.mode in COLOURS and picture.mode not in modes:
+        raise ImageError(path, "is in colour, but a mask holds one number per pixel; save it in grey or with a palette")
     if picture.mode not in modes:
         raise ImageError(path, f"has pixels of mode {picture.mode}, not {', '.join(modes)}; convert it")
 
 
-def read_mask(path: Path, *, num_classes: int | None = None) -> NDArray[np.int32]:
-    """Classes, or numbers of objects, ``(H, W)``: grey values or places in the palette; white alone beside 0 is 1."""
+def read_mask(path: Path, *, num_classes: int | None = None, instances: bool = False) -> NDArray[np.int32]:
+    """Classes, or numbers of ``instances``, ``(H, W)``: grey values or places in the palette.
+
+    White alone beside 0 is class 1; it numbers no objects, so these are then its connected parts.
+    """
     with opened_image(path) as picture:
         if picture.format == "JPEG":
             raise ImageError(path, "is a JPEG file, which does not keep the numbers of a mask; save it as PNG")
         _check(picture, path, NUMBERS)
         label = np.asarray(picture).astype(np.int32)
-        white = {"L": 0xFF, "P": 0, "1": 0}.get(picture.mode, 0xFFFF)
-    if white and label.max() == white and np.isin(label, (0, white)).all():
-        label //= white
+        white = {"L": 0xFF, "P": 0, "1": 1}.get(picture.mode, 0xFFFF)
+    is_white = bool(white and label.max() == white and np.isin(label, (0, white)).all())
+    label = label // white if is_white else label
+    num_classes = None if instances else num_classes
     if label.min() < 0 or (num_classes is not None and label.max() >= num_classes):
         wrong = label.min() if label.min() < 0 else label.max()
         last = "" if num_classes is None else f" to {num_classes - 1}"
         raise ImageError(path, f"holds the label {wrong}, but classes are 0{last}; relabel it or give --num-classes")
+    return _numbered(label, is_white=is_white) if instances else label
+
+
+def _numbered(label: NDArray[np.int32], *, is_white: bool) -> NDArray[np.int32]:
+    """Numbers of objects; where there is one number, perhaps those of connected parts."""
+    if label.max() > 1 or not label.any():
+        return label
+    parts, count = import_ndimage("masks").label(label)
+    if is_white:
+        warnings.warn("masks of black and white number no objects: each connected part is taken for one", stacklevel=3)
+        return parts
+    if count > 1:
+        text = "a mask with the number 1 alone is one object, although in several parts"
+        warnings.warn(f"{text}; number the objects, or write them in white (255) to have parts counted", stacklevel=3)
     return label
 
 

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from torchsonic.lab.data.arrays import Arrays, move_images
 
-__all__ = ["make_sets", "read_digits"]
-
 FILES = {"train": "train", "test": "t10k"}
 TRAIN, TEST = 12_000, 50_000
 """Digits of the published benchmark of turned ones, 10,000 + 2,000 to learn from and choose by."""

@@ -1,4 +1,4 @@
-"""Parameters and floating-point operations of a model.
+"""Parameters and floating-point operations of a model; peak memory of a piece of work.
 
 Conventions: a multiply-add is two operations; a complex multiplication six, with an addition eight, and with a real
 factor two; a complex multiply-add within a product of matrices eight. A Fourier transform of N points counts
@@ -13,6 +13,7 @@ Frigo, Johnson: The Design and Implementation of FFTW3. Proceedings of the IEEE 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -132,3 +133,30 @@ def _multiplication(x: Any, y: Any, *args: Any, out_val: Tensor, added: int = 0,
 
 def _multiply_add(total: Tensor, *args: Any, **kwargs: Any) -> int:
     return _multiplication(*args, added=2, **kwargs)
+
+
+def peak_bytes(step: Callable[[], object], device: torch.device) -> int:
+    """Largest number of bytes allocated at any time during ``step``, above those allocated at its beginning.
+
+    On a CPU from the events of PyTorch's allocator, which include the temporaries inside operators; what oneDNN and MKL
+    allocate for themselves is not seen. Call ``step`` once before, so that caches are filled.
+    """
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        step()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or every profile writes to stderr, through the progress bar
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        step()
+    profiler = profile.profiler
+    assert profiler is not None
+    assert profiler.kineto_results is not None
+    events = [event for event in profiler.kineto_results.events() if event.name() == "[memory]"]
+    live = peak = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        live += event.nbytes()  # pyright: ignore[reportAttributeAccessIssue]
+        peak = max(peak, live)
+    return peak

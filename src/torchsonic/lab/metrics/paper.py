@@ -6,8 +6,6 @@ import json
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-__all__ = ["PaperCost", "paper_cost", "paper_results"]
-
 
 class PaperCost(NamedTuple):
     """What the paper prints of a model; ``None`` where it prints nothing."""

@@ -19,19 +19,6 @@ SAMPLES = 8
 RESOLUTIONS = (16, 32, 64, 128, 256)
 
 
-def draw_sheet(task: str, *, seed: int = 0) -> Figure:
-    """The sheet of a task.
-
-    Examples
-    --------
-    >>> sorted(SHEETS)
-    ['halligalli', 'synthshape']
-    """
-    if task not in SHEETS:
-        raise ValueError(f"task must be one of {', '.join(SHEETS)}, got {task!r}")
-    return SHEETS[task](seed)
-
-
 def _synthshape(seed: int) -> Figure:
     data = SynthShape(seed=seed)
     figure = new_figure(11.0, 17.0)
@@ -103,3 +90,4 @@ def _halligalli(seed: int) -> Figure:
 
 
 SHEETS: Mapping[str, Callable[[int], Figure]] = {"synthshape": _synthshape, "halligalli": _halligalli}
+"""What draws the sheet of a task, by a seed."""

@@ -6,19 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchsonic.lab.report.comparison import Compared, find_warnings
-from torchsonic.lab.report.curves import draw_band, log_scale, read_losses, smooth
 from torchsonic.lab.report.document import NONE, Cell, Document, Figure, Group, Items, Prose, Section, Table
 from torchsonic.lab.report.files import to_png
-from torchsonic.lab.report.runs import count, decimal, origin_text
-from torchsonic.lab.report.style import plain
+from torchsonic.lab.report.runs import Compared, count, decimal, find_warnings, origin_text
+from torchsonic.lab.report.style import draw_band, log_scale, plain, read_losses, smooth
 from torchsonic.lab.runs.table1 import duration
 from torchsonic.lab.studies.definition import Measure, Study
 from torchsonic.lab.studies.outcome import Outcome, find_numbers, find_outcomes, ranks
 from torchsonic.lab.studies.plan import Planned, plan_runs, time_left
 from torchsonic.viz.style import new_figure, thin_axes
-
-__all__ = ["make_page", "status_line"]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#777777")
 DIGITS = {"plain": 3, "percent": 2, "error": 2}

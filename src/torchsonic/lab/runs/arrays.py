@@ -20,7 +20,7 @@ from torchsonic.lab.data.draws import number_generator
 from torchsonic.lab.data.ranges import check_ranges
 from torchsonic.lab.metrics import count_flops
 from torchsonic.lab.runs.folder import load_model, read_config
-from torchsonic.lab.runs.images.options import read_options
+from torchsonic.lab.runs.images.network import read_options
 from torchsonic.lab.runs.run import Experiment, run
 from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.training import Fit, TrainingConfig

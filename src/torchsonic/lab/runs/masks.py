@@ -74,6 +74,7 @@ class MasksConfig(SegmentationConfig):
     tolerance: float | None = None
     """Distance within which borders agree, as spacing is given; two median pixels by default."""
     augmentation: Augmentation = field(default_factory=lambda: Augmentation(mirror=(1, 2), rotation=180.0))
+    """Random changes to patches; axis 1 is the height and 2 the width."""
     training: TrainingConfig = field(default_factory=lambda: TrainingConfig(batch=4))
 
     def __post_init__(self) -> None:
@@ -127,7 +128,7 @@ class MaskExperiment(SegmentationExperiment[MasksConfig]):
         return cases
 
     def read_case(self, case: Case, *, num_classes: int | None) -> Volume:
-        volume = files.read_pair(case, num_classes=None if self.config.instances else num_classes, size=self.size)
+        volume = files.read_pair(case, num_classes=num_classes, instances=self.config.instances, size=self.size)
         assert volume.label is not None
         return replace(volume, label=outline(volume.label)) if self.config.instances else volume
 
@@ -176,7 +177,7 @@ def score_case(
     """Scores of a picture with a mask, the picture, and what the network makes of it."""
     assert config.num_classes is not None
     assert config.tolerance is not None
-    volume = files.read_pair(case, num_classes=None if config.instances else config.num_classes, size=size)
+    volume = files.read_pair(case, num_classes=config.num_classes, instances=config.instances, size=size)
     assert volume.label is not None
     start = time.perf_counter()
     found = predict_mask(model, volume, config)

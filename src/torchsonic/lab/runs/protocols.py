@@ -10,8 +10,6 @@ from torchsonic.lab.data.synthetic import PERTURBATIONS, SynthShape
 from torchsonic.lab.data.synthetic.perturbations import Perturbation
 from torchsonic.lab.training.segmentation import NumberedSamples
 
-__all__ = ["FOLDS", "OWN", "POOL", "Protocol", "ProtocolName"]
-
 ProtocolName = Literal["own", "released"]
 Split = tuple[Sequence[int], Sequence[int]]
 

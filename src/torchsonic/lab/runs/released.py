@@ -17,8 +17,6 @@ from torchsonic.lab.metrics.overlap import confusion, mean_dice
 from torchsonic.lab.runs.protocols import SMOKE, Protocol, Split
 from torchsonic.lab.training.segmentation import WEIGHT_SAMPLES
 
-__all__ = ["RELEASED"]
-
 BATCH, BATCHES, STEPS = 24, 20, 2000
 FIRST_TEST = 1 << 32  # no training asks for so many samples
 

@@ -1,7 +1,9 @@
-"""A progress bar with throughput and an estimate of the end."""
+"""A progress bar with throughput and an estimate of the end; lines now and then where no terminal shows it."""
 
 from __future__ import annotations
 
+import itertools
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,6 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
+
+PAUSE = 10.0
+"""Seconds between lines."""
 
 
 @contextmanager
@@ -20,6 +25,10 @@ def training_progress(steps: int, done: int, batch: int, *, show: bool) -> Itera
         print(f"training goes on from step {done}")
     if not show or done >= steps:
         yield lambda step, loss: None
+        return
+    if not sys.stdout.isatty():
+        say = _speaker("training", steps)
+        yield lambda step, loss: say(step, f", loss {loss:.4f}")
         return
     from rich.progress import TextColumn, TimeElapsedColumn
 
@@ -41,9 +50,26 @@ def counting_progress(title: str, total: int, *, show: bool) -> Iterator[Callabl
     if not show:
         yield lambda: None
         return
+    if not sys.stdout.isatty():
+        say, count = _speaker(title, total), itertools.count(1)
+        yield lambda: say(next(count))
+        return
     with _bar(title) as progress:
         bar = progress.add_task(title, total=total)
         yield lambda: progress.advance(bar)
+
+
+def _speaker(title: str, total: int) -> Callable[..., None]:
+    """Says how many of all are done, on the error stream, every few seconds."""
+    last = time.perf_counter()
+
+    def say(done: int, more: str = "") -> None:
+        nonlocal last
+        if time.perf_counter() - last > PAUSE:
+            last = time.perf_counter()
+            print(f"{title}: {done} of {total}{more}", file=sys.stderr, flush=True)
+
+    return say
 
 
 def _bar(title: str, *columns: ProgressColumn) -> Progress:

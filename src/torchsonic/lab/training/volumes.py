@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from torchsonic.lab.data.draws import number_generator
 from torchsonic.lab.data.volumes.augmentation import Augmentation, Change, change_intensity, mirror, motion
-from torchsonic.lab.data.volumes.collection import Prepared
+from torchsonic.lab.data.volumes.collection import Collection, Prepared
 from torchsonic.lab.data.volumes.patches import choose_start, cut, cut_moved, shows_foreground
 from torchsonic.lab.metrics.overlap import confusion, dice_per_class
-from torchsonic.lab.training.losses import cross_entropy_and_dice
+from torchsonic.lab.training.segmentation import cross_entropy_and_dice
 from torchsonic.lab.training.task import epoch_order
 
 ScaleBy = Literal["spacing", "image"]
@@ -30,12 +30,6 @@ class PatchBatch(NamedTuple):
     spacing: Tensor
     orientation: Tensor = torch.eye(3)[None]
     """``(B, 3, 3)``, or one for all."""
-
-
-class PreparedVolumes(Protocol):
-    """Volumes by name."""
-
-    def __getitem__(self, name: str, /) -> Prepared: ...
 
 
 class VolumeTask:
@@ -69,7 +63,7 @@ class VolumeTask:
 
     def __init__(
         self,
-        volumes: PreparedVolumes,
+        volumes: Mapping[str, Prepared] | Collection,
         train: Sequence[str],
         test: Sequence[str],
         *,

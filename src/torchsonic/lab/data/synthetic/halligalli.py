@@ -23,8 +23,6 @@ from torchsonic.lab.data.draws import sample_uniforms
 from torchsonic.lab.data.labels import IGNORE
 from torchsonic.lab.data.synthetic.shapes import KINDS, Scenes, render
 
-__all__ = ["HalliGalli"]
-
 FIELD = 64
 CORNER = 8.0
 RADIUS = 6.0

@@ -16,8 +16,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["PERTURBATIONS", "Perturbation", "move_affinely", "perturb", "sample_at", "similarity"]
-
 FIELD = 64
 COARSE = 3
 """Points per axis of the field that a distortion interpolates: bends, as the paper's mild losses suggest."""

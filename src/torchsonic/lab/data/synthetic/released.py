@@ -26,8 +26,6 @@ from torchsonic.lab.data.synthetic.perturbations import (
 )
 from torchsonic.lab.data.synthetic.shapes import KINDS
 
-__all__ = ["RELEASED_PERTURBATIONS", "ReleasedShapes"]
-
 ATTEMPTS, NOISE = 100, 0.2
 COLOURS = np.array(
     [(1, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 0.5, 0), (1, 1, 0), (1, 0, 1), (0.5, 0.5, 0.5)], np.float32

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["KINDS", "REACH", "Scenes", "render", "signed_distance"]
-
 KINDS = ("background", "circle", "square", "triangle", "cross", "star")
 REACH = 1.15
 """No point of a shape lies further from its centre than this many radii."""

@@ -16,8 +16,6 @@ from torch import Tensor
 from torchsonic.lab.data.draws import sample_uniforms
 from torchsonic.lab.data.synthetic.shapes import KINDS, REACH, Scenes, render
 
-__all__ = ["SynthShape"]
-
 FEWEST, MOST = 2, 6
 SMALLEST, LARGEST = 5.0 / 64, 11.0 / 64
 GAP = 1.5 / 64

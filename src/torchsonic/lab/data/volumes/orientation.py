@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from torchsonic.functional import Storage, split_affine, split_orientation
 from torchsonic.lab.data.volumes.nifti import Volume
 
-__all__ = ["axis_codes", "oblique_part", "straighten", "to_stored_axes"]
-
 
 def _orientation(affine: NDArray[np.float64]) -> torch.Tensor:
     """Directions ``(1, 3, 3)`` of the axes of an array ``(D, H, W)`` in (S, A, R); sheared matrices are refused."""

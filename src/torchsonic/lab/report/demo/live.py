@@ -19,8 +19,6 @@ from torchsonic.viz.style import new_figure, styled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["SAMPLINGS", "Sampled", "draw_samplings", "make_network", "test_samplings", "train"]
-
 TRAINED = (48, 48)
 SAMPLINGS = (TRAINED, (96, 96), (96, 48), (36, 72))
 RATE = 1e-2

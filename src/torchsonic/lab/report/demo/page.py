@@ -18,8 +18,6 @@ from torchsonic.lab.report.files import to_png
 from torchsonic.lab.training.progress import counting_progress
 from torchsonic.models import PretrainedError, PretrainedModel, from_pretrained
 
-__all__ = ["DemoConfig", "run_demo"]
-
 SCENES = range(2_000_000, 2_000_040)  # drawn for this page: no network was trained on them
 CORNER_SCENES = range(3_000_000, 3_000_200)
 SHOWN_SCENE = SCENES[7]

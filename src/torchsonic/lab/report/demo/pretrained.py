@@ -17,8 +17,6 @@ from torchsonic.viz.style import PALETTE, new_figure, styled, thin_axes
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ANGLES", "NOISES", "draw_curves", "draw_turned", "score_corners", "score_levels"]
-
 ANGLES = (0.0, 15.0, 30.0, 45.0, 60.0, 75.0, 90.0)
 NOISES = (0.0, 0.1, 0.2, 0.3)
 SHOWN_ANGLES = (0.0, 30.0, 75.0)

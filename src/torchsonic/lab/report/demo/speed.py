@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from torchsonic.nn import SonicConv2d
 
-__all__ = ["SIZES", "StepCost", "measure_steps"]
-
 SIZES = ((64, 8, 64), (64, 16, 128), (256, 32, 56))
 """Channels, modes and pixels."""
 BATCH, ROUNDS = 4, 5

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from torchsonic.io import read_json
 from torchsonic.lab.runs.synthetic import make_data
-from torchsonic.models import PretrainedModel, SonicLayers, from_pretrained, list_pretrained, pretrained_folder
-from torchsonic.models.pretrained import CONFIG_NAME, WEIGHTS_NAME
+from torchsonic.models import PretrainedModel, SonicLayers, from_pretrained
+from torchsonic.models.pretrained import CONFIG_NAME, locate
 from torchsonic.nn import SonicConvNd
 from torchsonic.viz import convolution_twin
 from torchsonic.viz.lattice import named_sonic_layers
@@ -87,21 +87,10 @@ def load_subject(folder: Path, *, against: Path | None = None, unit: str | None 
 
 
 def _load(folder: Path) -> tuple[PretrainedModel, Path | None]:
-    """The model in a folder, and the folder of its run if it is one's."""
-    advice = f"give the folder that save_pretrained wrote, a run's, or one of {', '.join(list_pretrained())}"
-    if not folder.exists():
-        folder = pretrained_folder(str(folder)) or folder
-    if not folder.is_dir():
-        what = f"{folder} is a file" if folder.is_file() else f"there is no folder {folder}"
-        raise ValueError(f"{what}; {advice}")
-    inner = folder / "model"
-    is_run = (inner / CONFIG_NAME).is_file()
-    if not is_run and not (folder / WEIGHTS_NAME).is_file():
-        missing = f"neither {WEIGHTS_NAME} nor model/{CONFIG_NAME} is there"
-        raise ValueError(f"{folder} holds no saved model: {missing}; {advice}")
-    model = from_pretrained(inner if is_run else folder)
-    run = folder if is_run else folder.parent if folder.name == "model" else None
-    return model.float(), run  # pictures need no more, and images come in float32
+    """The model in a folder, or of that name, and the folder of its run if it is one's."""
+    place = locate(folder)
+    model = from_pretrained(place).float()  # pictures need no more, and images come in float32
+    return model, place.parent if place.name == "model" else None
 
 
 def _load_rival(folder: Path, images: Tensor, own: str) -> tuple[PretrainedModel, str, str]:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from torchsonic.lab.report.image_sizes.results import SizeReport
-from torchsonic.lab.report.image_sizes.verdicts import PAPER_TRAIN_SIZE, paper_curves
+from torchsonic.lab.report.image_sizes.results import PAPER_TRAIN_SIZE, SizeReport, paper_curves
 from torchsonic.lab.report.style import OPERATORS, plain
 from torchsonic.viz.style import new_figure, thin_axes
 

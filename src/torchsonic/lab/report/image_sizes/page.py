@@ -10,12 +10,19 @@ import numpy as np
 
 from torchsonic import __version__
 from torchsonic.lab.report import Cell, Document, Figure, Prose, Section, Table
-from torchsonic.lab.report.comparison import Compared, find_warnings
 from torchsonic.lab.report.files import to_png
 from torchsonic.lab.report.image_sizes.figure import draw_sizes
-from torchsonic.lab.report.image_sizes.results import Curve, Point, RunFacts, SizeReport, settings_of
-from torchsonic.lab.report.image_sizes.verdicts import PAPER_TRAIN_SIZE, paper_curves, verdict_lines
-from torchsonic.lab.report.runs import origin_text
+from torchsonic.lab.report.image_sizes.results import (
+    PAPER_TRAIN_SIZE,
+    Curve,
+    Point,
+    RunFacts,
+    SizeReport,
+    paper_curves,
+    settings_of,
+    verdict_lines,
+)
+from torchsonic.lab.report.runs import Compared, find_warnings, origin_text
 
 NETWORK = {"model", "model_options"}
 BUDGET = ("network", "parameters, M", "GFLOPs", "steps", "batch", "seeds", "training, min", "waiting for data")

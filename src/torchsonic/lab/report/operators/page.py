@@ -10,11 +10,10 @@ from torchsonic.lab.report import Cell, Column, Document, Figure, Group, Items, 
 from torchsonic.lab.report.document import NONE
 from torchsonic.lab.report.files import to_png
 from torchsonic.lab.report.operators.contenders import PLACES
-from torchsonic.lab.report.operators.cost import BATCH
 from torchsonic.lab.report.operators.directions import FIELD
 from torchsonic.lab.report.operators.figure import DIRECTED, OBLIQUE, SLIGHT, draw_taxonomy
 from torchsonic.lab.report.operators.laws import CHANNELS, EXACT, LAWS, SIZE
-from torchsonic.lab.report.operators.measure import Budget, Measured
+from torchsonic.lab.report.operators.measure import BATCH, Budget, Measured
 from torchsonic.lab.report.runs import origin_text
 from torchsonic.lab.runs.provenance import activity_warning
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from torchsonic.lab.metrics.paper import paper_results
-from torchsonic.lab.report.curves import read_losses
 from torchsonic.lab.report.runs import group_by, read_results
+from torchsonic.lab.report.style import read_losses
 from torchsonic.lab.runs.protocols import OWN
 from torchsonic.lab.runs.released import RELEASED
 from torchsonic.lab.runs.synthetic import PROTOCOLS, SyntheticConfig, TaskName, usual_settings

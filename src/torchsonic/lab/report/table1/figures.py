@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from torchsonic.lab.report.curves import draw_band, log_scale, smooth
 from torchsonic.lab.report.runs import group_by
-from torchsonic.lab.report.style import OPERATORS, plain
+from torchsonic.lab.report.style import OPERATORS, draw_band, log_scale, plain, smooth
 from torchsonic.lab.report.table1.collect import TASKS, Column
 from torchsonic.lab.report.table1.table import Row, Table1
 from torchsonic.viz.style import new_figure, thin_axes

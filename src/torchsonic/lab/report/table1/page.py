@@ -9,9 +9,8 @@ from typing import Any
 
 from torchsonic.lab.report import Cell, Code, Column, Document, Group, Prose, Section, Table
 from torchsonic.lab.report.catalogue import NOTES as COST_NOTES
-from torchsonic.lab.report.comparison import Compared, find_warnings, join_values
 from torchsonic.lab.report.document import NONE, Text
-from torchsonic.lab.report.runs import commit_of, count, decimal, signed
+from torchsonic.lab.report.runs import Compared, commit_of, count, decimal, find_warnings, join_values, signed
 from torchsonic.lab.report.table1.collect import TASKS, Run
 from torchsonic.lab.report.table1.collect import Column as Model
 from torchsonic.lab.report.table1.report import Report, as_data

@@ -95,7 +95,11 @@ def _time_and_peak(seconds: float | None, peak: int | None) -> list[str]:
 
 def _differences(evaluation: Evaluation) -> list[Section]:
     rows = [
-        [f"{d.first} {MINUS} {d.second}", *[_estimate(x, show=signed) for x in (d.dice, d.nsd)], str(d.dice["count"])]
+        [
+            f"{d['first']} {MINUS} {d['second']}",
+            *[_estimate(d[m], show=signed) for m in MEASURES],
+            str(d["dice"]["count"]),
+        ]
         for d in compare(evaluation.models)
     ]
     note = "Case by case, over the cases that both have: an interval without zero is a difference that shows."

@@ -62,16 +62,6 @@ class ModelResult:
         return max((case.peak_bytes for case in self.cases.values() if case.peak_bytes is not None), default=None)
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Mean difference of two models on the cases both have, which share their difficulty: first less second."""
-
-    first: str
-    second: str
-    dice: Mapping[str, Any]
-    nsd: Mapping[str, Any]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """Everything a report shows."""
@@ -110,15 +100,18 @@ def worst_first(models: Sequence[ModelResult]) -> list[str]:
     return sorted(names, key=lambda name: (math.isnan(means[name]), means[name], name))
 
 
-def compare(models: Sequence[ModelResult]) -> list[Difference]:
-    """Each further model against the first, and what telling the spacing is worth to a model that comes with both."""
+def compare(models: Sequence[ModelResult]) -> list[dict[str, Any]]:
+    """Each further model against the first, and what telling the spacing is worth to a model that comes with both.
+
+    Mean differences on the cases that both have, which share their difficulty: ``first`` less ``second``.
+    """
     found = []
     for before, second in pairwise(models):
         first = before if before.source == second.source else models[0]
         pairs = [(case, second.cases[name]) for name, case in first.cases.items() if name in second.cases]
         if pairs:
             dice, nsd = (bootstrap_mean(a.mean(key) - b.mean(key) for a, b in pairs) for key in ("dice", "nsd"))
-            found.append(Difference(first.name, second.name, dice, nsd))
+            found.append({"first": first.name, "second": second.name, "dice": dice, "nsd": nsd})
     return found
 
 
@@ -147,7 +140,7 @@ def as_data(evaluation: Evaluation) -> dict[str, Any]:
         "classes": list(evaluation.classes),
         "tolerance_mm": evaluation.tolerance,
         "models": [_model_data(model, evaluation.threshold) for model in evaluation.models],
-        "differences": [vars(difference) for difference in compare(evaluation.models)],
+        "differences": compare(evaluation.models),
         "cases": [{"case": name, "spacing_mm": evaluation.spacings[name]} for name in evaluation.cases],
         "skipped": [{"case": name, "reason": reason} for name, reason in evaluation.skipped],
     }

@@ -16,8 +16,8 @@ import torch
 
 from torchsonic.lab.data.volumes import Case, CaseError, Volume, find_cases, read_case, write_labels
 from torchsonic.lab.metrics import count_parameters
+from torchsonic.lab.metrics.cost import peak_bytes
 from torchsonic.lab.metrics.detection import find_lesions
-from torchsonic.lab.metrics.memory import peak_bytes
 from torchsonic.lab.report.runs import group_by, load_runs, read_results
 from torchsonic.lab.report.volumes.results import Evaluation, ModelResult
 from torchsonic.lab.report.volumes.scoring import Answer, Scoring, class_names, number_classes, score_cases
@@ -58,7 +58,7 @@ def score_runs(
     provenance = describe_run(seed=0, device=torch.device(device))
     runs = load_runs(folders, _load, "volumes")
     for run in runs:
-        run.move_to(device)
+        run.model.to(device).eval()
     if scoring.regions:
         raise ValueError("classes: regions are scored with --predictions alone; give runs names of classes")
     classes = _classes(scoring.classes, runs, external or data)
@@ -90,7 +90,6 @@ class TrainedRun:
     learnt: tuple[str, ...]
     origin: dict[str, Any]
     watch: AxesWatch
-    device: str = "cpu"
     is_warm: bool = False
 
     @property
@@ -103,13 +102,6 @@ class TrainedRun:
         """All that runs of a row have in common: everything but which cases are learnt from, and what these decide."""
         training = replace(self.config.training, seed=0)
         return repr(replace(self.config, fold=0, split=None, patch=None, training=training))
-
-    def move_to(self, device: str) -> None:
-        try:
-            self.model.to(device).eval()
-        except RuntimeError as error:
-            raise ValueError(f"device {device}: {error}") from error
-        self.device = device
 
     def warm_up(self, volume: Volume) -> None:
         """Predict a corner of a case once, so that what happens at the first call only is not timed."""
@@ -206,7 +198,8 @@ class Row:
             answers.append(predict(run.model, volume, run.config, tell_spacing=self.tell_spacing))
             seconds.append(time.perf_counter() - start)
 
-        facts: dict[str, Any] = {"peak_bytes": peak_bytes(step, torch.device(run.device)), "seconds": seconds[0]}
+        peak = peak_bytes(step, next(run.model.parameters()).device)
+        facts: dict[str, Any] = {"peak_bytes": peak, "seconds": seconds[0]}
         labels = answers[0]
         if lesion_class is not None:
             facts["lesions"] = find_lesions(labels[lesion_class], volume.label == lesion_class)

@@ -5,11 +5,13 @@ What a saved classifier knows of images lies beside its weights, so that its fol
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import inspect
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
 
 import torch
 from torch import nn
@@ -18,7 +20,7 @@ from torchsonic.engine.memory import is_exhaustion
 from torchsonic.io import read_json, write_json
 from torchsonic.lab.runs.folder import RunError, is_run, load_model, read_config, read_facts
 from torchsonic.lab.runs.images.config import DEFAULT_MODEL, ImagesConfig, ModelName
-from torchsonic.lab.runs.images.options import read_options
+from torchsonic.lab.runs.settings import SettingsError, read_value
 from torchsonic.models import Classifier, create_model, from_pretrained, model_entry
 from torchsonic.models.pretrained import WEIGHTS_NAME
 from torchsonic.nn.definition import is_definition
@@ -48,21 +50,10 @@ def make_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier
     return model, f"new weights for all {_count(model)} tensors"
 
 
-def find_source(init: str) -> str:
-    """What to load, from a folder that is there or a hub that was named; never a mistyped folder from a hub."""
-    if init.startswith("hub:"):
-        return init
-    if not Path(init).is_dir():
-        is_repository = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", init)
-        hint = f"; for a repository on the Hugging Face Hub write hub:{init}" if is_repository else ""
-        raise ValueError(f"init: there is no folder {init}{hint}")
-    return init
-
-
 def _saved_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier, str]:
     assert config.init is not None
     folder = Path(config.init)
-    model = from_pretrained(folder / "model" if is_run(folder) else find_source(config.init))
+    model = from_pretrained(config.init)
     if not isinstance(model, Classifier) or model.in_channels != 3:
         channels = f" of {model.in_channels} channels" if isinstance(model, Classifier) else ""
         raise ValueError(
@@ -155,3 +146,73 @@ def load_run(folder: Path) -> tuple[Classifier, ImagesConfig, tuple[str, ...]]:
     if not isinstance(model, Classifier) or model.num_classes != len(classes):
         raise ValueError(f"{folder} holds no classifier of {len(classes)} classes")
     return model, config, classes
+
+
+SET_ELSEWHERE = {"num_classes": "the folders of classes", "in_channels": "the images, which have three"}
+TRUTHS = {"yes": True, "1": True, "no": False, "0": False}
+
+
+def read_options(name: str, words: Sequence[str]) -> dict[str, Any]:
+    """Arguments for :func:`torchsonic.create_model` from words ``name=value``.
+
+    Values are read as the constructor annotates them; a list is written ``1,1,2,1``, an entry of a mapping
+    ``operator_options.num_modes=8``. What a preset or the registry sets in a mapping stays unless it is named.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, with the nearest known one, and for a value of the wrong type.
+
+    Examples
+    --------
+    >>> read_options("resnet50_niff", ["width=16", "depths=1,1,2,1", "operator_options.hidden=4,4"])
+    {'width': 16, 'depths': [1, 1, 2, 1], 'operator_options': {'pointwise': True, 'hidden': [4, 4]}}
+    """
+    entry, arguments = model_entry(name)
+    constructor = entry.build.__init__
+    known = list(inspect.signature(constructor).parameters)[1:]
+    hints = get_type_hints(constructor)
+    options: dict[str, Any] = {}
+    for word in words:
+        path, equals, text = word.partition("=")
+        key, _, inner = path.partition(".")
+        if not equals or not key or not text:
+            raise ValueError(f"model_options must be name=value, got {word!r}")
+        if key in SET_ELSEWHERE:
+            raise ValueError(f"model_options: {key} is set by {SET_ELSEWHERE[key]}")
+        if key not in known:
+            close = difflib.get_close_matches(key, known, n=1, cutoff=0.4)
+            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+            raise ValueError(f"model_options: {name} has no argument {key!r}; {hint}")
+        if _is_mapping(hints[key]):
+            if not inner:
+                raise ValueError(f"model_options: give entries of {key} one by one, as {key}.NAME=VALUE, got {word!r}")
+            options.setdefault(key, dict(arguments.get(key) or {}))[inner] = _guess(text)
+        elif inner:
+            raise ValueError(f"model_options: {key} has no entries, got {word!r}")
+        else:
+            options[key] = _read(text, hints[key], key)
+    return options
+
+
+def _is_mapping(hint: Any) -> bool:
+    return any(get_origin(member) in (Mapping, dict) for member in (hint, *get_args(hint)))
+
+
+def _read(text: str, hint: Any, name: str) -> Any:
+    """A value of the type that a hint asks for: what the text looks like, a list of that, or the text itself."""
+    found = _guess(text)
+    for value in (found, [found], TRUTHS.get(text.lower(), found)):
+        with contextlib.suppress(SettingsError):
+            return read_value(value, hint, name)
+    return read_value(text, hint, f"model_options: {name}")
+
+
+def _guess(text: str) -> Any:
+    """What a text looks like; of an entry of a mapping only the operator knows the type, and checks it itself."""
+    if "," in text:
+        return [_guess(part) for part in text.strip("[]()").split(",")]
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return {"true": True, "false": False, "none": None}.get(text.lower(), text)

@@ -29,6 +29,8 @@ from torchsonic.lab.training.batch_statistics import share_batch_statistics
 from torchsonic.lab.training.fabric import on_first
 from torchsonic.lab.training.progress import counting_progress
 from torchsonic.models import Classifier
+from torchsonic.models.model_folder import HUB
+from torchsonic.models.pretrained import locate
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
@@ -125,12 +127,11 @@ def run_experiment(config: ImagesConfig, folder: Path, *, show: bool = True) -> 
 
 def _complete(config: ImagesConfig) -> ImagesConfig:
     """The configuration with what it leaves open and the images do not decide."""
-    if config.init is not None:
-        network.find_source(config.init)
     side = config.stored_side or round(STORED * config.image_size)
     model = config.model or (DEFAULT_MODEL if config.init is None else network.model_of_run(Path(config.init)))
     init = config.init
-    if init is not None and not init.startswith("hub:"):
+    if init is not None and not init.startswith(HUB):
+        locate(init)  # a mistyped folder is refused before images are looked at
         init = Path(os.path.abspath(init)).as_posix()  # "run/" is "run" when it resumes, from wherever that is
     return replace(config, stored_side=side, model=model, init=init, pixel_width=network.width_of_pixels(config))
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,20 +17,13 @@ from torch import Tensor, nn
 from torchsonic.lab.data.draws import number_generator
 from torchsonic.lab.data.images.changes import mix_area, view_image, view_middle
 from torchsonic.lab.data.images.folder import ImageFolder
+from torchsonic.lab.data.images.store import ImageStore
 from torchsonic.lab.metrics.classification import classify, normalise
 from torchsonic.lab.runs.images.config import ImagesConfig
 from torchsonic.lab.training.task import place_in_epoch
 
 CHANGE, MIX = 1, 2
 TEST_BATCH = 64
-
-
-class Images(Protocol):
-    """Images ``(H, W, 3)`` by path."""
-
-    def __getitem__(self, path: Path, /) -> NDArray[np.uint8]: ...
-
-    def first_good(self, files: Sequence[Path], place: int) -> tuple[int, NDArray[np.uint8]]: ...
 
 
 class ImageBatch(NamedTuple):
@@ -53,7 +45,7 @@ class ClassificationTask:
     Parameters
     ----------
     images
-        By path, such as a :class:`torchsonic.lab.data.images.store.ImageStore`.
+        By path.
     train, test
         To learn from and to be scored on.
     spacing
@@ -62,7 +54,7 @@ class ClassificationTask:
 
     def __init__(
         self,
-        images: Images,
+        images: ImageStore,
         train: ImageFolder,
         test: ImageFolder,
         config: ImagesConfig,
@@ -147,7 +139,7 @@ class ClassificationTask:
 
 
 def batches_of_views(
-    images: Images, folder: ImageFolder, size: int, *, crop: float = 1.0, batch: int = TEST_BATCH
+    images: ImageStore, folder: ImageFolder, size: int, *, crop: float = 1.0, batch: int = TEST_BATCH
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """The middle of each image at a size, ``(B, 3, size, size)`` bytes, with its class; made on all cores."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as threads:

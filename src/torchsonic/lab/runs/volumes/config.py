@@ -58,7 +58,7 @@ class SegmentationConfig:
     tell_spacing: bool = True
     """Do not tell the network the pixel spacing; it then takes all pixels for median ones. A U-Net is never told."""
     foreground: float = 0.5
-    """Share of training patches that are centred on a foreground voxel."""
+    """Share of training patches that are centred on a point of the foreground."""
     scale_by: ScaleBy | None = None
     """Scale anatomy through the spacing, the default for networks that are told it, or by stretching the image."""
     overlap: float = 0.5

@@ -29,7 +29,7 @@ def complete_config(config: VolumesConfig, facts: Sequence[Facts], num_classes: 
     if spacing == "median":
         spacing = median_spacing(facts)
     assert spacing != "median"
-    patch = config.patch or choose_patch(_shapes(facts, spacing), _reference(facts, spacing), config.patch_voxels)
+    patch = config.patch or choose_patch(_shapes(facts, spacing), spacing or median_spacing(facts), config.patch_voxels)
     return replace(config, num_classes=num_classes, common_spacing=spacing, patch=patch)
 
 
@@ -46,10 +46,6 @@ def median_spacing(facts: Sequence[Facts]) -> tuple[float, float, float]:
     """Median over cases along each axis."""
     depth, height, width = np.median([fact.spacing for fact in facts], axis=0).tolist()
     return depth, height, width
-
-
-def _reference(facts: Sequence[Facts], common: tuple[float, float, float] | None) -> tuple[float, float, float]:
-    return common or median_spacing(facts)
 
 
 def _shapes(facts: Sequence[Facts], common: tuple[float, float, float] | None) -> list[tuple[int, ...]]:
@@ -121,7 +117,7 @@ def make_model(config: VolumesConfig, facts: Sequence[Facts]) -> PretrainedModel
     assert config.num_classes is not None
     assert config.patch is not None
     assert config.common_spacing != "median"
-    channels, spacing = facts[0].channels, _reference(facts, config.common_spacing)
+    channels, spacing = facts[0].channels, config.common_spacing or median_spacing(facts)
     if config.model == "unet":
         strides = unet_strides(spacing, config.patch)
         return MonaiUNet(channels, config.num_classes, channels=LEVELS[: len(strides) + 1], strides=strides)

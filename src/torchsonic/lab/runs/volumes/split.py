@@ -44,8 +44,10 @@ def make_folds(names: Sequence[str], folds: int, *, seed: int = 0, patient: str 
     """
     owners = {name: _find_patient(name, patient) for name in sorted(names)}
     patients = sorted(set(owners.values()))
+    if len(patients) == 1:
+        raise ValueError("there is one case or patient alone, and nothing to test on; add others")
     if len(patients) < folds:
-        found = "1 case or patient is" if len(patients) == 1 else f"{len(patients)} cases or patients are"
+        found = f"{len(patients)} cases or patients are"
         raise ValueError(f"{found} too few for folds={folds}; give fewer folds, more cases or a split file")
     order = np.random.Generator(np.random.Philox(key=[seed, 0])).permutation(len(patients))
     fold_of = {patients[index]: place % folds for place, index in enumerate(order)}
