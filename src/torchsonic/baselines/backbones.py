@@ -79,7 +79,7 @@ def conv_backbone(width: int, depth: int, *, kernel_size: int = 3, norm: Norm = 
 def gfnet_backbone(
     width: int, depth: int, *, grid: int = 32, mlp_ratio: int = 4, norm: Norm = "group", form: Form = "table"
 ) -> nn.Module:
-    """Norm, mask, norm, MLP; the mask, on ``grid x grid``, learns. As released: a path round each, a bell that stays."""
+    """Norm, learned mask of ``grid x grid``, norm, MLP. As released: a path round each, and a bell that stays."""
     released = choice(form, get_args(Form), "form") == "released"
 
     def block() -> nn.Module:
