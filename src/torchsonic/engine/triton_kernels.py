@@ -139,16 +139,22 @@ def _store_pair(z, at, inside, second, ur, ui, vr, vi, real):
 
 
 @triton.jit
-def _open(omega, omega_step, num_modes, n0, n1, n2, BLOCK: tl.constexpr):
-    """Where this program's numbers lie, whether they exist, their bins on each axis, and the frequencies there."""
+def _place(num_modes, n0, n1, n2, BLOCK: tl.constexpr):
+    """Where this program's numbers lie, whether they exist, and their bins on each axis."""
     n = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(2).to(tl.int64) * num_modes + tl.program_id(1)
-    inside, i0, i1, i2 = n < n0 * n1 * n2, n // (n1 * n2), (n // n2) % n1, n % n2
+    return row * (2 * n0 * n1 * n2) + n, n < n0 * n1 * n2, n // (n1 * n2), (n // n2) % n1, n % n2
+
+
+@triton.jit
+def _load_omega(omega, omega_step, i0, i1, i2, n0, n1, inside):
+    """The frequencies there, and their sum of squares."""
+    # Apart from _place: if one function takes omega and returns addresses, compilers believe that it is written to.
     at = omega + tl.program_id(2) * omega_step
     w0 = tl.load(at + i0, mask=inside, other=1.0)
     w1 = tl.load(at + n0 + i1, mask=inside, other=1.0)
     w2 = tl.load(at + n0 + n1 + i2, mask=inside, other=1.0)
-    return row * (2 * n0 * n1 * n2) + n, inside, i0, i1, i2, w0, w1, w2, w0 * w0 + w1 * w1 + w2 * w2
+    return w0, w1, w2, w0 * w0 + w1 * w1 + w2 * w2
 
 
 @triton.jit
@@ -184,20 +190,11 @@ def _respond(ur, ui, vr, vi, tr, ti, pole: tl.constexpr, PAPER: tl.constexpr):
 
 
 @triton.jit
-def _store_sums(sums, num_modes, inside, gain, by0, by1, by2, by_scale, by_damping, by_oscillation, by_tau, by_gain,
-                by_cutoff):  # fmt: skip
+def _store_sums(sums, num_modes, inside, parts):
     """Fill the row of the table of sums that is this program's."""
     row = (tl.program_id(2).to(tl.int64) * num_modes + tl.program_id(1)) * tl.num_programs(0) + tl.program_id(0)
-    row = sums + row * 9
-    tl.store(row, tl.sum(tl.where(inside, by0, 0.0)))
-    tl.store(row + 1, tl.sum(tl.where(inside, by1, 0.0)))
-    tl.store(row + 2, tl.sum(tl.where(inside, by2, 0.0)))
-    tl.store(row + 3, tl.sum(tl.where(inside, by_scale, 0.0)))
-    tl.store(row + 4, tl.sum(tl.where(inside, by_damping, 0.0)))
-    tl.store(row + 5, tl.sum(tl.where(inside, by_oscillation, 0.0)))
-    tl.store(row + 6, tl.sum(tl.where(inside, by_tau, 0.0)))
-    tl.store(row + 7, tl.where(gain == 0, 0.0, tl.sum(tl.where(inside, by_gain, 0.0))))  # a dropped mode has none
-    tl.store(row + 8, tl.sum(tl.where(inside, by_cutoff, 0.0)))
+    for column in tl.static_range(9):
+        tl.store(sums + row * 9 + column, tl.sum(tl.where(inside, parts[column], 0.0)))
 
 
 @triton.jit
@@ -213,7 +210,8 @@ def couple(
     ``NYQUIST2`` are the bins that stand for both signs, ``REAL`` the last axis's bin that is its own conjugate beside
     0; -1 where there is none.
     """
-    at, inside, i0, i1, i2, w0, w1, w2, squared = _open(omega, omega_step, num_modes, n0, n1, n2, BLOCK)
+    at, inside, i0, i1, i2 = _place(num_modes, n0, n1, n2, BLOCK)
+    w0, w1, w2, squared = _load_omega(omega, omega_step, i0, i1, i2, n0, n1, inside)
     v0, v1, v2, scale, damping, oscillation, tau, gain, cutoff = _load_mode(modes, mode_step)
     ur, ui, vr, vi = _load_pair(z, at, inside, n0 * n1 * n2)
     signs0, signs1, signs2 = _num_signs(i0, NYQUIST0), _num_signs(i1, NYQUIST1), _num_signs(i2, NYQUIST2)
@@ -246,7 +244,8 @@ def couple_adjoint(
     With ``dL = Re sum c dT`` and ``T = g R``, every parameter's gradient is a sum over ``e = c T R``; see
     :mod:`torchsonic.engine.response_gradient`. Arguments as for :func:`couple`.
     """
-    at, inside, i0, i1, i2, w0, w1, w2, squared = _open(omega, omega_step, num_modes, n0, n1, n2, BLOCK)
+    at, inside, i0, i1, i2 = _place(num_modes, n0, n1, n2, BLOCK)
+    w0, w1, w2, squared = _load_omega(omega, omega_step, i0, i1, i2, n0, n1, inside)
     v0, v1, v2, scale, damping, oscillation, tau, gain, cutoff = _load_mode(modes, mode_step)
     ur, ui, vr, vi = _load_pair(z, at, inside, n0 * n1 * n2)
     gr, gi, hr, hi = _load_pair(grad, at, inside, n0 * n1 * n2)
@@ -292,5 +291,6 @@ def couple_adjoint(
                     by2 += ei * scale * f2 - 2 * tau * er * (f0 * c02 + f1 * c12)
         gr, gi, hr, hi = _respond(gr, gi, hr, hi, tr / samples, -ti / samples, pole, PAPER)
     _store_pair(grad, at, inside, n0 * n1 * n2, gr, gi, hr, hi, inside & False)
-    _store_sums(sums, num_modes, inside, gain, by0, by1, by2, by_scale, by_damping, by_oscillation, by_tau, by_gain,
-                by_cutoff)  # fmt: skip
+    by_gain = tl.where(gain == 0, 0.0, by_gain)  # a dropped mode has none
+    parts = (by0, by1, by2, by_scale, by_damping, by_oscillation, by_tau, by_gain, by_cutoff)
+    _store_sums(sums, num_modes, inside, parts)
