@@ -153,7 +153,7 @@ def load_plain(source: str | Path | IO[bytes], *, also: Sequence[Any] = ()) -> A
             f"is damaged, or holds more than numbers, text and plain containers, and is not loaded{_asked(error)}"
         ) from error
     except Exception as error:  # whatever a broken file makes of the reader
-        reason = next(iter(str(error).splitlines()), "")
+        reason = next(iter(str(error).splitlines()), "").partition(". ")[0]
         raise RefusedFileError(f"is no whole file of torch.save ({type(error).__name__}: {reason})") from error
 
 
