@@ -1,4 +1,7 @@
-"""A run against the stored results of an earlier one, by ratios within each run, since machines differ."""
+"""A run against the stored results of an earlier one on the same processor, by ratios within each run.
+
+Processors differ in how fast they transform, multiply and convolve, so that even ratios mean nothing across them.
+"""
 
 from __future__ import annotations
 
@@ -36,15 +39,22 @@ def _over_conv3(record: Record, pages: str) -> float | None:
 QUANTITIES = {"step / 3x3 convolution": _over_conv3, "step / floor": step_over_floor}
 
 
-def compare_with_stored(records: list[Record], stored: dict) -> dict:
-    """Compare all sizes that both have.
+def compare_with_stored(records: list[Record], stored: dict, run: dict) -> dict:
+    """Compare all sizes that both have, if both ran on one kind of processor.
+
+    Parameters
+    ----------
+    run
+        Provenance of the records.
 
     Returns
     -------
     dict
-        ``run`` (provenance of the stored results) and ``rows`` of ``entry``, ``pages``, ``quantity``, ``stored``,
-        ``measured`` and ``change``, which is above 1 where Sonic became slower.
+        ``run`` (provenance of the stored results), ``same_processor``, and ``rows`` of ``entry``, ``pages``,
+        ``quantity``, ``stored``, ``measured`` and ``change``, which is above 1 where Sonic became slower.
     """
+    if any(stored["run"].get(name) != run[name] for name in ("cpu", "device")):
+        return {"run": stored["run"], "same_processor": False, "rows": []}
     before = {record["name"]: record for record in stored["entries"]}
     if stored.get("format") != FORMAT:  # earlier results knew one kind of process
         before = {name: {**record, "times": {NOT_KEPT: record["times"]}} for name, record in before.items()}
@@ -56,4 +66,4 @@ def compare_with_stored(records: list[Record], stored: dict) -> dict:
                 if old is not None and new is not None:
                     found = {"stored": old, "measured": new, "change": new / old}
                     rows.append({"entry": record["name"], "pages": pages, "quantity": quantity, **found})
-    return {"run": stored["run"], "rows": rows}
+    return {"run": stored["run"], "same_processor": True, "rows": rows}

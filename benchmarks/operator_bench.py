@@ -61,7 +61,7 @@ def run_operator_bench(
         "entries": records,
         "summary": summarise(records),
         "startup": startup,
-        "baseline": None if stored is None else compare_with_stored(records, stored),
+        "baseline": None if stored is None else compare_with_stored(records, stored, run),
     }
 
 

@@ -76,6 +76,8 @@ def _baseline_table(baseline: dict | None) -> list[Table]:
         rows.append([*cells, alarm(f"{row['change'] - 1:+.0%}", when=row["change"] > SLOWER)])
     run = baseline["run"]
     note = f"Stored results: commit {(run['commit'] or 'unknown')[:10]}, {run['cpu']}, {run['threads']} threads."
+    if not baseline.get("same_processor", True):
+        note += " They are those of another processor, and nothing is compared with them."
     headers = ["entry", "pages", "quantity", "stored", "measured", "change"]
     return [Table("Against the stored results", headers, rows, [note], left=3)]
 

@@ -49,11 +49,25 @@ NETWORKS = {
 def add_networks(parser: argparse.ArgumentParser) -> None:
     """Options about what is trained."""
     parser.add_argument(
-        "--networks", nargs="+", choices=NETWORKS, default=["nnunet", "sonicnet"], help="rows to train, in this order"
+        "--networks",
+        nargs="+",
+        choices=NETWORKS,
+        default=["nnunet", "sonicnet"],
+        help="rows to train, in this order; nnunet and sonicnet by default",
     )
-    parser.add_argument("--plans", choices=PLANS, default="resenc-l", help="nnU-Net's plans, and so its own network")
     parser.add_argument(
-        "--folds", nargs="+", type=int, choices=range(5), default=None, help="all five; smoke: the first"
+        "--plans",
+        choices=PLANS,
+        default="resenc-l",
+        help="nnU-Net's plans, and so its own network; resenc-l by default",
+    )
+    parser.add_argument(
+        "--folds",
+        nargs="+",
+        type=int,
+        choices=range(5),
+        default=None,
+        help="folds to train; all five by default, the first with --budget smoke",
     )
 
 

@@ -70,26 +70,29 @@ class Problem:
     kind: Literal["data", "count"] = "data"
 
 
-def make_parser(description: str) -> argparse.ArgumentParser:
+def make_parser(name: str, description: str | None) -> argparse.ArgumentParser:
     """The options that all recipes have."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(f"python -m recipes.{name}", description=description)
     parser.add_argument("--out", type=absolute_path, required=True, help="folder for everything that is made")
     parser.add_argument("--dry-run", action="store_true", help="print every command and check the data; run nothing")
     parser.add_argument(
         "--budget",
         choices=(PAPER, SMOKE),
         default=PAPER,
-        help="the paper's, or a few small cases and steps that try the whole chain in minutes",
+        help="the paper's (default), or a few small cases and steps that try the whole chain in minutes",
     )
     parser.add_argument("--partial", action="store_true", help="go on although cases or images are missing")
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="where to train and predict")
+    parser.add_argument(
+        "--device", choices=("cuda", "cpu"), default="cuda", help="where to train and predict; cuda by default"
+    )
     parser.add_argument("--page", action="store_true", help=argparse.SUPPRESS)  # the last step
     return parser
 
 
-def add_folder(parser: argparse.ArgumentParser, name: str, *, required: bool = False) -> None:
+def add_folder(parser: argparse.ArgumentParser, name: str, title: str, *, required: bool = False) -> None:
     """An option for the folder of a data set."""
-    parser.add_argument(f"--{name}", type=absolute_path, required=required, metavar="DIR", help=f"folder of {name}")
+    words = f"folder of {title}, as docs/recipes.md describes it"
+    parser.add_argument(f"--{name}", type=absolute_path, required=required, metavar="DIR", help=words)
 
 
 def absolute_path(text: str) -> Path:

@@ -36,9 +36,9 @@ PROTOCOL = (
 
 def make_options() -> argparse.ArgumentParser:
     """The options."""
-    parser = make_parser(__doc__ or "")
+    parser = make_parser("table2", __doc__)
     for name in DATASETS:
-        add_folder(parser, name)
+        add_folder(parser, name, DATA_SETS[name].title)
     add_networks(parser)
     return parser
 

@@ -38,11 +38,17 @@ NOTES = (
 
 def make_options() -> argparse.ArgumentParser:
     """The options."""
-    parser = make_parser(__doc__ or "")
-    add_folder(parser, "picai", required=True)
+    parser = make_parser("table3", __doc__)
+    add_folder(parser, "picai", DATA_SETS["picai"].title, required=True)
     for name in TESTS:
-        add_folder(parser, name)
-    parser.add_argument("--channels", nargs=3, default=["T2W", "ADC", "HBV"], help="CT keeps the units of a channel")
+        add_folder(parser, name, DATA_SETS[name].title)
+    parser.add_argument(
+        "--channels",
+        nargs=3,
+        default=["T2W", "ADC", "HBV"],
+        metavar="NAME",
+        help="nnU-Net's names of the three channels, T2W ADC HBV by default; one named CT keeps its units",
+    )
     parser.add_argument(
         "--splits", type=absolute_path, help="nnU-Net's splits.json to use; patients are dealt out otherwise"
     )

@@ -48,10 +48,14 @@ NOTES = (
 
 def make_options() -> argparse.ArgumentParser:
     """The options."""
-    parser = make_parser(__doc__ or "")
-    add_folder(parser, "imagenet", required=True)
-    parser.add_argument("--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS), help="rows to train")
-    parser.add_argument("--processes", type=int, default=1, help="GPUs to train on; they share each batch of 256")
+    parser = make_parser("table4", __doc__)
+    add_folder(parser, "imagenet", "ImageNet", required=True)
+    parser.add_argument(
+        "--networks", nargs="+", choices=NETWORKS, default=list(NETWORKS), help="rows to train; all by default"
+    )
+    parser.add_argument(
+        "--processes", type=int, default=1, help="GPUs to train on; they share each batch of 256; 1 by default"
+    )
     return parser
 
 

@@ -10,10 +10,13 @@ import torch
 import torchsonic
 from torchsonic.lab.metrics import paper_results
 from torchsonic.lab.runs.protocols import OWN
+from torchsonic.lab.runs.synthetic import SyntheticConfig, apply_preset, make_model
+from torchsonic.lab.training import TrainingConfig
 from torchsonic.models import model_entry
 from torchsonic.nn.init import initial_directions
 
 ROOT = Path(__file__).parents[1]
+OWN_TRAINING = TrainingConfig()
 ROWS = {
     "as trained": "clean",
     "whole scene on 48 x 48": "resolution 0.75",
@@ -84,6 +87,10 @@ def test_the_page_on_the_paper_says_what_the_report_says(report):
     assert f"One Sonic block reaches {clean:.2f}, and {noisy:.2f} under noise" in page
     assert f"NIFF stays at chance here ({float(ours(report, 'clean', 'NIFF', group)):.2f};" in page
     assert f"{float(ours(report, 'clean', 'ViT')):.2f} on clean shapes" in page
+    rows = {(row["test"], row["level"]): row["values"] for row in paper_results()["synthshape_halligalli"]["rows"]}
+    quiet, loud = rows["halligalli", 0.0], rows["halligalli", 0.1]
+    assert f"under noise (paper {quiet['SonicNet']:.2f} and {loud['SonicNet']:.2f})" in page
+    assert f"paper {quiet['NIFF']:.2f}), and so does ConvNet" in page
 
 
 PHOTOGRAPHS = ROOT / "results" / "classification"
@@ -215,7 +222,33 @@ def test_what_the_page_on_the_paper_says_of_our_side_is_so():
     assert torchsonic.SonicConv2d(2, 2, num_modes=2, variant="paper").input_noise == 0
     assert OWN.presets["paper"]["training"] == {"steps": 50_000, "batch": 32}
     assert OWN.presets["quick"]["training"] == {"steps": 600, "batch": 8}
+    assert (OWN_TRAINING.weight_decay, OWN_TRAINING.decay, OWN_TRAINING.schedule) == (1e-4, "matrices", "one-cycle")
+    assert (OWN_TRAINING.mode_lr_scale, OWN_TRAINING.clip) == (0.01, 1.0)
     vit, convnet = (torchsonic.create_model(f"synthshape_{name}") for name in ("vit", "convnet"))
     assert vit.backbone.tokens.positions.shape == (1, 64, 4, 4)
     assert [part.kernel_size for part in convnet.backbone if hasattr(part, "kernel_size")] == [(3, 3)] * 4
     assert model_entry("synthshape_sonicnet")[0].build(**model_entry("synthshape_sonicnet")[1]).arguments["width"] == 64
+
+
+def test_the_released_width_gives_the_printed_counts_of_three_networks_and_ours_of_all():
+    (counts,) = [
+        row["values"] for row in paper_results()["synthshape_halligalli"]["rows"] if row["test"] == "params_millions"
+    ]
+    met = {"own": set(), "released": set()}
+    for protocol, names in met.items():
+        for name in counts:
+            config = apply_preset(SyntheticConfig(model=name.lower(), protocol=protocol), "paper")
+            millions = sum(p.numel() for p in make_model(config).parameters()) / 1e6
+            names |= {name} if round(millions, 3) == counts[name] else set()
+    assert met["own"] == set(counts)
+    assert met["released"] - {"S4ND"} == {"SonicNet", "ConvNet", "NIFF"}, "S4ND is ours in both"
+    assert f"the printed {counts['SonicNet']} M parameters" in read_page("paper.md")
+
+
+def test_what_the_page_on_the_paper_says_of_initial_banks_was_measured():
+    banks = json.loads((ROOT / "results" / "bench" / "init.json").read_text())["banks"]
+    still = [score for one in banks if "still" in one["bank"] for score in one["far"]]
+    moving = [score for one in banks if "still" not in one["bank"] for score in one["far"]]
+    page = read_page("paper.md")
+    assert f"(balanced accuracy {min(still):.2f} to {max(still):.2f}, chance 0.5)" in page
+    assert f"oscillating ones reach {min(moving):.2f} to {max(moving):.2f}" in page

@@ -27,6 +27,18 @@ def test_a_quick_look_at_the_cpu_finds_everything_well(tmp_path, capsys):
     assert found["line"].endswith("all well")
 
 
+def test_a_place_that_takes_no_file_is_refused_before_any_work(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(doctor, "check_packages", lambda: pytest.fail("there was work"))
+    (tmp_path / "file").touch()
+    refusals = {
+        tmp_path: f"--out: {tmp_path} is a folder; name a file",
+        tmp_path / "file" / "a": "--out: cannot create",
+    }
+    for out, words in refusals.items():
+        assert main(["doctor", "--quick", "--out", str(out)]) == 1
+        assert words in capsys.readouterr().err
+
+
 def test_a_device_that_computes_nonsense_is_found(monkeypatch, tmp_path, capsys):
     honest = doctor.train
     wrong = iter(range(1000))

@@ -40,6 +40,18 @@ def test_an_error_of_the_disk_names_the_file(tmp_path):
         write_whole(tmp_path / "absent" / "a.json", "text")
 
 
+def test_pipes_and_devices_are_written_to_and_never_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_json(pipe, {"a": 1})
+    assert b'"a": 1' in os.read(reader, 100)
+    os.close(reader)
+    with pytest.raises(OSError, match="it is a device or a pipe; name a file"), replacing(pipe):
+        pass
+    assert pipe.is_fifo()
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [

@@ -7,6 +7,7 @@ executed.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import pickle
@@ -38,6 +39,8 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     durable
         Wait until the disk holds the file, so that it survives a power cut too.
     """
+    if _is_stream(path):
+        raise OSError(errno.EINVAL, "it is a device or a pipe; name a file", os.fspath(path))
     scratch = path.with_name(f".{os.getpid()}.{path.name}")
     try:
         scratch.touch()
@@ -78,9 +81,17 @@ def _sync(path: Path) -> None:
 
 
 def write_whole(path: Path, content: str | bytes, *, durable: bool = False) -> None:
-    """Write text, as UTF-8, or bytes."""
+    """Write text, as UTF-8, or bytes; devices and pipes, such as ``/dev/null``, are written to as they are."""
+    content = content.encode() if isinstance(content, str) else content
+    if _is_stream(path):
+        path.write_bytes(content)
+        return
     with replacing(path, durable=durable) as scratch:
-        scratch.write_bytes(content.encode() if isinstance(content, str) else content)
+        scratch.write_bytes(content)
+
+
+def _is_stream(path: Path) -> bool:
+    return path.exists() and not (path.is_file() or path.is_dir())
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -140,7 +151,7 @@ def load_plain(source: str | Path | IO[bytes], *, also: Sequence[Any] = ()) -> A
             f"is damaged, or holds more than numbers, text and plain containers, and is not loaded{_asked(error)}"
         ) from error
     except Exception as error:  # whatever a broken file makes of the reader
-        reason = next(iter(str(error).splitlines()), "")
+        reason = next(iter(str(error).splitlines()), "").partition(". ")[0]
         raise RefusedFileError(f"is no whole file of torch.save ({type(error).__name__}: {reason})") from error
 
 

@@ -45,7 +45,7 @@ def calls(draw):
         "limits": draw(st.sampled_from(LIMITS)),
         "symmetry": symmetry,
         "execution": {"order": order, "mode_chunk": draw(st.sampled_from((None, 1)))},
-        "per_sample": draw(st.sets(st.sampled_from(("spacing", "direction", "gain")))),
+        "per_sample": draw(st.sets(st.sampled_from(("spacing", "direction", "scale", "gain")))),
         **draw(st.sampled_from(({}, {"padding_mode": "zeros", "padding": 2}, {"padding_mode": "reflect"}))),
     }
 

@@ -7,6 +7,9 @@ import pytest
 import torch
 import triton
 from torch._dynamo.backends.common import aot_autograd
+from torch.distributed.fsdp._fully_shard import _fsdp_collectives, _fsdp_init, _fsdp_param_group, _fsdp_state
+from torch.distributed.tensor import Shard
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 from triton.backends.compiler import GPUTarget
@@ -17,6 +20,7 @@ from benchmarks.operations import OperationCounter
 from torchsonic import doctor
 from torchsonic.engine import accelerator, compiled, kernels
 from torchsonic.engine.couplings import Couplings
+from torchsonic.parallel import shard_parameters
 
 LAYERS = {
     "image": (torchsonic.SonicConv2d, (16, 20), {}),
@@ -126,6 +130,37 @@ def test_what_is_kept_for_the_backward_pass(recompute, most):
     print(f"recompute={recompute}: {sum(kept.values()) / inputs:.3f} of the input")
     assert y.device.type == "cuda"
     assert 1 <= sum(kept.values()) / inputs <= most
+
+
+@pytest.fixture
+def two_processes(monkeypatch):
+    """The first of two processes, whose messages go nowhere. FSDP2 asks for streams, which are the CPU's here."""
+    streams = SimpleNamespace(**{**vars(torch.cpu), "current_device": lambda: 0})
+    for part in (_fsdp_collectives, _fsdp_init, _fsdp_param_group, _fsdp_state):
+        monkeypatch.setattr(part, "_get_device_handle", lambda device: streams)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *device: (8, 0))
+    torch.distributed.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    with _disable_current_modes():
+        mesh = torch.distributed.device_mesh.init_device_mesh("cuda", (2,))
+    yield mesh
+    torch.distributed.destroy_process_group()
+
+
+def test_fsdp2_gathers_parameters_couples_and_shares_gradients_out_on_the_device(two_processes):
+    layer, x = make(*LAYERS["image"])
+    shard_parameters(layer, two_processes)
+    layer(x).sum().backward()
+    with Recorder() as seen:
+        layer(x).sum().backward()
+    names = [name for name, _ in seen.seen]
+    order = ("_allgather_base_", "couple", "_allgather_base_", "couple_adjoint", "_reduce_scatter_base_")
+    places = [names.index(order[0])]
+    for name in order[1:]:
+        places.append(names.index(name, places[-1] + 1))
+    assert {device for _, devices in seen.seen for device in devices} == {"cuda"}
+    assert not set(names) & SYNCHRONISING
+    for parameter in layer.parameters():
+        assert (parameter.grad.device.type, parameter.grad.placements) == ("cuda", (Shard(0),))
 
 
 def test_the_coupling_can_be_chosen():

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -47,6 +48,15 @@ def test_kernels_compile_for_gpus_and_spill_no_register():
     assert {kernel.target for kernel in found} == set(TARGETS)
     assert not [kernel for kernel in found if kernel.spills]
     assert max(kernel.registers for kernel in found) <= 128  # two blocks of 512 threads fit on a multiprocessor
+    page, counts = Path("docs/gpu.md").read_text(), {(one.kernel, one.target): one.registers for one in found}
+    for words, pair, between in (
+        ("`couple`, images; volumes", ("couple, images", "couple, volumes"), ";"),
+        ("`couple_adjoint`, images; volumes", ("couple_adjoint, images", "couple_adjoint, volumes"), ";"),
+        ("`physical`, `physical_adjoint`", ("physical", "physical_adjoint"), ","),
+    ):
+        cells = (f"{between} ".join(str(counts[name, target]) for name in pair) for target in TARGETS)
+        assert f"| {words} | {' | '.join(cells)} |" in page
+    assert f"at most {max(counts.values())} a thread" in page
 
 
 @pytest.mark.skipif(installed, reason="Triton is installed")

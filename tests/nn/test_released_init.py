@@ -65,6 +65,13 @@ def test_networks_give_each_layer_the_bank_of_its_depth_in_pixels_of_its_own():
             assert (modes.scale / layer.reference_spacing[0]).mean().item() == pytest.approx(math.pi / 2, rel=0.05)
 
 
+def test_classifiers_take_features_as_they_are_and_the_other_presets_standardise_them():
+    for name, standardise in (("resnet50_sonic", False), ("sonicnet3d", True), ("synthshape_sonicnet", True)):
+        with torch.device("meta"):
+            model = torchsonic.create_model(f"{name}.paper")
+        assert {layer.standardise for _, layer in sonic_layers(model)} == {standardise}, name
+
+
 def test_the_shapes_script_gives_all_layers_the_first_ones_values():
     model = torchsonic.create_model("synthshape_sonicnet.paper")
     assert [layer.bank for _, layer in sonic_layers(model)] == [{"released": 0.0}] * 4

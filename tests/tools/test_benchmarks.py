@@ -145,7 +145,10 @@ def test_the_faster_floor_counts():
     assert step_over_floor(record("a", sonic=6.0), "kept") is None
 
 
-def test_stored_results_of_a_faster_machine_are_compared_by_ratios():
+RUN = {"commit": "0" * 40, "cpu": "fast", "device": "cpu", "threads": 2}
+
+
+def test_stored_results_are_compared_by_ratios():
     from benchmarks.baseline import compare_with_stored
     from benchmarks.operator_report import operator_warnings
 
@@ -154,9 +157,8 @@ def test_stored_results_of_a_faster_machine_are_compared_by_ratios():
         record("b", sonic=1.0, conv3=3.0),
         record("new", sonic=1.0),
     ]
-    run = {"commit": "0" * 40, "cpu": "fast", "threads": 2}
     before = [record("a", sonic=3.0, conv3=6.0, floor_real=3.0), record("b", sonic=0.25, conv3=1.0)]
-    baseline = compare_with_stored(now, {"format": 2, "run": run, "entries": before})
+    baseline = compare_with_stored(now, {"format": 2, "run": RUN, "entries": before}, RUN)
     changes = {(row["entry"], row["quantity"]): row["change"] for row in baseline["rows"]}
     assert changes == {
         ("a", "step / 3x3 convolution"): pytest.approx(1.0),
@@ -173,11 +175,23 @@ def test_stored_results_of_the_first_format_are_those_of_pages_not_kept():
 
     now, before = record("a", sonic=6.0, conv3=12.0), record("a", sonic=3.0, conv3=12.0)
     before["times"] = before["times"]["kept"]
-    stored = {"run": {}, "entries": [before]}
-    assert compare_with_stored([now], stored)["rows"] == []
+    stored = {"run": RUN, "entries": [before]}
+    assert compare_with_stored([now], stored, RUN)["rows"] == []
     now["times"] = {"not kept": now["times"]["kept"]}
-    (row,) = compare_with_stored([now], stored)["rows"]
+    (row,) = compare_with_stored([now], stored, RUN)["rows"]
     assert row["change"] == pytest.approx(2.0)
+
+
+def test_results_of_another_processor_are_named_and_not_compared():
+    from benchmarks.baseline import compare_with_stored
+    from benchmarks.operator_report import _baseline_table
+
+    before, now = record("a", sonic=1.0, conv3=6.0), record("a", sonic=6.0, conv3=6.0)
+    for other in ({"cpu": "slow"}, {"device": "cuda"}):
+        baseline = compare_with_stored([now], {"format": 2, "run": RUN, "entries": [before]}, {**RUN, **other})
+        assert baseline["rows"] == []
+        (table,) = _baseline_table(baseline)
+        assert "fast, 2 threads. They are those of another processor" in table.notes[0]
 
 
 def test_operator_results_of_the_first_format_are_not_drawn(tmp_path):

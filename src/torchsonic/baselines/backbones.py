@@ -76,12 +76,13 @@ def conv_backbone(width: int, depth: int, *, kernel_size: int = 3, norm: Norm = 
 def gfnet_backbone(
     width: int, depth: int, *, grid: int = 32, mlp_ratio: int = 4, norm: Norm = "group", form: Form = "table"
 ) -> nn.Module:
-    """Norm, learned mask, norm, MLP; the mask is learnt on ``grid x grid``. As released: a path round each, a bell."""
+    """Norm, learned mask of ``grid x grid``, norm, MLP. As released: a path round each, and a bell that stays."""
     released = choice(form, get_args(Form), "form") == "released"
 
     def block() -> nn.Module:
         mlp = _pointwise(width, mlp_ratio * width, bias=False)
         mask = GFNet(width, width, grid=grid, initial="gaussian" if released else "noise")
+        mask.mask.requires_grad_(not released)  # the script makes masks too late for its optimiser
         return FilterBlock(mask, mlp, width, norm=norm, second_norm=True, two_paths=released)
 
     return nn.Sequential(*[block() for _ in range(depth)])

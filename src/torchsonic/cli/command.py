@@ -73,7 +73,7 @@ class OnDevice(Command):
         try:
             torch.empty(0, device=self.device)
         except (RuntimeError, AssertionError, NotImplementedError) as error:  # "not compiled with" is an assertion
-            reason = str(error).partition("\n")[0]
+            reason = str(error).partition("\n")[0].partition(". ")[0]
             raise UserError(f"--device {self.device}: {reason}; cpu always works") from error
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchsonic.cli.command import OnDevice, UserError
+from torchsonic.cli.command import OnDevice, UserError, make_folder
 
 if TYPE_CHECKING:
     from torchsonic.doctor import Finding
@@ -41,6 +41,9 @@ class Doctor(OnDevice):
 
         if self.device != "all":
             self.check_device()
+        if self.out.is_dir():
+            raise UserError(f"--out: {self.out} is a folder; name a file, such as {self.out / 'doctor.json'}")
+        make_folder(self.out.absolute().parent)
         devices = find_devices() if self.device == "all" else [torch.device(self.device)]
         found = {"packages": check_packages()}
         with Console(stderr=True).status("checking") as status:
@@ -51,9 +54,9 @@ class Doctor(OnDevice):
                     status.update(f"checking {device}: {finding.check}")
         print_document(make_page(found))
         line = report_line(found)
+        print("to paste into a bug report:", line, sep="\n")
         write_json(self.out, {"line": line, **{name: [f._asdict() for f in own] for name, own in found.items()}})
         print("written:", self.out)
-        print("to paste into a bug report:", line, sep="\n")
         if wrong := [f"{name}: {f.check}" for name, own in found.items() for f in own if f.verdict == "wrong"]:
             raise UserError(f"wrong here: {'; '.join(wrong)}; {self.out} has the details")
 

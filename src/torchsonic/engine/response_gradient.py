@@ -74,8 +74,8 @@ def with_gain(grads: Tensor, grad_direction: Tensor, shape: ModeShape, inverse: 
 
     ``inverse`` is :func:`inverse_gain`.
     """
-    numbers = torch.stack([shape.scale, shape.damping, shape.oscillation, shape.transverse], -1)
-    grad_gain = (numbers * grads).sum(-1) * -inverse
+    _, *numbers = shape.aligned()[:5]
+    grad_gain = (torch.stack(numbers, -1) * grads).sum(-1) * -inverse
     found = torch.cat([grads, grad_gain[..., None], grad_direction], -1).clamp_(-LARGEST_GRADIENT, LARGEST_GRADIENT)
     found = found.to(shape.scale.dtype)
     return ModeShape(found[..., 5:], *found[..., :5].unbind(-1))

@@ -148,11 +148,13 @@ def _place(num_modes, n0, n1, n2, BLOCK: tl.constexpr):
 
 @triton.jit
 def _load_omega(omega, omega_step, i0, i1, i2, n0, n1, inside):
-    """The frequencies there."""
+    """The frequencies there, and their sum of squares."""
+    # Apart from _place: if one function takes omega and returns addresses, compilers believe that it is written to.
     at = omega + tl.program_id(2) * omega_step
     w0 = tl.load(at + i0, mask=inside, other=1.0)
     w1 = tl.load(at + n0 + i1, mask=inside, other=1.0)
-    return w0, w1, tl.load(at + n0 + n1 + i2, mask=inside, other=1.0)
+    w2 = tl.load(at + n0 + n1 + i2, mask=inside, other=1.0)
+    return w0, w1, w2, w0 * w0 + w1 * w1 + w2 * w2
 
 
 @triton.jit
@@ -175,6 +177,27 @@ def _signed(w, i, sign, NYQUIST: tl.constexpr):
 
 
 @triton.jit
+def _respond(ur, ui, vr, vi, tr, ti, pole: tl.constexpr, PAPER: tl.constexpr):
+    """``U`` and ``V`` with the response of one pole applied."""
+    if PAPER:
+        ur, ui = _times(ur, ui, 2 * tr, 2 * ti)
+        vr, vi = ur * 0, ur * 0
+    elif pole == 0:
+        ur, ui = _times(ur, ui, tr, ti)
+    else:
+        vr, vi = _times(vr, vi, tr, ti)
+    return ur, ui, vr, vi
+
+
+@triton.jit
+def _store_sums(sums, num_modes, inside, parts):
+    """Fill the row of the table of sums that is this program's."""
+    row = (tl.program_id(2).to(tl.int64) * num_modes + tl.program_id(1)) * tl.num_programs(0) + tl.program_id(0)
+    for column in tl.static_range(9):
+        tl.store(sums + row * 9 + column, tl.sum(tl.where(inside, parts[column], 0.0)))
+
+
+@triton.jit
 def couple(
     z, out, omega, modes, omega_step, mode_step, num_modes, n0, n1, n2, NYQUIST0: tl.constexpr, NYQUIST1: tl.constexpr,
     NYQUIST2: tl.constexpr, REAL: tl.constexpr, PAPER: tl.constexpr, ORDER: tl.constexpr, LIMIT: tl.constexpr,
@@ -188,10 +211,9 @@ def couple(
     0; -1 where there is none.
     """
     at, inside, i0, i1, i2 = _place(num_modes, n0, n1, n2, BLOCK)
-    w0, w1, w2 = _load_omega(omega, omega_step, i0, i1, i2, n0, n1, inside)
+    w0, w1, w2, squared = _load_omega(omega, omega_step, i0, i1, i2, n0, n1, inside)
     v0, v1, v2, scale, damping, oscillation, tau, gain, cutoff = _load_mode(modes, mode_step)
     ur, ui, vr, vi = _load_pair(z, at, inside, n0 * n1 * n2)
-    squared = w0 * w0 + w1 * w1 + w2 * w2
     signs0, signs1, signs2 = _num_signs(i0, NYQUIST0), _num_signs(i1, NYQUIST1), _num_signs(i2, NYQUIST2)
     share = 1.0 / (signs0 * signs1 * signs2)
     for pole in tl.static_range(1 if PAPER else 2):
@@ -207,13 +229,7 @@ def couple(
                     lr, li = _limited(gain * rr, gain * ri, squared, cutoff, ORDER, LIMIT, SOFT)
                     tr += lr * share
                     ti += li * share
-        if PAPER:
-            ur, ui = _times(ur, ui, 2 * tr, 2 * ti)
-            vr, vi = ur * 0, ur * 0
-        elif pole == 0:
-            ur, ui = _times(ur, ui, tr, ti)
-        else:
-            vr, vi = _times(vr, vi, tr, ti)
+        ur, ui, vr, vi = _respond(ur, ui, vr, vi, tr, ti, pole, PAPER)
     _store_pair(out, at, inside, n0 * n1 * n2, ur, ui, vr, vi, PAPER & ((i2 == 0) | (i2 == REAL)))
 
 
@@ -229,7 +245,7 @@ def couple_adjoint(
     :mod:`torchsonic.engine.response_gradient`. Arguments as for :func:`couple`.
     """
     at, inside, i0, i1, i2 = _place(num_modes, n0, n1, n2, BLOCK)
-    w0, w1, w2 = _load_omega(omega, omega_step, i0, i1, i2, n0, n1, inside)
+    w0, w1, w2, squared = _load_omega(omega, omega_step, i0, i1, i2, n0, n1, inside)
     v0, v1, v2, scale, damping, oscillation, tau, gain, cutoff = _load_mode(modes, mode_step)
     ur, ui, vr, vi = _load_pair(z, at, inside, n0 * n1 * n2)
     gr, gi, hr, hi = _load_pair(grad, at, inside, n0 * n1 * n2)
@@ -237,7 +253,6 @@ def couple_adjoint(
     if PAPER:  # what was set to zero has no gradient
         pi, qi = 0.5 * (gi + hi), 0.5 * (hr - gr)
         gr, gi = tl.where(own_conjugate, gr + qi, gr), tl.where(own_conjugate, gi - pi, gi)
-    squared = w0 * w0 + w1 * w1 + w2 * w2
     signs0, signs1, signs2 = _num_signs(i0, NYQUIST0), _num_signs(i1, NYQUIST1), _num_signs(i2, NYQUIST2)
     share = 1.0 / (signs0 * signs1 * signs2)
     weight = tl.where(own_conjugate, 1.0, 2.0) * (1.0 if PAPER else 0.5) * share
@@ -274,23 +289,8 @@ def couple_adjoint(
                     by0 += ei * scale * f0 + 2 * tau * er * (f1 * c01 + f2 * c02)
                     by1 += ei * scale * f1 + 2 * tau * er * (f2 * c12 - f0 * c01)
                     by2 += ei * scale * f2 - 2 * tau * er * (f0 * c02 + f1 * c12)
-        tr, ti = tr / samples, -ti / samples
-        if PAPER:
-            gr, gi = _times(gr, gi, 2 * tr, 2 * ti)
-            hr, hi = gr * 0, gr * 0
-        elif pole == 0:
-            gr, gi = _times(gr, gi, tr, ti)
-        else:
-            hr, hi = _times(hr, hi, tr, ti)
+        gr, gi, hr, hi = _respond(gr, gi, hr, hi, tr / samples, -ti / samples, pole, PAPER)
     _store_pair(grad, at, inside, n0 * n1 * n2, gr, gi, hr, hi, inside & False)
-    row = (tl.program_id(2).to(tl.int64) * num_modes + tl.program_id(1)) * tl.num_programs(0) + tl.program_id(0)
-    row = sums + row * 9
-    tl.store(row, tl.sum(tl.where(inside, by0, 0.0)))
-    tl.store(row + 1, tl.sum(tl.where(inside, by1, 0.0)))
-    tl.store(row + 2, tl.sum(tl.where(inside, by2, 0.0)))
-    tl.store(row + 3, tl.sum(tl.where(inside, by_scale, 0.0)))
-    tl.store(row + 4, tl.sum(tl.where(inside, by_damping, 0.0)))
-    tl.store(row + 5, tl.sum(tl.where(inside, by_oscillation, 0.0)))
-    tl.store(row + 6, tl.sum(tl.where(inside, by_tau, 0.0)))
-    tl.store(row + 7, tl.where(gain == 0, 0.0, tl.sum(tl.where(inside, by_gain, 0.0))))  # a dropped mode has none
-    tl.store(row + 8, tl.sum(tl.where(inside, by_cutoff, 0.0)))
+    by_gain = tl.where(gain == 0, 0.0, by_gain)  # a dropped mode has none
+    parts = (by0, by1, by2, by_scale, by_damping, by_oscillation, by_tau, by_gain, by_cutoff)
+    _store_sums(sums, num_modes, inside, parts)

@@ -51,6 +51,8 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 # The paper's count leaves no room for bottlenecks that end in 2048 channels.
 PAPER_MODES = [24, 32, 48, 48]
+# Released classifiers take features as they are.
+PAPER_STAGES = {"num_modes": PAPER_MODES, **PAPER_LAYER, "standardise": False}
 
 
 def _add_classifier(name: str, build: type[PretrainedModel], arguments: dict[str, Any], **more: Any) -> None:
@@ -90,7 +92,7 @@ _add_classifier(
     ResNet,
     {"operator": "sonic", "stem": "local"},
     presets={
-        "paper": {"stem": "conv", "block": "plain", "operator_options": {"num_modes": PAPER_MODES, **PAPER_LAYER}},
+        "paper": {"stem": "conv", "block": "plain", "operator_options": PAPER_STAGES},
         "paper_size": {"stem": "conv", "block": "plain", "operator_options": {"num_modes": PAPER_MODES}},
         "hybrid": {"operator": "hybrid"},
     },

@@ -99,6 +99,11 @@ class ModeShape(NamedTuple):
         """The same modes on the axes of an array with an orientation; see :func:`turn_directions`."""
         return self._replace(direction=turn_directions(self.direction, orientation))
 
+    def aligned(self) -> ModeShape:
+        """The same parameters with one row per sample each, if any has; rows that were shared are repeated."""
+        rows = [t.shape[0] for t in self if t is not None and t.shape[0] != 1]
+        return self.each(lambda t: t.expand(rows[0], *t.shape[1:])) if rows else self
+
     def each(self, change: Callable[[Tensor], Tensor]) -> ModeShape:
         """Apply a function to every tensor."""
         return ModeShape(*[None if t is None else change(t) for t in self])  # type: ignore[arg-type]
@@ -133,7 +138,7 @@ def _bounded(value: Tensor) -> Tensor:
 
 def denominator(omega: Sequence[Tensor], shape: ModeShape) -> tuple[Tensor, Tensor]:
     """``p`` and ``q``, real, ``(G, M, ..)``."""
-    num_axes = omega[0].dim() - 2
+    num_axes, shape = omega[0].dim() - 2, shape.aligned()
     v = shape.direction.unbind(-1)
     weighted = (shape.direction * shape.transverse[..., None]).unbind(-1)
     slopes = (shape.direction * shape.scale[..., None]).unbind(-1)

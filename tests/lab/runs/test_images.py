@@ -354,8 +354,8 @@ def test_wrong_options_are_refused_with_the_nearest_name(words, message):
 
 
 def test_the_variant_reaches_every_sonic_layer_and_stays_the_presets_own(pictures):
-    def variants(**options):
-        model, _ = make_model(small(pictures, model_options=("depths=1,1,1,1",), **options), CLASSES)
+    def variants(*words, **options):
+        model, _ = make_model(small(pictures, model_options=("depths=1,1,1,1", *words), **options), CLASSES)
         return {layer.variant for _, layer in torchsonic.nn.sonic_layers(model)}
 
     assert variants(model="resnet50_sonic") == {"exact"}
@@ -364,6 +364,10 @@ def test_the_variant_reaches_every_sonic_layer_and_stays_the_presets_own(picture
     assert variants(model="resnet50_sonic.paper", variant="exact") == {"exact"}
     with pytest.raises(ValueError, match="variant belongs to the Sonic networks, not to resnet50"):
         small(pictures, model="resnet50", variant="paper")
+    assert variants(model="sonic_tiny", variant="paper") == {"paper"}
+    for model, stem in (("resnet50_sonic", "deep"), ("sonic_tiny", "linear")):
+        with pytest.raises(ValueError, match=f"a Sonic stem, stem={stem}, is always exact, .* use stem=local"):
+            variants(f"stem={stem}", model=model, variant="paper")
 
 
 def test_an_option_that_the_operator_refuses_is_named(pictures):

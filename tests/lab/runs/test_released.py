@@ -39,7 +39,8 @@ def test_the_budget_is_the_scripts():
     config = config_of(preset="paper")
     training = config.training
     assert (training.steps, training.batch, config.test_samples) == (2000, 24, 20 * 24)
-    assert (training.learning_rate, training.weight_decay, training.schedule) == (1e-2, 1e-3, "one-cycle")
+    assert (training.learning_rate, training.weight_decay, training.decay) == (1e-2, 1e-3, "all")
+    assert (training.schedule, training.warmup) == ("one-cycle-momentum", 0.3)
     assert (training.mode_lr_scale, training.clip) == (1.0, 0.0)
     assert apply_preset(SyntheticConfig(), "paper").training.weight_decay == 1e-4, "ours stays as it was"
 
@@ -130,7 +131,7 @@ def test_niff_is_normalised_twice_and_rectified_and_sees_whole_bins():
     assert [part.bias for part in block.mlp if hasattr(part, "bias")] == [None, None]
 
 
-def test_gfnet_has_two_paths_and_starts_as_a_bell_over_its_stored_rows():
+def test_gfnet_has_two_paths_and_masks_that_stay_bells_over_their_stored_rows():
     torch.manual_seed(0)
     block = make_model(config_of("gfnet")).backbone[0]
     mask = block.filter.mask
@@ -141,6 +142,7 @@ def test_gfnet_has_two_paths_and_starts_as_a_bell_over_its_stored_rows():
     assert (mask[..., 0] - bell).std().item() == pytest.approx(0.01, rel=0.05)
     assert mask[..., 1].std().item() == pytest.approx(0.01, rel=0.05)
     x = torch.randn(1, 64, 64, 64)
+    assert not mask.requires_grad
     half = x + block.filter(block.norm1(x))
     torch.testing.assert_close(block(x), half + block.mlp(block.norm2(half)))
 
@@ -155,7 +157,9 @@ def test_our_own_networks_stay_as_they_were():
     own = make_model(SyntheticConfig(model="niff")).backbone[0]
     assert not own.filter.bins
     assert type(own.norm2).__name__ == "Identity"
-    assert make_model(SyntheticConfig(model="gfnet")).backbone[0].filter.mask.std() < 0.03
+    mask = make_model(SyntheticConfig(model="gfnet")).backbone[0].filter.mask
+    assert mask.std() < 0.03
+    assert mask.requires_grad
     assert make_model(SyntheticConfig(model="vit")).backbone.tokens.positions.std() > 0.01
 
 

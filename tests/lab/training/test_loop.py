@@ -20,7 +20,7 @@ from torchsonic.lab.training import CheckpointError, SegmentationTask, TrainingC
 from torchsonic.lab.training.checkpoint import kept_weights, read_checkpoint, write_checkpoint
 from torchsonic.lab.training.fabric import make_fabric
 from torchsonic.lab.training.loggers import read_log
-from torchsonic.lab.training.optimiser import MovingAverage, one_cycle, staircase
+from torchsonic.lab.training.optimiser import MovingAverage, make_optimiser, one_cycle, set_rate, staircase
 
 pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installed")
 PROGRAM = [sys.executable, str(Path(__file__).parent / "run.py")]
@@ -242,6 +242,30 @@ def test_the_rate_rises_and_falls():
     assert one_cycle(0, 1, 0.3) > 0
 
 
+@pytest.mark.parametrize("steps", [2, 7, 20, 2000])
+def test_one_cycle_momentum_is_that_of_pytorch(steps):
+    config = small(steps=steps, learning_rate=0.01, schedule="one-cycle-momentum")
+    ours = make_optimiser(Number(), config)
+    theirs = torch.optim.AdamW(Number().parameters(), lr=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(theirs, max_lr=0.01, total_steps=steps)
+    for step in range(steps):
+        set_rate(ours, step, config)
+        found, wanted = (group.param_groups[0] for group in (ours, theirs))
+        assert (found["lr"], *found["betas"]) == pytest.approx((wanted["lr"], *wanted["betas"]), rel=1e-9), step
+        theirs.step()
+        if step < steps - 1:
+            schedule.step()
+    with pytest.raises(ValueError, match="one-cycle-momentum belongs to adamw, not to sgd; use one-cycle"):
+        small(optimiser="sgd", schedule="one-cycle-momentum")
+
+
+def test_all_parameters_decay_only_if_asked_for():
+    model = torchsonic.create_model("synthshape_sonicnet", width=8, depth=1, backbone_options={"num_modes": 6})
+    for decay, expected in (("matrices", {0.1, 0.0}), ("all", {0.1})):
+        optimiser = make_optimiser(model, small(weight_decay=0.1, decay=decay))
+        assert {group["weight_decay"] for group in optimiser.param_groups} == expected
+
+
 def test_the_staircase_divides_by_ten():
     rates = [staircase(step, 200, 0.1, 0.25) for step in range(200)]
     assert rates[:20] == [one_cycle(step, 200, 0.1) for step in range(20)]
@@ -270,7 +294,7 @@ def test_a_run_older_than_a_setting_is_resumed_with_its_default(tmp_path):
     fit(Number(), Quadratic(), small(), tmp_path, show=False)
     path = tmp_path / "checkpoints" / "last.ckpt"
     state = read_checkpoint(path)
-    for name in ("momentum", "nesterov", "schedule", "stair"):
+    for name in ("momentum", "nesterov", "schedule", "stair", "decay"):
         del state["config"][name]
     del state["waiting"]
     write_checkpoint(path, state)

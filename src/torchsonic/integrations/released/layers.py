@@ -138,7 +138,8 @@ def _standardise(layer: ReleasedLayer, generation: Generation, choices: Choices)
         raise ConversionError(
             f"{layer.name or 'the layer'} does not tell whether its input was standardised; look up how the network "
             "was built and say standardise 'none' if its Sonic layers got normalize_input=False, as in the released "
-            f"classifiers, else {USUAL_STANDARDISE[generation]!r}, which generation {generation!r} does by default"
+            "classifiers from commit 3525554 on, "
+            f"else {USUAL_STANDARDISE[generation]!r}, which generation {generation!r} does by default"
         )
     return False if choices.standardise == "none" else choices.standardise
 

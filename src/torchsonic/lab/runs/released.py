@@ -1,8 +1,9 @@
 """SynthShape as in the authors' released script, ``examples/synthshape.py`` of GijsMoens/Sonic; from facts about it.
 
 Every step has a fresh batch of scenes. Half of the loss, one less the Dice of the arg-max, has no gradient. Scores are
-means over batches of the script's size, which also share one translation. The script has no S4ND: ours stands in its
-place. What is not the script's: vectors and modes have no weight decay, and the momentum of AdamW stays as it is.
+means over batches of the script's size, which also share one translation. All parameters decay, and AdamW's momentum
+follows PyTorch's one-cycle schedule. GFNet's masks do not learn: the script makes them at the first step, when its
+optimiser already has its parameters. The script has no S4ND: ours stands in its place.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def _split(fold: int, asked: int, tests: int) -> Split:
 
 
 def _preset(batches: int, **training: Any) -> dict[str, Any]:
-    script = {"learning_rate": 1e-2, "weight_decay": 1e-3, "mode_lr_scale": 1.0, "clip": 0.0}
+    script = {"learning_rate": 1e-2, "weight_decay": 1e-3, "decay": "all", "mode_lr_scale": 1.0, "clip": 0.0}
+    script["schedule"] = "one-cycle-momentum"
     return {"test_samples": batches * BATCH, "training": {**script, **training}}
 
 

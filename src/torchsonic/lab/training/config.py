@@ -26,14 +26,17 @@ class TrainingConfig:
     """Use plain momentum with SGD instead of Nesterov's."""
     learning_rate: float = 1e-2
     """Peak learning rate."""
-    schedule: Literal["one-cycle", "staircase"] = "one-cycle"
-    """Learning rate over time: one-cycle rises and falls along cosines; staircase drops tenfold again and again."""
+    schedule: Literal["one-cycle", "one-cycle-momentum", "staircase"] = "one-cycle"
+    """Learning rate over time: one-cycle rises and falls along cosines; one-cycle-momentum is PyTorch's OneCycleLR,
+    which lowers AdamW's momentum meanwhile; staircase drops tenfold again and again."""
     stair: float = 1 / 3
     """Fraction of the training between two drops of the staircase."""
     mode_lr_scale: float = 0.01
     """Learning rate of the modes of Sonic layers, relative to that of other parameters."""
     weight_decay: float = 1e-4
-    """Weight decay of matrices; vectors and modes have none."""
+    """Weight decay."""
+    decay: Literal["matrices", "all"] = "matrices"
+    """What decays: matrices, but no vectors and modes, or all parameters."""
     warmup: float = 0.3
     """Fraction of the training during which the learning rate rises."""
     clip: float = 1.0
@@ -80,4 +83,6 @@ class TrainingConfig:
         if self.optimiser == "sgd" and self.nesterov and self.momentum == 0.0:
             raise ValueError("momentum 0 leaves nothing to nesterov; switch it off or give a momentum")
         if self.schedule != "staircase" and self.stair != 1 / 3:
-            raise ValueError("stair belongs to the staircase, not to the one-cycle schedule")
+            raise ValueError(f"stair belongs to the staircase, not to the {self.schedule} schedule")
+        if self.schedule == "one-cycle-momentum" and self.optimiser != "adamw":
+            raise ValueError(f"schedule one-cycle-momentum belongs to adamw, not to {self.optimiser}; use one-cycle")

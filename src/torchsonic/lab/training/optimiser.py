@@ -17,6 +17,7 @@ from torchsonic.lab.training.config import TrainingConfig
 from torchsonic.nn import parameter_groups
 
 FIRST, LAST = 1 / 25, 1e-4
+TORCH_LAST, MOMENTUM = FIRST * 1e-4, (0.95, 0.85)  # the defaults of torch.optim.lr_scheduler.OneCycleLR
 
 
 def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
@@ -26,19 +27,26 @@ def make_optimiser(model: nn.Module, config: TrainingConfig) -> torch.optim.Opti
     )
     for group in groups:
         group["peak"] = group["lr"]
+        if config.decay == "all":
+            group["weight_decay"] = config.weight_decay
     if config.optimiser == "sgd":
         return torch.optim.SGD(groups, lr=config.learning_rate, momentum=config.momentum, nesterov=config.nesterov)
     return torch.optim.AdamW(groups, lr=config.learning_rate)
 
 
 def set_rate(optimiser: torch.optim.Optimizer, step: int, config: TrainingConfig) -> float:
-    """Set the learning rates of a step; returns that of ordinary weights."""
+    """Set the learning rates of a step, and the momentum if it follows; returns the rate of ordinary weights."""
+    momentum = None
     if config.schedule == "staircase":
         factor = staircase(step, config.steps, config.warmup, config.stair)
+    elif config.schedule == "one-cycle-momentum":
+        factor, momentum = torch_one_cycle(step, config.steps, config.warmup)
     else:
         factor = one_cycle(step, config.steps, config.warmup)
     for group in optimiser.param_groups:
         group["lr"] = group["peak"] * factor
+        if momentum is not None:
+            group["betas"] = (momentum, group["betas"][1])
     return config.learning_rate * factor
 
 
@@ -57,7 +65,29 @@ def one_cycle(step: int, steps: int, warmup: float) -> float:
         low, high, part = FIRST, 1.0, step / peak
     else:
         low, high, part = 1.0, LAST, (step - peak) / max(1e-9, last - peak)
-    return low + (high - low) * (1 - math.cos(math.pi * min(1.0, part))) / 2
+    return _along_cosine(low, high, part)
+
+
+def torch_one_cycle(step: int, steps: int, warmup: float) -> tuple[float, float]:
+    r"""Learning rate at a step over its highest value, and momentum, as PyTorch's ``OneCycleLR`` sets them by default.
+
+    Its peak comes one step earlier than that of :func:`one_cycle`, and its end is lower.
+
+    Examples
+    --------
+    >>> [round(number, 3) for step in (0, 2, 9) for number in torch_one_cycle(step, 10, 0.3)]
+    [0.04, 0.95, 1.0, 0.85, 0.0, 0.95]
+    """
+    peak, (high, low) = warmup * steps - 1, MOMENTUM
+    if step < peak:
+        part = step / peak
+        return _along_cosine(FIRST, 1.0, part), _along_cosine(high, low, part)
+    part = (step - peak) / (steps - 1 - peak)
+    return _along_cosine(1.0, TORCH_LAST, part), _along_cosine(low, high, part)
+
+
+def _along_cosine(start: float, end: float, part: float) -> float:
+    return start + (end - start) * (1 - math.cos(math.pi * min(1.0, part))) / 2
 
 
 def staircase(step: int, steps: int, warmup: float, stair: float) -> float:

@@ -23,6 +23,7 @@ from torchsonic.lab.runs.images.config import DEFAULT_MODEL, ImagesConfig, Model
 from torchsonic.lab.runs.settings import SettingsError, read_value
 from torchsonic.models import Classifier, create_model, from_pretrained, model_entry
 from torchsonic.models.pretrained import WEIGHTS_NAME
+from torchsonic.nn import sonic_layers
 from torchsonic.nn.definition import is_definition
 
 CLASSES_NAME = "classes.json"
@@ -47,6 +48,11 @@ def make_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier
             raise
         raise ValueError(f"model_options: {name} refuses {', '.join(config.model_options)}: {error}") from error
     assert isinstance(model, Classifier)
+    if config.variant and {layer.variant for _, layer in sonic_layers(model)} != {config.variant}:
+        raise ValueError(
+            f"variant {config.variant} belongs to the layers in the blocks; a Sonic stem, stem={options['stem']}, is "
+            "always exact, since it brings images to the network's own grid: use stem=local or stem=conv"
+        )
     return model, f"new weights for all {_count(model)} tensors"
 
 
