@@ -48,7 +48,7 @@ def turn_volume(volume: Volume, rotation: NDArray[np.float64]) -> Volume:
     size = np.ceil(np.abs(rotation.T) @ (shape * steps) / steps - 1e-6).astype(int)
     half, new_half = (shape - 1) / 2, (size - 1) / 2
     matrix = rotation * steps[None, :] / steps[:, None]
-    image, label = cut_moved(volume.image, volume.label, half - new_half, size.tolist(), matrix)
+    image, label = cut_moved(volume.image, volume.label, (half - new_half).tolist(), size.tolist(), matrix)
     columns = volume.affine[:3, 2::-1]  # of D, H and W
     affine = volume.affine.copy()
     affine[:3, 3] += columns @ (half - matrix @ new_half)

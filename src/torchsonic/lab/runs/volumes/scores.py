@@ -54,7 +54,8 @@ def score_cases(
 
 def score_labels(found: NDArray[np.int16], label: NDArray[np.int16], num_classes: int) -> list[float | None]:
     """Dice of each foreground class, where the label is known; ``None`` where neither has it."""
-    counts = confusion(*(torch.from_numpy(part).flatten().long() for part in (found, label)), num_classes)
+    predicted, true = (torch.from_numpy(part).flatten().long() for part in (found, label))
+    counts = confusion(predicted, true, num_classes)
     return [None if math.isnan(score) else score for score in dice_per_class(counts).tolist()[1:]]
 
 
