@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from benchmarks.entries import BORDER, Entry
-from torchsonic import SonicConv2d, SonicConv3d
+from benchmarks.entries import BORDER, ORBIT, ORBIT_CHANNELS, Entry
+from torchsonic import SonicConv2d, SonicConv3d, SonicOrbitConv2d, make_group
 from torchsonic.nn import SonicConvNd
 from torchsonic.testing.paper_order import PaperOrder
 
@@ -63,6 +63,14 @@ def sonic_border(entry: Entry) -> nn.Module:
         raise UnavailableError("layers of this version have no padding of a chosen width") from error
 
 
+def sonic_orbit(entry: Entry) -> nn.Module:
+    """As many modes as Sonic, every eighth of them of its own: the others are its turns."""
+    order = len(make_group(ORBIT, 2))
+    if entry.num_axes != 2 or entry.channels != ORBIT_CHANNELS:
+        raise UnavailableError(f"orbits are measured on images of {ORBIT_CHANNELS} channels")
+    return SonicOrbitConv2d(entry.channels, entry.channels, num_modes=entry.modes // order, group=ORBIT, bias=False)
+
+
 def paper_order(entry: Entry) -> nn.Module:
     return PaperOrder(sonic_layer(entry), entry.size)
 
@@ -95,6 +103,7 @@ CONTENDERS = (
     Contender("sonic_recompute", "Sonic, recompute", "circular", sonic_recompute),
     Contender("sonic_cached", "Sonic, evaluation mode", "circular", sonic_cached, (FORWARD,)),
     Contender("sonic_border", "Sonic, border", f"zeros {BORDER}", sonic_border),
+    Contender("sonic_orbit", f"Sonic, orbits of {ORBIT}", "circular", sonic_orbit),
     Contender("paper_order", "paper's order", "circular", paper_order),
     Contender("conv3", "3x3 convolution", "zeros 1", conv3),
     Contender("depthwise31", "depthwise 31x31", "zeros 15", depthwise31, most_samples=2),

@@ -6,7 +6,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["BORDER", "GROUPS", "KEPT", "NOT_KEPT", "PAGES", "QUICK", "Entry", "group_of", "select_entries"]
+__all__ = [
+    "BORDER",
+    "GROUPS",
+    "KEPT",
+    "NOT_KEPT",
+    "ORBIT",
+    "ORBIT_CHANNELS",
+    "PAGES",
+    "QUICK",
+    "Entry",
+    "group_of",
+    "select_entries",
+]
 
 
 @dataclass(frozen=True)
@@ -60,6 +72,7 @@ GROUPS: dict[str, tuple[Entry, ...]] = {
 
 QUICK = ("2d-64-8-64", "2d-512-32-14", "2d-128-128-32")
 BORDER = 16  # zeros between an image and what wraps round to it
+ORBIT, ORBIT_CHANNELS = "C8", 128  # group of orbit layers, and the channels that they are compared at
 KEPT, NOT_KEPT = PAGES = ("kept", "not kept")  # freed memory: at hand for the next call, or given back to the system
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from benchmarks.accuracy import ALLOWED_RATIO, geometric_mean
 from benchmarks.contenders import TRAIN_STEP
-from benchmarks.entries import BORDER, GROUPS, KEPT, NOT_KEPT, PAGES
+from benchmarks.entries import BORDER, GROUPS, KEPT, NOT_KEPT, ORBIT, PAGES
 from benchmarks.floor import FLOORS
 
 __all__ = [
@@ -34,6 +34,7 @@ BORDER_GOALS = {"low-rank": 3.0}
 FLOOR_GOAL, SMALL_FLOOR_GOAL, SMALL = 1.25, 1.4, 64
 OPERATIONS_GOAL = 150
 SAVED_GOAL = 1.05
+ORBIT_GOAL = 1.3
 
 Record = dict
 Quantity = Callable[[Record], float | None]
@@ -132,6 +133,7 @@ def _goals(group: str) -> list[Goal]:
             Goal(group, f"step / floor, {words}, pages kept", _floor_where(bound), "most", bound)
             for words, bound in floors
         ],
+        Goal(group, f"step of orbits of {ORBIT} / step, pages kept", _step("sonic_orbit", KEPT), "most", ORBIT_GOAL),
         Goal(group, "operations of a 2-D step, one chunk", _operations, "most", OPERATIONS_GOAL),
         Goal(group, "saved bytes / input, recompute", lambda r: r["saved"]["sonic_recompute"], "most", SAVED_GOAL),
         Goal(group, "saved bytes / input - 4M/C", _saved_above_modes, "most", SAVED_GOAL),

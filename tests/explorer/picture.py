@@ -37,6 +37,7 @@ def draw_pictures(path):
             browser.resize(WIDTH, HEIGHT)
             browser.open(server.address)
             strip_of_pictures(browser).save(GOLDEN, optimize=True)
+            browser.until("document.body.dataset.turned > 0")
             browser.run("document.querySelector('footer').hidden = true")  # it says how long drawing took
             browser.screenshot(path)
     finally:

@@ -134,6 +134,27 @@ def test_the_sampling_changes_the_grid_and_not_the_reference(page, slider):
     assert page.run(f"{shape}({canvas})") in page.text("#pixels")
 
 
+def test_the_orbit_networks_answer_turns_with_the_image_and_the_convolutions_does_not(page):
+    page.until("document.body.dataset.turned > 0")
+    verdicts = "[...document.querySelectorAll('.agreement')].map(e => e.className)"
+    assert page.run(verdicts) == ["agreement same", "agreement changed"]
+    answer = PICTURE.format("[data-answer={}] [data-turn=turned]")
+    before = [page.run(answer.format(name)) for name in ("image", "orbit", "conv")]
+    upright = page.run(PICTURE.format("[data-answer=orbit] [data-turn=upright]"))
+    count = page.run("Number(document.body.dataset.turned)")
+    focus(page, "#angle")
+    page.press("ArrowRight")
+    page.until(f"document.body.dataset.turned > {count}")
+    assert page.text("#angle-value") == "46°"
+    assert page.text("[data-answer=orbit] .by") == "turned by 46°"
+    assert all(page.run(answer.format(n)) != old for n, old in zip(("image", "orbit", "conv"), before, strict=True))
+    assert page.run(PICTURE.format("[data-answer=orbit] [data-turn=upright]")) == upright
+    page.click("#scene")
+    page.until(f"document.body.dataset.turned > {count + 1}")
+    assert page.run(PICTURE.format("[data-answer=orbit] [data-turn=upright]")) != upright
+    assert page.complaints == []
+
+
 def test_too_coarse_a_grid_is_confessed(page):
     assert page.hidden("#lost")
     focus(page, "#resolution")
@@ -200,7 +221,7 @@ def test_words_name_the_numbers_of_the_server(page):
 def test_everything_is_reached_by_keyboard_and_named(page):
     reached = []
     page.run("document.activeElement.blur()")
-    for _ in range(70):
+    for _ in range(75):
         page.press("Tab")
         reached.append(
             page.run("document.activeElement.id || document.activeElement.name || document.activeElement.tagName")
@@ -208,7 +229,7 @@ def test_everything_is_reached_by_keyboard_and_named(page):
         outline = page.run("getComputedStyle(document.activeElement).outlineStyle")
         assert outline != "none" or reached[-1] in ("upload", "BODY"), f"{reached[-1]} shows no focus"
     expected = [*KNOBS, "filter", "highest", "reach", "reset", "image", "upload", "resolution", "anisotropy"]
-    expected += ["reset-sampling", "layer", "later"]
+    expected += ["reset-sampling", "angle", "scene", "layer", "later"]
     assert set(expected) <= set(reached)
     order = [reached.index(name) for name in KNOBS]
     assert order == sorted(order)

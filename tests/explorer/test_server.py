@@ -1,5 +1,6 @@
 """The server answers its own page and nobody else, and bad requests with a reason."""
 
+import base64
 import signal
 import socket
 import subprocess
@@ -9,6 +10,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+import numpy as np
 import pytest
 
 from tests.explorer.images import encoded, huge_png, photograph
@@ -18,6 +20,8 @@ from torchsonic.explorer import Session, make_server
 from torchsonic.explorer.images import MAX_BYTES
 from torchsonic.explorer.server import MOST_POSTS
 
+WAYS = ("upright", "turned")
+
 
 @pytest.fixture(scope="module")
 def server():
@@ -26,7 +30,7 @@ def server():
 
 
 def test_pages_load_nothing_from_elsewhere(server):
-    for path in ("/", "/page.css", "/page.js", "/pictures.js", "/requests.js", "/words.js", "/icon.svg"):
+    for path in ("/", "/page.css", "/page.js", "/pictures.js", "/requests.js", "/turning.js", "/words.js", "/icon.svg"):
         status, headers, body = ask(server, path)
         assert status == 200
         assert "default-src 'none'" in headers["Content-Security-Policy"]
@@ -43,6 +47,30 @@ def test_a_view_holds_every_picture(server):
     assert answer["sonic"]["difference"] < 1e-5 < 0.05 < answer["gfnet"]["difference"]
     assert answer["response"]["peak"] == pytest.approx(2.0, rel=0.05)
     assert answer["meaning"]["decay_length"] == 16.0
+
+
+def test_a_turned_scene_has_both_answers(server):
+    status, _, answer = ask(server, "/api/turn", {"scene": 0, "angle": 90.0})
+    assert status == 200
+    assert set(answer) == {"image", "orbit", "conv"}
+    assert answer["orbit"]["turned"]["map"] == "classes"
+    assert answer["orbit"]["agreement"] > 0.99 > answer["conv"]["agreement"]
+    pixels = [np.frombuffer(base64.b64decode(answer["image"][way]["pixels"]), np.uint8).reshape(64, 64) for way in WAYS]
+    assert np.abs(np.rot90(pixels[0]).astype(int) - pixels[1]).max() <= 1, "positive angles turn counterclockwise"
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"scene": 0, "angle": 200.0}, "Angle must be from -180 to 180"),
+        ({"scene": 0.5, "angle": 0.0}, "Scene must be a whole number"),
+        ({"angle": 0.0}, "Scene must be a finite number"),
+    ],
+)
+def test_a_turn_that_is_none_is_refused(server, request_, words):
+    status, _, answer = ask(server, "/api/turn", request_)
+    assert status == 400
+    assert words in answer["error"]
 
 
 FOREIGN = ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "", "10.0.0.1:{port}"]

@@ -252,3 +252,18 @@ def test_roofline_counts_on_cuda_and_predicts(tmp_path):
     step = [costs.Cost("a", 1e9, 1e9)]
     assert roofline.predict(step, slow) == roofline.predict(step, fast) == 1.0
     assert roofline.predict(step, roofline.Device(1e12, 1e12, 2.0)) == 2.0
+
+
+def test_orbits_are_compared_at_as_many_channels_and_modes():
+    from benchmarks.contenders import UnavailableError, sonic, sonic_orbit
+    from benchmarks.entries import GROUPS
+
+    compared = []
+    for entry in (entry for entries in GROUPS.values() for entry in entries):
+        try:
+            layer = sonic_orbit(entry)
+        except UnavailableError:
+            continue
+        compared.append(entry.name)
+        assert layer.mixing(torch.float32)[0].shape == sonic(entry).mixing(torch.float32)[0].shape
+    assert compared == ["2d-128-16-128", "2d-128-128-32"]

@@ -30,7 +30,7 @@ from torchsonic.cli.synthetic import (
     TrainHalliGalli,
     TrainSynthShape,
 )
-from torchsonic.cli.volumes import EvaluateVolumes, PredictVolumes, TrainVolumes
+from torchsonic.cli.volumes import CompareOrientations, EvaluateVolumes, PredictVolumes, TrainVolumes
 from torchsonic.lab.runs.folder import RunError, is_run, kind_of, model_kind
 
 
@@ -96,7 +96,9 @@ COMMANDS: dict[str, type[Command] | Group] = {
     "evaluate": Group("Test trained networks and write a report.", _EVALUATE, by_run=True),
     "study": RunStudy,
     "summary": Summary,
-    "compare": Group("Measure things side by side.", {"operators": CompareOperators}),
+    "compare": Group(
+        "Measure things side by side.", {"operators": CompareOperators, "orientations": CompareOrientations}
+    ),
     "report": Report,
     "explain": Explain,
     "explore": Explore,

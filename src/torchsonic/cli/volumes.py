@@ -175,3 +175,43 @@ class EvaluateVolumes(OnDevice):
             if self.lesions is None and getattr(self, name) != usual:
                 raise UserError(f"--{name} needs --lesions, the class of the lesions")
         self.check_device()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOrientations(OnDevice):
+    """Test runs on volumes that are turned, or stored in other axes.
+
+    Each network predicts its own test cases, told how they lie and not told.
+    """
+
+    runs: tuple[Path, ...]
+    """Folders of finished runs on volumes."""
+    turn: tuple[float, ...] = (15.0, 30.0, 45.0, 90.0)
+    """Angles in degrees; each case is turned about a random axis of its own."""
+    storages: int = 48
+    """Store each case in so many of the 48 orders and directions of axes, drawn at random."""
+    data: Path | None = None
+    """Folder of the runs' cases, if they were moved since training."""
+    test_cases: int | None = None
+    """Test at most this many cases; all by default."""
+    out: Path = Path("orientations")
+    """Folder for the report."""
+
+    needs = ("nibabel", "scipy", "matplotlib", "rich")
+    positional = ("runs",)
+
+    def run(self) -> None:
+        from torchsonic.lab.report.volumes.turned import make_page, score_run
+
+        self.check_device()
+        if not self.runs:
+            raise UserError("name at least one folder of a run on volumes")
+        if not self.turn and not self.storages:
+            raise UserError("--turn names no angle and --storages is 0, so there is nothing to test")
+        if not 0 <= self.storages <= 48:
+            raise UserError(f"--storages must be 0 to 48, got {self.storages}")
+        if self.test_cases is not None and self.test_cases < 1:
+            raise UserError(f"--test-cases must be at least 1, got {self.test_cases}")
+        options = {"data": self.data, "most": self.test_cases, "device": self.device}
+        found = [score_run(folder, turns=self.turn, storages=self.storages, **options) for folder in self.runs]
+        publish(make_page(found), self.out)

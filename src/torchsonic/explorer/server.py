@@ -27,7 +27,7 @@ from torchsonic.explorer.images import MAX_BYTES
 from torchsonic.explorer.knobs import RefusedError
 from torchsonic.explorer.session import Session
 
-FILES = ("page.html", "page.css", "page.js", "pictures.js", "requests.js", "words.js", "icon.svg")
+FILES = ("page.html", "page.css", "page.js", "pictures.js", "requests.js", "turning.js", "words.js", "icon.svg")
 KINDS = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -190,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if self.path == "/api/upload":
                 return _as_json(session.upload(self._body(MAX_BYTES)))
-            answers = {"/api/view": session.view, "/api/sheet": session.sheet}
+            answers = {"/api/view": session.view, "/api/sheet": session.sheet, "/api/turn": session.turn}
             if self.path not in answers:
                 raise RefusedError("there is no such page", 404)
             return _as_json(answers[self.path](self._json()))

@@ -28,7 +28,9 @@ from torchsonic.explorer.images import (
     sample_field,
 )
 from torchsonic.explorer.knobs import KNOBS, ModeValues, RefusedError, read_count, read_number
+from torchsonic.explorer.turning import SCENES, turn_scene
 from torchsonic.functional import ModeOperator, resample
+from torchsonic.lab.data.synthetic.shapes import KINDS
 
 FEWEST, MOST = 48, 512
 NYQUIST = math.pi * REFERENCE[0] / FIELD_MM
@@ -59,6 +61,8 @@ class Session:
             "reference": REFERENCE,
             "detail": DETAIL,
             "sides": [FEWEST, MOST],
+            "scenes": SCENES,
+            "kinds": KINDS,
             "uploads": {"bytes": MAX_BYTES, "megapixels": MAX_MEGAPIXELS},
         }
 
@@ -130,6 +134,21 @@ class Session:
             modes.append({"mode": index, **notes, "share": share, **signed_picture(kernel, root=True)})
         return {"layer": layer.name, "page": page, "pages": pages, "modes": modes}
 
+    @torch.no_grad()
+    def turn(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """A scene and the answers of two networks, upright and turned."""
+        scene = read_count(request.get("scene"), "Scene", 0, SCENES - 1)
+        degrees = read_number(request.get("angle"), "Angle", -180.0, 180.0)
+        with self._computing:
+            upright, turned, answers = turn_scene(scene, degrees)
+        found: dict[str, Any] = {
+            "image": {"upright": brightness_picture(upright), "turned": brightness_picture(turned)}
+        }
+        for name, answer in answers.items():
+            pictures = {"upright": class_picture(answer.upright), "turned": class_picture(answer.turned)}
+            found[name] = {**pictures, "agreement": answer.agreement}
+        return found
+
     def _filter(self, request: Mapping[str, Any], values: ModeValues) -> tuple[Any, Callable[[], ModeOperator]]:
         """What identifies the chosen filter, and how to make it."""
         kind = request.get("filter", "mode")
@@ -174,6 +193,11 @@ def _picture(levels: Tensor, kind: str, **notes: Any) -> dict[str, Any]:
 def brightness_picture(image: Tensor) -> dict[str, Any]:
     """An image with values in [0, 1], ``(H, W)``."""
     return _picture(image * 255, "grey")
+
+
+def class_picture(classes: Tensor) -> dict[str, Any]:
+    """Numbers of classes, ``(H, W)``."""
+    return _picture(classes, "classes")
 
 
 def magnitude_picture(magnitude: Tensor) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torchsonic.spectral.groups import Group, make_group
 from torchsonic.spectral.limits import ResponseLimits
 from torchsonic.spectral.nyquist import field_power
 from torchsonic.spectral.operator import ModeOperator, response_matrix
-from torchsonic.spectral.orientation import Storage, split_affine, split_orientation
+from torchsonic.spectral.orientation import Storage, all_storages, split_affine, split_orientation
 from torchsonic.spectral.response import Modes, ModeShape, mode_response
 from torchsonic.spectral.spacing import as_spacing
 
@@ -28,6 +28,7 @@ __all__ = [
     "Plan",
     "ResponseLimits",
     "Storage",
+    "all_storages",
     "as_spacing",
     "estimated_bytes",
     "fft_backend",

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, spacing_
 __all__ = [
     "Matrix",
     "Storage",
+    "all_storages",
     "as_orientation",
     "reorder_spacing",
     "split_affine",
@@ -146,6 +147,13 @@ class Storage(NamedTuple):
         for new, (old, flip) in enumerate(zip(self.order, self.flips, strict=True)):
             matrix[old, new] = -1.0 if flip else 1.0
         return matrix
+
+
+def all_storages(num_axes: int) -> Iterator[Storage]:
+    """Every order and every flip of axes: 2, 8 or 48 ways to store one array."""
+    for order in itertools.permutations(range(num_axes)):
+        for flips in itertools.product((False, True), repeat=num_axes):
+            yield Storage(order, flips)
 
 
 def reorder_spacing(spacing: Spacing, storages: Sequence[Storage]) -> Spacing:

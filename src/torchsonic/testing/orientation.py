@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from torchsonic.functional import Storage
+from torchsonic.functional import all_storages
 from torchsonic.testing.laws import _as_steps, _require_close
 from torchsonic.testing.turns import _interpolate, _smooth_field
-
-
-def all_storages(num_axes: int) -> Iterator[Storage]:
-    """Every order and every flip of axes: 2, 8 or 48 ways to store one array."""
-    for order in itertools.permutations(range(num_axes)):
-        for flips in itertools.product((False, True), repeat=num_axes):
-            yield Storage(order, flips)
 
 
 def assert_storages_agree(

@@ -86,6 +86,19 @@ def test_thick_slices_are_turned_within_themselves_and_cubes_in_every_plane():
     assert set(still) == {0, 1, 2}
 
 
+def test_turns_about_any_direction_take_nothing_from_the_other_changes():
+    usual, free = draws(Augmentation()), draws(Augmentation(rotation_axes="any", chance=1.0, rotation=180.0))
+    assert [change.flips for change in free] == [change.flips for change in usual]
+    axes = np.array([change.axis for change in free])
+    assert (np.abs(axes.mean(0)) < 0.1).all()
+    np.testing.assert_allclose((axes**2).mean(0), 1 / 3, atol=0.06)
+    for change in free[:20]:
+        matrix = motion(change, EVEN, scale=False)
+        np.testing.assert_allclose(matrix @ matrix.T, np.eye(3), atol=1e-12)
+        np.testing.assert_allclose(matrix @ np.array(change.axis), change.axis, atol=1e-12)
+        assert np.trace(matrix) == pytest.approx(1 + 2 * math.cos(change.angle))
+
+
 def test_a_quarter_turn_is_that_of_the_array():
     image, label = make_arrays((4, 9, 9), EVEN)
     change = Change(angle=math.pi / 2)

@@ -1,12 +1,16 @@
 """Volumes that are stored in any order of axes, come to lie as in training, and go back."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from tests.lab.data.nifti import make_affine, make_arrays, write, write_case
+from torchsonic.lab.data.labels import IGNORE
 from torchsonic.lab.data.volumes import CaseError, Volume, find_cases, read_case
-from torchsonic.lab.data.volumes.orientation import axis_codes, oblique_part, straighten, to_stored_axes
+from torchsonic.lab.data.volumes.orientation import axis_codes, oblique_part, rearrange, straighten, to_stored_axes
+from torchsonic.lab.data.volumes.turning import random_axis, rotation_about, turn_volume
 from torchsonic.testing.orientation import all_storages
 
 nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
@@ -43,6 +47,8 @@ def test_every_way_to_store_a_volume_is_one_in_the_axes_of_training(tilt):
     for storage in all_storages(3):
         other = stored(volume, storage)
         assert axis_codes(other.affine) == "".join(nibabel.aff2axcodes(other.affine))
+        np.testing.assert_array_equal(rearrange(volume, storage).image, other.image)
+        np.testing.assert_allclose(rearrange(volume, storage).affine, other.affine, atol=1e-9)
         again, back = straighten(other)
         np.testing.assert_array_equal(again.image, straight.image)
         np.testing.assert_array_equal(again.label, straight.label)
@@ -65,3 +71,36 @@ def test_a_sheared_volume_is_refused_where_its_orientation_counts(tmp_path):
     assert read_case(tilted).name == "tilted"
     with pytest.raises(CaseError, match=r"case tilted: .*axes 0 and 2 are 14.0 degrees off.*resample"):
         read_case(tilted, straight=True)
+
+
+def places(volume):
+    """Where the voxels lie, ``(D, H, W, 3)`` in millimetres."""
+    index = np.stack(np.meshgrid(*[np.arange(n) for n in volume.image.shape[1:]], indexing="ij"), -1)
+    return index[..., ::-1] @ volume.affine[:3, :3].T + volume.affine[:3, 3]
+
+
+@pytest.mark.parametrize("degrees", [0.0, 30.0, 90.0, 137.0])
+def test_a_turned_volume_shows_the_same_things_at_the_same_places(degrees):
+    volume = make_volume(TILT)
+    linear = places(volume) @ np.array([0.3, -1.0, 0.7])  # which interpolation gets right
+    volume = replace(volume, image=linear[None].astype(np.float32), label=(linear > np.median(linear)).astype(np.int16))
+    rotation = rotation_about(random_axis(np.random.default_rng(0)), np.radians(degrees))
+    turned = turn_volume(volume, rotation)
+    known = turned.label != IGNORE
+    expected = places(turned) @ np.array([0.3, -1.0, 0.7])
+    inner = known & (np.abs(expected - np.median(linear)) > 4.0)  # the nearest voxel is up to half a slice away
+    np.testing.assert_array_equal(turned.label[inner], (expected > np.median(linear))[inner])
+    # Between the outermost voxels and their borders an image goes on as it ended.
+    assert np.mean(np.abs(turned.image[0] - expected)[known] < 1e-3) > 0.5
+    assert known.sum() == pytest.approx(volume.label.size, rel=0.2)  # of so few voxels
+    np.testing.assert_allclose(np.linalg.norm(turned.affine[:3, :3], axis=0)[::-1], volume.spacing)
+    if degrees == 0.0:
+        np.testing.assert_allclose(turned.image, volume.image, atol=1e-4)
+        np.testing.assert_array_equal(turned.label, volume.label)
+
+
+def test_a_quarter_turn_about_an_axis_is_that_of_the_array():
+    volume = replace(make_volume(), spacing=(4.0, 1.0, 1.0), affine=make_affine((4.0, 1.0, 1.0)))
+    turned = turn_volume(volume, rotation_about(np.array([1.0, 0.0, 0.0]), np.pi / 2))
+    np.testing.assert_allclose(turned.image[0], np.rot90(volume.image[0], -1, axes=(1, 2)), rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(turned.label, np.rot90(volume.label, -1, axes=(1, 2)))

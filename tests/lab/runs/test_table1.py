@@ -2,8 +2,10 @@
 
 import json
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from tests.lab.made_runs import make_run
 from torchsonic.lab.runs.synthetic import MODELS, SyntheticConfig, make_task, read_config
@@ -92,3 +94,28 @@ def test_held_out_samples_are_neither_learnt_from_nor_of_the_test():
         assert not held & set(make_task(search).train)
         assert not held & set(indices_of_test(usual))
         assert len(make_task(search).train) == 0.75 * whole
+
+
+@pytest.mark.parametrize("protocol", ["own", "released"])
+def test_turned_training_images_keep_their_labels_and_do_not_depend_on_the_batch(protocol):
+    plain, turned = (make_task(SyntheticConfig(protocol=protocol, turn=turn)) for turn in (0.0, 180.0))
+    image, _ = turned.batch(1, range(8))
+    assert not torch.equal(image, plain.batch(1, range(8))[0])
+    assert torch.equal(turned.batch(1, range(5, 8))[0], image[5:])
+    if protocol == "released":  # whose tests show black outside, while ours go on with the border's colour
+        assert (image[:, :, 0, 0] == 0).all(1).any()
+    drawn = turned.data.samples
+
+    def masks(numbers):
+        label = drawn(numbers)[1]
+        return (label > 0)[:, None].float(), label
+
+    turned.data = SimpleNamespace(samples=masks)
+    mask, label = turned.batch(1, range(8))
+    assert ((mask[:, 0] > 0.5) == (label > 0)).float().mean() > 0.97
+    assert SyntheticConfig(protocol=protocol, turn=45).name.split("/")[1].endswith("-turn45")
+
+
+def test_answers_at_one_place_are_not_turned():
+    with pytest.raises(ValueError, match="turn must be 0 for HalliGalli"):
+        SyntheticConfig(task="halligalli", turn=10)

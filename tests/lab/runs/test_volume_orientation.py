@@ -20,6 +20,7 @@ from torchsonic.lab.runs.volumes import (
     load_run,
     predict_probabilities,
     run_experiment,
+    score_cases,
 )
 from torchsonic.lab.runs.volumes.run import VolumeExperiment
 from torchsonic.lab.training import CheckpointError, TrainingConfig
@@ -136,6 +137,31 @@ def test_an_old_run_does_not_go_on_in_other_axes(root, tmp_path):
     experiment.config = replace(experiment.config, tell_orientation=True)
     with pytest.raises(CheckpointError, match="tell_orientation=False, not True"):
         VolumeExperiment.__mro__[2].refuse_changes(experiment, tmp_path)
+
+
+def test_cases_are_tested_turned_and_rearranged(root, tmp_path, capsys):
+    told = {"told": True, "untold": False}
+    for name, has_both in told.items():
+        model, config = load_run(root / name)
+        config = replace(config, test_turns=(0.0, 40.0), test_storages=3)
+        (row,) = score_cases(model, find_cases(root / "data")[:1], config)
+        still, turned, stored_otherwise = row["turned"]
+        assert (still["turn"], turned["turn"], stored_otherwise["storages"]) == (0.0, 40.0, 3)
+        assert all(("told" in test) == has_both for test in row["turned"])
+        assert still["told" if has_both else "untold"] == pytest.approx(row["dice"], abs=0.01)
+        if has_both:
+            assert stored_otherwise["told"] == pytest.approx(row["dice"], abs=1e-3)
+            assert stored_otherwise["untold"] != stored_otherwise["told"]
+            (again,) = score_cases(model, find_cases(root / "data")[:1], config)
+            assert again["turned"] == row["turned"], "axes and storages belong to the case"
+    runs, out = [str(root / name) for name in told], str(tmp_path / "page")
+    command = ["compare", "orientations", *runs, "--test-cases", "1", "--turn", "20", "--storages", "2", "--out", out]
+    assert main(command) == 0
+    assert "stored in 2 ways" in " ".join(capsys.readouterr().out.split())
+    found = json.loads((tmp_path / "page" / "report.json").read_text())["runs"]
+    assert [list(run["cases"][0]["turned"][0]) for run in found] == [["turn", "told", "untold"], ["turn", "untold"]]
+    assert main([*command, "--storages", "49"]) == 1
+    assert "--storages must be 0 to 48" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not HIPPOCAMPI.is_dir(), reason="there are no hippocampi")

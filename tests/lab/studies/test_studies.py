@@ -267,6 +267,20 @@ def test_a_measure_may_lie_elsewhere_for_one_model(study):
     assert measure.of({"dice": 0.5, "told": 0.9}, "sonic") == 0.9
 
 
+def test_measures_of_another_study_can_be_taken_over_and_changed(tmp_path):
+    path = tmp_path / "mine.toml"
+    head, rest = STUDY.split("[settings]")
+    models = "[settings]" + rest[: rest.index("[[measures]]")]
+    changed = '{ title = "rotation 30", paths = { sonic = ["turned"] } }'
+    path.write_text(f'{head}measures = ["table1", {changed}]\n{models}')
+    theirs, ours = read_study("table1").measures, read_study(str(path)).measures
+    assert [measure.title for measure in ours] == [measure.title for measure in theirs]
+    assert [m.title for m, other in zip(ours, theirs, strict=True) if m.paths != other.paths] == ["rotation 30"]
+    path.write_text(f'{head}measures = ["table7"]\n{models}')
+    with pytest.raises(ValueError, match="got 'table7'"):
+        read_study(str(path))
+
+
 def test_patients_are_the_unit_where_a_measure_says_so(study):
     measure = replace(study.measures[0], path=("dice",), form="plain", patient="p[0-9]")
     seeds = [

@@ -2,6 +2,7 @@
 
 import { DARK, draw, drawScale } from "/pictures.js";
 import { ask, newestOnly } from "/requests.js";
+import { openTurning } from "/turning.js";
 import { meaningOf, percent, short, withUnit } from "/words.js";
 
 const POSITIONS = 300; // of a logarithmic slider
@@ -376,6 +377,7 @@ async function begin() {
   showGrid();
   resetMode();
   if (start.checkpoint !== null) openCheckpoint();
+  openTurning(start, complain);
   document.body.dataset.ready = "yes";
 }
 

@@ -7,12 +7,17 @@ const STOPS = {
   signedDark: ["#c4e6ff", "#7cc0f0", "#3f86bd", "#24557d", "#1a3245", "#171b20", "#4a2a1f", "#8a4128", "#cc6a3e", "#f5a070", "#ffdcc4"],
 };
 
+/** Colours of classes, background first: the same as in reports. */
+export const CLASSES = ["#15181c", "#56b4e9", "#f0e442", "#009e73", "#d55e00", "#cc79a7"];
+
 /** Zero is drawn in the colour of the ground, light or dark. */
 export const DARK = matchMedia("(prefers-color-scheme: dark)");
 
 function channels(colour) {
   return [1, 3, 5].map((place) => parseInt(colour.slice(place, place + 2), 16));
 }
+
+const opaque = ([red, green, blue]) => (255 << 24) | (blue << 16) | (green << 8) | red;
 
 function makeTable(stops) {
   const colours = stops.map(channels);
@@ -21,12 +26,13 @@ function makeTable(stops) {
     const place = (level / 255) * (colours.length - 1);
     const first = Math.min(Math.floor(place), colours.length - 2);
     const mixed = colours[first].map((value, i) => Math.round(value + (place - first) * (colours[first + 1][i] - value)));
-    table[level] = (255 << 24) | (mixed[2] << 16) | (mixed[1] << 8) | mixed[0];
+    table[level] = opaque(mixed);
   }
   return table;
 }
 
 const TABLES = Object.fromEntries(Object.entries(STOPS).map(([name, stops]) => [name, makeTable(stops)]));
+TABLES.classes = Uint32Array.from(CLASSES, (colour) => opaque(channels(colour)));
 
 function paint(canvas, columns, rows, levels, map) {
   const image = new ImageData(columns, rows);

@@ -82,6 +82,8 @@ class MasksConfig(SegmentationConfig):
         known = [name for name in list_models() if model_entry(name)[1].get("spatial_dims") == 2]
         if self.model not in (*known, "unet"):
             raise ValueError(f"model must be one of {', '.join(known)}, unet, got {self.model!r}")
+        if self.augmentation.rotation_axes != "array":
+            raise ValueError("rotation_axes must be array for images, which turn in their plane; leave it out")
         if min(self.patch) < 8:
             raise ValueError(f"patch must be at least 8 along each axis, got {self.patch}")
         if isinstance(self.spacing, tuple) and (len(self.spacing) not in (1, 2) or not min(self.spacing) > 0):

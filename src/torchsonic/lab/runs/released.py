@@ -62,7 +62,7 @@ RELEASED = Protocol(
         "gfnet": {"form": "released", "grid": 64},
         "vit": {"grid": 8, "zero_positions": True},
     },
-    task={"weigh": class_weights, "criterion": loss, "score_batch": BATCH},
+    task={"weigh": class_weights, "criterion": loss, "score_batch": BATCH, "beyond": "zeros"},
     perturbations=RELEASED_PERTURBATIONS,
     at_resolutions=False,
 )

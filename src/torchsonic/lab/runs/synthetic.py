@@ -73,6 +73,8 @@ class SyntheticConfig:
     """Test on this share of the training samples, left out of training, not on the test: for choosing settings."""
     noise: float | None = None
     """Largest deviation of the noise on training images; 0.12 for HalliGalli and none for SynthShape by default."""
+    turn: float = 0.0
+    """Turn training images about their centre by random angles up to this, in degrees; only for SynthShape."""
     depth: int | None = None
     """Number of blocks; 4 for SynthShape and 1 for HalliGalli by default."""
     form: Literal["post", "pre"] = "post"
@@ -103,6 +105,9 @@ class SyntheticConfig:
         check_ranges(self, "[1, inf)", "test_samples", "depth")
         check_ranges(self, "[0, 1)", "hold_out")
         check_ranges(self, "[0, inf)", "noise")
+        check_ranges(self, "[0, 180]", "turn")
+        if self.turn and self.task == "halligalli":
+            raise ValueError(f"turn must be 0 for HalliGalli, whose labels are of one place, got {self.turn:g}")
         if self.noise is not None and self.protocol != "own":
             raise ValueError(f"noise belongs to our own protocol; the {self.protocol} one has its own, leave it out")
         most = protocol.most_tests
@@ -121,6 +126,7 @@ class SyntheticConfig:
         parts += [self.norm] if self.norm else []
         parts += [f"held{self.hold_out:g}"] if self.hold_out else []
         parts += [f"noise{self.noise:g}"] if self.noise is not None else []
+        parts += [f"turn{self.turn:g}"] if self.turn else []
         return f"{self.task}/{'-'.join(parts)}/fold{self.fold}-seed{self.training.seed}"
 
 
@@ -180,7 +186,7 @@ def make_task(config: SyntheticConfig) -> SegmentationTask:
     data, training = _data_of(config), config.training
     shared: dict[str, Any] = {"batch": training.batch, "seed": training.seed}
     if not isinstance(data, HalliGalli):
-        shared |= {"noise": config.noise or 0.0, **PROTOCOLS[config.protocol].task}
+        shared |= {"noise": config.noise or 0.0, "turn": config.turn, **PROTOCOLS[config.protocol].task}
         return SegmentationTask(data, _learnt_and_held(config)[0], test_indices(config), **shared)
     # The answer is one bit for each image, which Dice adds nothing to.
     shared |= {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
@@ -141,9 +141,8 @@ def read_study(name: str) -> Study:
     """A study by name, or one's own from a TOML file."""
     if name not in list_studies() and not name.endswith(".toml"):
         raise ValueError(f"there is no study {name!r}; choose from {', '.join(list_studies())}, or give a TOML file")
-    file = Path(name) if name.endswith(".toml") else _folder().joinpath(f"{name}.toml")
     try:
-        return _parse(Path(name).stem, tomllib.loads(file.read_text(encoding="utf-8")))
+        return _parse(Path(name).stem, _load(name))
     except (tomllib.TOMLDecodeError, TypeError, KeyError, ValueError) as error:
         raise ValueError(f"{name} is no study: {error}") from error
 
@@ -152,11 +151,27 @@ def _folder() -> Any:
     return files("torchsonic.lab.studies")
 
 
+def _load(name: str) -> dict[str, Any]:
+    file = Path(name) if name.endswith(".toml") else _folder().joinpath(f"{name}.toml")
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def _gather(entries: Sequence[Any]) -> list[dict[str, Any]]:
+    """Measures as tables; the name of a study of the package stands for all of its, which later entries may change."""
+    found: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        if isinstance(entry, str) and entry not in list_studies():
+            raise ValueError(f"measures must be tables or names of studies, {', '.join(list_studies())}; got {entry!r}")
+        for values in _gather(_load(entry)["measures"]) if isinstance(entry, str) else (entry,):
+            found[values["title"]] = {**found.get(values["title"], {}), **values}
+    return list(found.values())
+
+
 def _parse(name: str, values: Mapping[str, Any]) -> Study:
     """A study from its file; entries that are tables become what they describe."""
     models = {key: _make(Model, {"title": key, "settings": {}, **value}) for key, value in values["models"].items()}
     names = {model.paper: key for key, model in models.items() if model.paper}
-    measures = tuple(_with_row(_make(Measure, value), names) for value in values["measures"])
+    measures = tuple(_with_row(_make(Measure, value), names) for value in _gather(values["measures"]))
     numbers = tuple(_make(Number, value) for value in values.get("numbers", ()))
     study = _make(Study, {**values, "name": name, "models": models, "measures": measures, "numbers": numbers})
     if not (study.rates and study.seeds and models and measures):

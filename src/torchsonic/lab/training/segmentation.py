@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torchsonic.lab.data.draws import number_generator
+from torchsonic.lab.data.synthetic.perturbations import move_affinely, similarity
 from torchsonic.lab.metrics.overlap import IGNORE
 from torchsonic.lab.metrics.robustness import score_samples
 from torchsonic.lab.training.task import epoch_order
@@ -94,6 +96,10 @@ class SegmentationTask:
         Samples of a step.
     noise
         Largest standard deviation of noise added to training images; each has its own, uniform from 0 on.
+    turn
+        Largest angle, in degrees, by which training images and labels are turned about their centre, either way.
+    beyond
+        What a turned image shows from outside its frame: the colour at its ``"border"``, or ``"zeros"``.
     background
         Whether class 0 counts in the score like the others; in the loss it always does.
     dice
@@ -117,6 +123,8 @@ class SegmentationTask:
         batch: int,
         seed: int = 0,
         noise: float = 0.0,
+        turn: float = 0.0,
+        beyond: str = "border",
         background: bool = False,
         dice: float = 0.5,
         window: tuple[slice, slice] | None = None,
@@ -126,6 +134,7 @@ class SegmentationTask:
     ) -> None:
         self.data, self.train, self.test = data, np.asarray(train), np.asarray(test)
         self.size, self.seed, self.noise, self.background = batch, seed, noise, background
+        self.turn, self.beyond = turn, beyond
         self.dice, self.window, self.criterion, self.score_batch = dice, window, criterion, score_batch
         labels = data.samples(self.train[:WEIGHT_SAMPLES].tolist())[1]
         counts = torch.bincount(labels[labels >= 0], minlength=data.num_classes)
@@ -135,6 +144,11 @@ class SegmentationTask:
         """Images and labels of some samples of a step."""
         start = step * self.size + samples.start
         image, label = self.data.samples(epoch_order(self.train, self.seed, start, len(samples)).tolist())
+        if self.turn:
+            numbers = range(start, start + len(samples))
+            draws = [number_generator(self.seed, number, purpose=1).uniform(-1, 1) for number in numbers]
+            matrix = similarity(len(draws), degrees=self.turn * torch.tensor(draws))
+            image, label = move_affinely(image, label, matrix, 0, beyond=self.beyond)
         if self.noise:
             for place, one in enumerate(image, start=start):
                 generator = np.random.Generator(np.random.Philox(key=[self.seed, place + (1 << 32)]))

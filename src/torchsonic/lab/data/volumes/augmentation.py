@@ -1,7 +1,7 @@
 r"""Random changes to patches: mirroring, turning, scaling, and changes of intensity.
 
 Turning and scaling happen in millimetres. A patch is turned in a plane whose two axes have about the same spacing, for
-slices of 10 mm therefore within the slices, where interpolation costs little.
+slices of 10 mm therefore within the slices, where interpolation costs little; or, if asked for, about any direction.
 
 **Scaling** means that the anatomy is larger or smaller, and there are two ways to say so. *By image*: the patch is
 stretched by a factor ``s`` and its spacing stays, the only way for a network that is told no spacing. *By spacing*: the
@@ -16,11 +16,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from torchsonic.lab.data.ranges import check_ranges
+from torchsonic.lab.data.volumes.turning import random_axis, rotation_about
 
 SAME = 2.0
 """Spacings that differ by less than this factor may be mixed by interpolation."""
@@ -33,7 +35,9 @@ class Augmentation:
     mirror: tuple[int, ...] = (0, 1, 2)
     """Axes to flip, each with probability 1/2: 0 (depth), 1 (height), 2 (width)."""
     rotation: float = 30.0
-    """Largest rotation within a plane, in degrees; 0 turns it off."""
+    """Largest rotation, in degrees; 0 turns it off."""
+    rotation_axes: Literal["array", "any"] = "array"
+    """Rotate within planes of the array whose axes are about as fine, or about any direction in space."""
     scale: float = 1.25
     """Largest scale factor; the smallest is its inverse. 1 turns it off."""
     gamma: float = 1.4
@@ -60,9 +64,11 @@ class Augmentation:
         happens = generator.random(6) < self.chance
         angle, scale, gamma, contrast, brightness, noise = generator.random(6)
         turn = generator.random()
+        axis = random_axis(generator).tolist() if self.rotation_axes == "any" else ()
         return Change(
             flips=tuple(axis for axis in self.mirror if flips[axis]),
             turn=turn,
+            axis=tuple(axis),
             angle=math.radians(self.rotation) * (2 * angle - 1) * happens[0],
             scale=float(self.scale ** ((2 * scale - 1) * happens[1])),
             gamma=float(self.gamma ** ((2 * gamma - 1) * happens[2])),
@@ -79,6 +85,8 @@ class Change:
     flips: tuple[int, ...] = ()
     turn: float = 0.0
     """In [0, 1): chooses among the planes to turn in."""
+    axis: tuple[float, ...] = ()
+    """Direction to turn about, instead of a plane."""
     angle: float = 0.0
     """In radians."""
     scale: float = 1.0
@@ -98,15 +106,23 @@ def motion(change: Change, spacing: tuple[float, float, float], *, scale: bool) 
     if change.angle == 0.0 and factor == 1.0:
         return None
     steps = np.asarray(spacing)
-    matrix = np.eye(3)  # in millimetres
+    matrix = _rotation(change, steps)
+    matrix[:, steps < SAME * steps.min()] /= factor
+    return matrix * steps[None, :] / steps[:, None]
+
+
+def _rotation(change: Change, steps: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Matrix ``(3, 3)`` in millimetres."""
+    if change.axis:
+        return rotation_about(np.array(change.axis), change.angle)
+    matrix = np.eye(3)
     alike = [(a, b) for a in range(3) for b in range(a + 1, 3) if max(steps[[a, b]]) < SAME * min(steps[[a, b]])]
     if alike:
         first, second = alike[int(change.turn * len(alike))]
         cos, sin = math.cos(change.angle), math.sin(change.angle)
         matrix[first, first], matrix[first, second] = cos, -sin
         matrix[second, first], matrix[second, second] = sin, cos
-    matrix[:, steps < SAME * steps.min()] /= factor
-    return matrix * steps[None, :] / steps[:, None]
+    return matrix
 
 
 def mirror(image: NDArray, label: NDArray, axes: tuple[int, ...]) -> tuple[NDArray, NDArray]:

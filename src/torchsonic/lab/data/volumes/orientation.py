@@ -38,6 +38,11 @@ def axis_codes(affine: NDArray[np.float64]) -> str:
 def straighten(volume: Volume) -> tuple[Volume, Storage]:
     """The volume in the axes of training, and how it was rearranged; its affine and spacing follow."""
     storage = split_orientation(_orientation(volume.affine), 3)[0][0]
+    return rearrange(volume, storage), storage
+
+
+def rearrange(volume: Volume, storage: Storage) -> Volume:
+    """The same volume with its axes in another order and direction; affine and spacing follow."""
     order, flips = list(storage.order), np.array(storage.flips)
     columns = volume.affine[:3, 2::-1][:, order]  # of D, H and W, then of the new axes
     last = np.array(volume.image.shape[1:])[order] - 1
@@ -47,7 +52,7 @@ def straighten(volume: Volume) -> tuple[Volume, Storage]:
     label = None if volume.label is None else _rearranged(storage.apply, volume.label[None])[0]
     spacing = (volume.spacing[order[0]], volume.spacing[order[1]], volume.spacing[order[2]])
     image = _rearranged(storage.apply, volume.image)
-    return replace(volume, image=image, label=label, spacing=spacing, affine=affine), storage
+    return replace(volume, image=image, label=label, spacing=spacing, affine=affine)
 
 
 def to_stored_axes(array: NDArray[Any], storage: Storage) -> NDArray[Any]:

@@ -72,7 +72,7 @@ def cut(
 def cut_moved(
     image: NDArray[Any],
     label: NDArray[np.int16],
-    start: Sequence[int],
+    start: Sequence[float],
     patch: Sequence[int],
     matrix: NDArray[np.float64],
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

@@ -10,9 +10,9 @@ from torchsonic.lab.runs.volumes.predict import (
     predict_case,
     predict_probabilities,
     read_good_cases,
-    score_cases,
 )
 from torchsonic.lab.runs.volumes.run import load_run, run_experiment
+from torchsonic.lab.runs.volumes.scores import score_cases
 from torchsonic.lab.runs.volumes.split import Split, make_folds, read_split
 
 __all__ = [

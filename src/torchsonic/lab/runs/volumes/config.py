@@ -139,6 +139,10 @@ class VolumesConfig(SegmentationConfig):
     """Blocks of SonicNet; its preset's by default."""
     num_modes: int | None = None
     """Modes of each block of SonicNet; its preset's by default."""
+    test_turns: tuple[float, ...] = ()
+    """Also test cases turned by these angles, in degrees, each about a random axis."""
+    test_storages: int = 0
+    """Also test each case stored in so many of the 48 orders and directions of axes, drawn at random."""
     stride: tuple[int, int, int] | None = None
     """Stride of SonicNet's first block; light and hybrid have 2 along fine axes and 1 along others by default."""
     mlp_ratio: int | None = None
@@ -151,6 +155,8 @@ class VolumesConfig(SegmentationConfig):
         check_ranges(self, "[64, inf)", "patch_voxels")
         check_ranges(self, "[1, inf)", "width", "depth", "num_modes", "patch", "stride")
         check_ranges(self, "[0, inf]", "mlp_ratio")
+        check_ranges(self, "[0, 180]", "test_turns")
+        check_ranges(self, "[0, 48]", "test_storages")
         if isinstance(self.common_spacing, tuple):
             check_ranges(self, "(0, inf]", "common_spacing")
         if self.cache_dtype == "float16" and self.normalisation == "none":

@@ -1,12 +1,9 @@
-"""Whole cases through a trained network, and their scores."""
+"""Whole cases through a trained network."""
 
 from __future__ import annotations
 
-import math
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,6 @@ from torchsonic.lab.data.volumes import Case, CaseError, Volume, find_cases, rea
 from torchsonic.lab.data.volumes.nifti import read_affine
 from torchsonic.lab.data.volumes.orientation import axis_codes, oblique_part, straighten, to_stored_axes
 from torchsonic.lab.data.volumes.preparation import prepare, resize
-from torchsonic.lab.metrics.overlap import confusion, dice_per_class
 from torchsonic.lab.runs.folder import read_facts
 from torchsonic.lab.runs.volumes.config import VolumesConfig
 from torchsonic.lab.runs.volumes.sliding_window import sliding_window
@@ -157,32 +153,3 @@ def read_good_cases(
         else:
             yield volume
         advance()
-
-
-def score_cases(
-    model: PretrainedModel,
-    cases: Sequence[Case],
-    config: VolumesConfig,
-    *,
-    advance: Callable[[], None] = lambda: None,
-) -> list[dict[str, Any]]:
-    """Dice of each foreground class and case on its own grid; ``None`` where neither label nor prediction has it."""
-    assert config.num_classes is not None
-    rows = []
-    read = partial(read_case, straight=config.is_oriented)
-    for volume in read_good_cases(cases, read=read, num_classes=config.num_classes, advance=advance):
-        start = time.perf_counter()
-        found = predict_case(model, volume, config)
-        seconds = time.perf_counter() - start
-        assert volume.label is not None
-        counts = confusion(
-            torch.from_numpy(found).flatten().long(),
-            torch.from_numpy(volume.label).flatten().long(),
-            config.num_classes,
-        )
-        dice = [None if math.isnan(score) else score for score in dice_per_class(counts).tolist()[1:]]
-        shape = list(volume.label.shape)
-        rows.append(
-            {"case": volume.name, "spacing": list(volume.spacing), "shape": shape, "seconds": seconds, "dice": dice}
-        )
-    return rows

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -19,7 +18,7 @@ from torchsonic.lab.runs.folder import load_model, read_config, read_facts
 from torchsonic.lab.runs.run import Experiment, run
 from torchsonic.lab.runs.volumes.config import SegmentationConfig, VolumesConfig
 from torchsonic.lab.runs.volumes.plan import complete_config, make_model
-from torchsonic.lab.runs.volumes.predict import score_cases
+from torchsonic.lab.runs.volumes.scores import mean_known, score_cases
 from torchsonic.lab.runs.volumes.split import Split, choose_split
 from torchsonic.lab.training import CheckpointError, Fit
 from torchsonic.lab.training.progress import counting_progress
@@ -150,6 +149,7 @@ class VolumeExperiment(SegmentationExperiment[VolumesConfig]):
     """Segmentation of NIfTI volumes."""
 
     kind = "volumes"
+    may_change = (*SegmentationExperiment.may_change, "test_turns", "test_storages")
 
     def find_cases(self) -> list[Case]:
         return find_cases(self.config.data)
@@ -205,11 +205,9 @@ def mean_scores(rows: Sequence[dict[str, Any]], measures: Mapping[str, str] = DI
     """Mean of each measure over cases, each the mean of its classes (or what else it has); and of each over cases."""
     found: dict[str, Any] = {}
     for measure, what in measures.items():
-        columns = zip(*[row[measure] for row in rows], strict=True)
-        means = [fmean(known) for row in rows if (known := [v for v in row[measure] if v is not None])]
-        found[measure] = fmean(means) if means else None
+        found[measure] = mean_known(mean_known(row[measure]) for row in rows)
         found[f"{measure}_per_{what}"] = [
-            fmean(known) if (known := [v for v in column if v is not None]) else None for column in columns
+            mean_known(column) for column in zip(*[row[measure] for row in rows], strict=True)
         ]
     return {**found, "cases": list(rows)}
 

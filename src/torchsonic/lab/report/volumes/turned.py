@@ -1,0 +1,91 @@
+"""The page on runs whose test cases were turned, and stored in other orders of axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torchsonic.lab.data.volumes import find_cases
+from torchsonic.lab.metrics.volumes import bootstrap_mean
+from torchsonic.lab.report import Document, Prose, Section, Table
+from torchsonic.lab.report.document import NONE, Cell
+from torchsonic.lab.report.runs import count, origin_text
+from torchsonic.lab.runs.folder import read_facts
+from torchsonic.lab.runs.provenance import describe_run
+from torchsonic.lab.runs.volumes import load_run, score_cases
+from torchsonic.lab.runs.volumes.scores import mean_known
+from torchsonic.lab.training.progress import counting_progress
+
+__all__ = ["make_page", "score_run"]
+
+COUNTED = (
+    "Mean Dice over cases, in a case over classes, with a 95 % bootstrap interval. Turned: each case about a random "
+    "axis, the same for all networks, on a grid that holds all of it; linear interpolation, the outermost voxels go on "
+    "outside, where nothing is scored. Stored: the same voxels with their axes in another order and direction."
+)
+ABOUT = "Told: the network hears how the array lies. Untold: it takes the array for one like those of training."
+WAYS = ("told", "untold")
+
+
+def score_run(
+    folder: Path, *, turns: Sequence[float], storages: int, data: Path | None, most: int | None, device: str
+) -> dict[str, Any]:
+    """Test a finished run on its own test cases, at most so many: as they are, turned, and rearranged."""
+    model, config = load_run(folder)
+    model.to(device)
+    here = {case.name: case for case in find_cases(data or config.data)}
+    names = read_facts(folder / "split.json", "test")["test"][:most]
+    missing = [name for name in names if name not in here]
+    if missing or not names:
+        where = (
+            f"case {missing[0]} of {folder} is not in {data or config.data}" if missing else f"{folder} tests no case"
+        )
+        raise ValueError(f"{where}; use --data to say where its test cases are")
+    config = replace(config, test_turns=tuple(turns), test_storages=storages)
+    with counting_progress(f"testing {folder.name}", len(names), show=True) as advance:
+        rows = score_cases(model, [here[name] for name in names], config, advance=advance)
+    origin = describe_run(seed=config.training.seed, device=next(model.parameters()).device)
+    return {
+        "run": str(folder),
+        "model": config.model,
+        "name": config.name.removeprefix("volumes/"),
+        "cases": rows,
+        "tested": origin,
+    }
+
+
+def make_page(runs: Sequence[Mapping[str, Any]]) -> Document:
+    """The page on what :func:`score_run` found."""
+    tests = [{key: row[key] for key in ("turn", "storages") if key in row} for row in runs[0]["cases"][0]["turned"]]
+    titles = [f"turned by {t['turn']:g}\u00b0" if "turn" in t else f"stored in {t['storages']} ways" for t in tests]
+    rows = []
+    for run in runs:
+        plain = [case["dice"] for case in run["cases"]]
+        for way in (way for way in WAYS if way in run["cases"][0]["turned"][0]):
+            found = [[find_test(case, test)[way] for case in run["cases"]] for test in tests]
+            rows.append([run["name"], way, *map(_cell, [plain, *found])])
+    table = Table("Dice", ["run", "orientation", "as it is", *titles], rows, left=2)
+    return Document(
+        title="Volumes turned, and stored in other axes",
+        about=f"{count(len(runs), 'run')} on {count(len(runs[0]['cases']), 'case')}. {ABOUT}",
+        sections=[Section("Dice", [table, Prose(COUNTED, "remark")])],
+        origins=[origin_text(run["tested"]) for run in runs[:1]],
+        data={"runs": list(runs)},
+    )
+
+
+def find_test(case: Mapping[str, Any], test: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The row of a case that is of a test."""
+    return next(row for row in case["turned"] if all(row.get(key) == value for key, value in test.items()))
+
+
+def _cell(cases: Sequence[Sequence[float | None]]) -> Cell:
+    """Mean over cases of the mean over their classes."""
+    means = [mean for case in cases if (mean := mean_known(case)) is not None]
+    found = bootstrap_mean(means)
+    if found["mean"] is None:
+        return Cell(NONE)
+    note = "" if found["low"] is None else f"{found['low']:.3f} to {found['high']:.3f}"
+    return Cell(f"{found['mean']:.3f}", note)

@@ -1,0 +1,101 @@
+"""Scores of whole cases: as they are, turned, and stored in other orders of axes."""
+
+from __future__ import annotations
+
+import math
+import time
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from torchsonic.functional import all_storages
+from torchsonic.lab.data.draws import number_generator
+from torchsonic.lab.data.volumes import Case, Volume, read_case
+from torchsonic.lab.data.volumes.orientation import rearrange, straighten
+from torchsonic.lab.data.volumes.turning import random_axis, rotation_about, turn_volume
+from torchsonic.lab.metrics.overlap import confusion, dice_per_class
+from torchsonic.lab.runs.volumes.config import VolumesConfig
+from torchsonic.lab.runs.volumes.predict import predict_case, read_good_cases
+from torchsonic.models import PretrainedModel
+
+
+def score_cases(
+    model: PretrainedModel,
+    cases: Sequence[Case],
+    config: VolumesConfig,
+    *,
+    advance: Callable[[], None] = lambda: None,
+) -> list[dict[str, Any]]:
+    """Dice of each foreground class and case on its own grid; ``None`` where neither label nor prediction has it.
+
+    If the settings ask for turned or rearranged cases, ``turned`` holds the same of these; see :func:`score_turned`.
+    """
+    assert config.num_classes is not None
+    rows = []
+    read = partial(read_case, straight=config.is_oriented)
+    for volume in read_good_cases(cases, read=read, num_classes=config.num_classes, advance=advance):
+        start = time.perf_counter()
+        found = predict_case(model, volume, config)
+        seconds = time.perf_counter() - start
+        assert volume.label is not None
+        row = {"case": volume.name, "spacing": list(volume.spacing), "shape": list(volume.label.shape)}
+        row |= {"seconds": seconds, "dice": score_labels(found, volume.label, config.num_classes)}
+        if config.test_turns or config.test_storages:
+            row["turned"] = score_turned(model, volume, config)
+        rows.append(row)
+    return rows
+
+
+def score_labels(found: NDArray[np.int16], label: NDArray[np.int16], num_classes: int) -> list[float | None]:
+    """Dice of each foreground class, where the label is known; ``None`` where neither has it."""
+    predicted, true = (torch.from_numpy(part).flatten().long() for part in (found, label))
+    counts = confusion(predicted, true, num_classes)
+    return [None if math.isnan(score) else score for score in dice_per_class(counts).tolist()[1:]]
+
+
+def score_turned(model: PretrainedModel, volume: Volume, config: VolumesConfig) -> list[dict[str, Any]]:
+    """Dice of each class if a case is turned, or stored in another way; the network is told of it, and is not.
+
+    Axes and storages are random, by the name of the case. A turned volume is scored where it has labels. Rows have
+    ``turn``, in degrees, or ``storages``, over which scores are means; ``untold``, and ``told`` if the network can be.
+    """
+    base = straighten(volume)[0] if config.is_oriented else volume
+    generator = number_generator(zlib.crc32(volume.name.encode()), 0, purpose=0)
+    rows: list[dict[str, Any]] = []
+    for degrees in config.test_turns:
+        rotation = rotation_about(random_axis(generator), math.radians(degrees))
+        rows.append({"turn": degrees, **_told_and_untold(model, [turn_volume(base, rotation)], config)})
+    if config.test_storages:
+        storages = list(all_storages(3))
+        chosen = [storages[place] for place in generator.permutation(len(storages))[: config.test_storages]]
+        stored = [rearrange(base, storage) for storage in chosen]
+        rows.append({"storages": len(stored), **_told_and_untold(model, stored, config)})
+    return rows
+
+
+def _told_and_untold(
+    model: PretrainedModel, volumes: Sequence[Volume], config: VolumesConfig
+) -> dict[str, list[float | None]]:
+    """Mean Dice of each class over volumes, with and without telling the network how they lie."""
+    assert config.num_classes is not None
+    found: dict[str, list[float | None]] = {}
+    for way in ("told", "untold") if config.is_oriented else ("untold",):
+        scores = []
+        for volume in volumes:
+            assert volume.label is not None
+            labels = predict_case(model, volume, config, tell_orientation=way == "told")
+            scores.append(score_labels(labels, volume.label, config.num_classes))
+        found[way] = [mean_known(column) for column in zip(*scores, strict=True)]
+    return found
+
+
+def mean_known(values: Iterable[float | None]) -> float | None:
+    """Mean of the numbers that are there; ``None`` if there are none."""
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
