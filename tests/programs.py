@@ -1,7 +1,7 @@
 """Python programs that tests start: forked from a process that has imported PyTorch, which else takes most of the time.
 
 A forked program has the environment, arguments and output of one that was started in a shell, and none of the tests'
-own state. Processes that it wants to spawn in turn are forked, too.
+own state.
 """
 
 import multiprocessing
@@ -19,13 +19,28 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.preloaded"])
 
 
-def start(words: Sequence[object], *, log: Path | None = None, environment: Mapping[str, object] | None = None):
-    """Start ``python words ...`` in the root of the checkout; what it says goes to ``log``.
+def start(
+    words: Sequence[object],
+    *,
+    log: Path | str = os.devnull,
+    errors: Path | None = None,
+    environment: Mapping[str, object] | None = None,
+    fork_pools: bool = False,
+):
+    """Start ``python words ...`` in the root of the checkout; returns a process of :mod:`multiprocessing`.
 
-    Returns a process with ``pid``, ``exitcode``, ``join`` and ``kill``.
+    Parameters
+    ----------
+    log, errors
+        Files for what it says; without ``errors`` both go to ``log``.
+    environment
+        Variables beside those of the tests.
+    fork_pools
+        Fork processes that the program wants to spawn in turn: nnU-Net spawns many, and each imports everything.
     """
     variables = {**os.environ, **{name: str(value) for name, value in (environment or {}).items()}}
-    process = _CONTEXT.Process(target=_run, args=([str(word) for word in words], variables, log or os.devnull))
+    arguments = ([str(word) for word in words], variables, (log, errors or log), fork_pools)
+    process = _CONTEXT.Process(target=_run, args=arguments)
     process.start()
     return process
 
@@ -40,14 +55,14 @@ def run(words: Sequence[object], *, timeout: float = 900, **options) -> int:
     return process.exitcode
 
 
-def start_ranks(words: Sequence[object], *, log: Path | None = None) -> list:
+def start_ranks(words: Sequence[object], **options) -> list:
     """Start a program twice as torchrun does, without one that watches over them."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = {"WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": 0, "TORCHELASTIC_RUN_ID": "test"}
     shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return [start(words, log=log, environment={**shared, "RANK": n, "LOCAL_RANK": n}) for n in range(2)]
+    return [start(words, environment={**shared, "RANK": n, "LOCAL_RANK": n}, **options) for n in range(2)]
 
 
 def run_ranks(words: Sequence[object], *, timeout: float = 900) -> None:
@@ -60,16 +75,16 @@ def run_ranks(words: Sequence[object], *, timeout: float = 900) -> None:
     assert [process.exitcode for process in processes] == [0, 0]
 
 
-def _run(words: Sequence[str], environment: Mapping[str, str], log: str | Path) -> None:
+def _run(words: Sequence[str], environment: Mapping[str, str], files: Sequence[Path | str], fork_pools: bool) -> None:
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(ROOT)
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    for stream in (1, 2):
-        os.dup2(output, stream)
-    fork = multiprocessing.get_context("fork")
-    multiprocessing.get_context = lambda method=None: fork
-    torch.set_num_threads = lambda count: None  # OpenMP's threads do not survive a fork
+    for stream, path in enumerate(files, start=1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+    if fork_pools:
+        fork = multiprocessing.get_context("fork")
+        multiprocessing.get_context = lambda method=None: fork
+        torch.set_num_threads = lambda count: None  # OpenMP's threads do not survive a fork
     if words[0] == "-m":
         sys.argv = list(words[1:])
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)

@@ -23,7 +23,7 @@ def forked_steps(monkeypatch):
         program, *rest = step.words
         known = {"python": [], "torchsonic": ["-m", "torchsonic.cli"]}
         words = known.get(program, [Path(sys.executable).parent / program])
-        return programs.run([*words, *rest], log=log, environment=step.environment)
+        return programs.run([*words, *rest], log=log, environment=step.environment, fork_pools=True)
 
     monkeypatch.setattr(runner, "run_step", run_step)
 
