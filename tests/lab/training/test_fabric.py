@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,9 +30,10 @@ def steps_logged(folder: Path) -> int:
     return max((entry["step"] for entry in read_log(log)), default=0) if log.exists() else 0
 
 
-def wait_for_step(folder: Path, step: int) -> None:
-    deadline = time.monotonic() + 300
+def wait_for_step(folder: Path, step: int, exit_code: Callable[[], int | None]) -> None:
+    deadline = time.monotonic() + 900
     while steps_logged(folder) < step:
+        assert exit_code() is None, "the run ended too early"
         assert time.monotonic() < deadline, "the run is too slow"
         time.sleep(0.01)
 
@@ -62,7 +64,7 @@ def test_the_same_command_goes_on_after_a_process_was_killed(tmp_path):
     killed = [*TORCHRUN, *COMMAND, "--out", str(tmp_path / "killed")]
     run = Path("synthshape/sonicnet/fold0-seed0")
     process = subprocess.Popen(killed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for_step(tmp_path / "killed" / run, 12)  # the checkpoint is that of step 10
+    wait_for_step(tmp_path / "killed" / run, 12, process.poll)  # the checkpoint is that of step 10
     os.kill(children(process.pid)[1], signal.SIGKILL)
     assert process.wait(timeout=SOON) != 0
     assert not (tmp_path / "killed" / run / "results.json").exists()
@@ -81,7 +83,7 @@ def test_a_process_that_is_lost_or_stuck_ends_the_other(tmp_path, blow):
     log = tmp_path / "said"
     first, second = programs.start_ranks([PROGRAM, tmp_path, "--config", json.dumps(config)], log=log)
     try:
-        wait_for_step(tmp_path, 3)
+        wait_for_step(tmp_path, 3, lambda: first.exitcode)
         os.kill(second.pid, getattr(signal, blow))
         first.join(SOON)
         assert first.exitcode not in (0, None)
