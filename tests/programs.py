@@ -79,6 +79,7 @@ def _run(words: Sequence[str], environment: Mapping[str, str], files: Sequence[P
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(ROOT)
+    multiprocessing.set_start_method("fork", force=True)  # not that of this process
     for stream, path in enumerate(files, start=1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
     if fork_pools:
