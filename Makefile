@@ -1,4 +1,4 @@
-.PHONY: help demo table1 figures explorer-picture docs test test-fast fuzz check bench format dist clean
+.PHONY: help demo table1 figures explorer-picture docs test test-fast fuzz check lint bench format dist clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
@@ -65,13 +65,14 @@ fuzz: $(VENV)/.installed
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-check: $(VENV)/.docs
+check: lint docs
+	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_supply_chain.py tests/tools/test_api.py tests/test_release.py
+
+lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
-	$(BIN)/python -m pytest -q tests/test_architecture.py tests/test_supply_chain.py tests/tools/test_api.py tests/test_release.py
 	$(BIN)/torchsonic dependencies check
-	$(MAKE) --no-print-directory docs
 
 format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .

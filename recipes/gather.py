@@ -22,7 +22,7 @@ from torchsonic.lab.data.volumes import Case
 
 __all__ = ["gather", "gather_photographs"]
 
-FEW, BOX = 5, 32
+FEW, BOX = 5, 24
 """Cases of a smoke test, and voxels along each axis that are kept of them."""
 CLASSES, IMAGES = 4, 10
 """Classes of photographs in a smoke test, and images of each in training and in the test."""

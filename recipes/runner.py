@@ -158,11 +158,7 @@ def _run_all(steps: Sequence[Step], out: Path) -> int:
             continue
         print(f"{title}\n    {shlex.join(step.words)}", flush=True)
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("w", encoding="utf-8") as file:
-            code = subprocess.run(
-                _resolve(step.words), env=_environment(step), cwd=ROOT, stdout=file, stderr=subprocess.STDOUT
-            ).returncode
-        if code:
+        if run_step(step, log):
             lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
             print("\n".join(lines[-TAIL:]), file=sys.stderr)
             print(f"{step.name} failed; all it said is in {log}", file=sys.stderr)
@@ -171,6 +167,14 @@ def _run_all(steps: Sequence[Step], out: Path) -> int:
         write_whole(mark, done)
     print(log.read_text(encoding="utf-8"))  # the page
     return 0
+
+
+def run_step(step: Step, log: Path) -> int:
+    """The exit code; what the command says is kept."""
+    with log.open("w", encoding="utf-8") as file:
+        return subprocess.run(
+            _resolve(step.words), env=_environment(step), cwd=ROOT, stdout=file, stderr=subprocess.STDOUT
+        ).returncode
 
 
 def _environment(step: Step) -> dict[str, str]:

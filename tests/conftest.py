@@ -18,6 +18,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ENVIRONMENT), os.en
 ENVIRONMENT_NAMES = runpy.run_path(str(ENVIRONMENT / "sitecustomize.py"))
 # Threads of programs that tests start would wait for cores, and burn others while they do.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Processes that PyTorch's compiler would start import everything again, and have nothing to do without a GPU.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 # Parts of names of tests that `make test-fast` leaves out.
 SLOW = tuple(

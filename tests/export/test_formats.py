@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ TOLERANCE = 1e-4
 
 def sonicnet(**options):
     torch.manual_seed(0)
-    usual = {"width": 8, "depth": 2, "num_modes": 6, "field": 16, "padding_mode": "circular"}
+    usual = {"width": 8, "depth": 1, "num_modes": 6, "field": 16, "padding_mode": "circular"}
     return SonicNet(2, 3, **{**usual, **options})
 
 
@@ -30,13 +31,13 @@ def classifier(**options):
 
 
 MODELS = {
-    "power of two": (sonicnet, (64, 64)),
-    "224": (lambda: sonicnet(depth=1), (224, 224)),
+    "power of two": (lambda: sonicnet(depth=2), (64, 64)),
+    "224": (sonicnet, (224, 224)),
     "odd": (lambda: sonicnet(padding_mode="reflect", padding=None), (45, 51)),
-    "zeros": (lambda: sonicnet(depth=1, padding_mode="zeros", padding=None), (31, 20)),
+    "zeros": (lambda: sonicnet(padding_mode="zeros", padding=None), (31, 20)),
     "border": (lambda: sonicnet(padding_mode="zeros"), (31, 20)),
     "paper": (lambda: sonicnet(variant="paper"), (18, 21)),
-    "hybrid": (lambda: sonicnet(depth=1, local_kernel=3), (19, 24)),
+    "hybrid": (lambda: sonicnet(local_kernel=3), (19, 24)),
     "volume": (lambda: sonicnet(spatial_dims=3, stride=2, form="pre", norm="channel"), (7, 12, 9)),
     "signal": (lambda: sonicnet(spatial_dims=1), (100,)),
     "classifier": (classifier, (37, 48)),
@@ -50,6 +51,19 @@ TOLD = {"hybrid": (0.8, 0.8), "local stem": (0.5, 1.3), "deep stem": (1.3, 0.7)}
 def export(model, folder, config, **options):
     ending = {"onnx": "onnx", "pt2": "pt2", "aoti": "pt2"}[config.to]
     return export_model(model, folder / f"model.{ending}", config, timed_seconds=0, **options)
+
+
+def export_loaded(model, folder, config):
+    """The file, and what it was checked with: loading takes almost as long as exporting."""
+    loaded = []
+
+    def load(path, to):
+        loaded.append(load_exported(path, to))
+        return loaded[0]
+
+    with mock.patch("torchsonic.export.check.load_exported", load):
+        file = export(model, folder, config)
+    return file, loaded[0]
 
 
 def needs_onnx(to):
@@ -72,25 +86,24 @@ def test_fixed_sizes(name, to, tmp_path):
     model = make()
     spacing = TOLD.get(name, ())
     config = ExportConfig(to=to, size=size, spacing=spacing)
-    file = export(model, tmp_path, config)
+    file, exported = export_loaded(model, tmp_path, config)
     assert len(file.rows) == 1
     assert file.error < TOLERANCE
     # Not only noise as it was checked with.
     x = torch.rand(1, model.in_channels, *size) + 3
     with torch.no_grad():
         expected = model.eval()(x, **({"spacing": spacing} if spacing else {}))
-    actual = load_exported(file.path, to)(x)
-    torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE * float(expected.abs().max()))
+    torch.testing.assert_close(exported(x), expected, rtol=0, atol=TOLERANCE * float(expected.abs().max()))
 
 
 # The tracer takes long over sizes that depend on each other, so each network is traced for one format.
 @pytest.mark.parametrize(
     ("make", "to"),
     [
-        (lambda: sonicnet(depth=1), "pt2"),
-        (lambda: sonicnet(spatial_dims=1, depth=1, stride=2, padding_mode="reflect", padding=None), "onnx"),
-        (lambda: sonicnet(depth=1, variant="paper"), "onnx"),
-        (lambda: sonicnet(spatial_dims=3, depth=1), "pt2"),
+        (sonicnet, "pt2"),
+        (lambda: sonicnet(spatial_dims=1, stride=2, padding_mode="reflect", padding=None), "onnx"),
+        (lambda: sonicnet(variant="paper"), "onnx"),
+        (lambda: sonicnet(spatial_dims=3), "pt2"),
     ],
 )
 def test_dynamic_batch_and_size(make, to, tmp_path):
@@ -98,9 +111,8 @@ def test_dynamic_batch_and_size(make, to, tmp_path):
     model = make()
     size = {1: (24,), 2: (24, 24), 3: (8, 9, 7)}[model.arguments.get("spatial_dims", 2)]
     least = 2 * max(size) // 3
-    file = export(model, tmp_path, ExportConfig(to=to, size=size, dynamic=("batch", "size")))
+    file, exported = export_loaded(model, tmp_path, ExportConfig(to=to, size=size, dynamic=("batch", "size")))
     assert len({row.shape for row in file.rows}) == 3
-    exported = load_exported(file.path, to)
     if to == "onnx":
         names = [node.shape for node in onnx_session(file.path).get_inputs()]
         assert names == [["batch", 2, *[f"size_{axis}" for axis in range(len(size))]]]
@@ -112,17 +124,22 @@ def test_dynamic_batch_and_size(make, to, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "dynamic", "to"),
-    [("batch", (), "pt2"), ("sample", ("batch",), "pt2"), ("sample", ("batch",), "onnx"), ("batch", ("size",), "onnx")],
+    ("kind", "dynamic", "to", "axes"),
+    [
+        ("batch", (), "pt2", 2),
+        ("sample", ("batch",), "pt2", 2),
+        ("sample", ("batch",), "onnx", 2),
+        ("batch", ("size",), "onnx", 1),  # along two axes the tracer takes a quarter of a minute
+    ],
 )
-def test_spacing_as_an_input(kind, dynamic, to, tmp_path):
+def test_spacing_as_an_input(kind, dynamic, to, axes, tmp_path):
     needs_onnx(to)
-    model = sonicnet(depth=1, stride=2, spacing=(2.0, 0.5))
-    config = ExportConfig(to=to, size=(15, 22), batch=2, spacing_input=kind, dynamic=dynamic)
-    file = export(model, tmp_path, config)
-    exported = load_exported(file.path, to)
-    x = torch.randn(2, 2, 15, 22)
-    spacings = torch.tensor([[1.0, 0.7], [3.0, 0.4]])
+    size = (15, 22)[:axes]
+    model = sonicnet(spatial_dims=axes, stride=2, spacing=(2.0, 0.5)[:axes])
+    config = ExportConfig(to=to, size=size, batch=2, spacing_input=kind, dynamic=dynamic)
+    _, exported = export_loaded(model, tmp_path, config)
+    x = torch.randn(2, 2, *size)
+    spacings = torch.tensor([[1.0, 0.7], [3.0, 0.4]])[:, :axes]
     answers = []
     for spacing in (spacings,) if kind == "sample" else spacings:
         with torch.no_grad():
@@ -135,16 +152,16 @@ def test_spacing_as_an_input(kind, dynamic, to, tmp_path):
 
 def test_a_classifier_takes_the_spacing_as_an_input_as_its_refusal_says(tmp_path):
     model = classifier(stem="deep", grid="input")
-    file = export(model, tmp_path, ExportConfig(to="pt2", size=(17, 18), batch=2, spacing_input="sample"))
+    config = ExportConfig(to="pt2", size=(17, 18), batch=2, spacing_input="sample")
+    _, exported = export_loaded(model, tmp_path, config)
     x, spacing = torch.randn(2, 3, 17, 18), torch.tensor([[1.0, 0.7], [3.0, 0.4]])
     with torch.no_grad():
         expected = model.eval()(x, spacing=spacing)
-    actual = load_exported(file.path, "pt2")(x, spacing)
-    torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE * float(expected.abs().max()))
+    torch.testing.assert_close(exported(x, spacing), expected, rtol=0, atol=TOLERANCE * float(expected.abs().max()))
 
 
 def test_a_program_runs_where_torchsonic_is_not(tmp_path):
-    model = sonicnet(depth=1)
+    model = sonicnet()
     file = export(model, tmp_path, ExportConfig(to="pt2", size=(12, 13), dynamic=("batch",)))
     x = torch.randn(3, 2, 12, 13)
     torch.save(x, tmp_path / "x.pt")
@@ -168,11 +185,10 @@ def test_a_program_runs_where_torchsonic_is_not(tmp_path):
 
 @pytest.mark.slow
 def test_compiled_ahead_of_time(tmp_path):
-    model = sonicnet(spatial_dims=1, depth=1)
+    model = sonicnet(spatial_dims=1)
     config = ExportConfig(to="aoti", size=(16,), dynamic=("batch", "size"), spacing_input="batch")
-    file = export(model, tmp_path, config)
+    file, exported = export_loaded(model, tmp_path, config)
     assert file.error < TOLERANCE
-    exported = load_exported(file.path, "aoti")
     assert exported.metadata["inputs"] == ["x", "spacing"]
     x, spacing = torch.randn(3, 2, 25), torch.tensor([0.7])
     with torch.no_grad():
@@ -180,13 +196,15 @@ def test_compiled_ahead_of_time(tmp_path):
     torch.testing.assert_close(exported(x, spacing), expected, rtol=0, atol=TOLERANCE * float(expected.abs().max()))
 
 
-@pytest.mark.parametrize("to", ["onnx", "pt2"])
-def test_files_describe_themselves(to, tmp_path):
-    needs_onnx(to)
-    file = export(
-        sonicnet(depth=1), tmp_path, ExportConfig(to=to, size=(8, 8), spacing=(0.5, 2.0)), classes=["a", "b", "c"]
-    )
-    metadata = load_exported(file.path, to).metadata
+@pytest.fixture(scope="module", params=["onnx", "pt2"])
+def described(request, tmp_path_factory):
+    needs_onnx(request.param)
+    config = ExportConfig(to=request.param, size=(8, 8), spacing=(0.5, 2.0))
+    return export(sonicnet(), tmp_path_factory.mktemp("described"), config, classes=["a", "b", "c"]).path, config.to
+
+
+def test_files_describe_themselves(described):
+    metadata = load_exported(*described).metadata
     assert metadata["version"] == torchsonic.__version__
     assert metadata["classes"] == ["a", "b", "c"]
     assert metadata["spacing"] == [0.5, 2.0]
@@ -197,14 +215,14 @@ def test_files_describe_themselves(to, tmp_path):
 def test_onnx_names_its_axes(tmp_path):
     needs_onnx("onnx")
     config = ExportConfig(to="onnx", size=(12,), dynamic=("batch", "size"), spacing_input="sample")
-    session = onnx_session(export(sonicnet(spatial_dims=1, depth=1), tmp_path, config).path)
+    session = onnx_session(export(sonicnet(spatial_dims=1), tmp_path, config).path)
     assert [node.name for node in session.get_inputs()] == ["x", "spacing"]
     assert [node.shape for node in session.get_inputs()] == [["batch", 2, "size_0"], ["batch", 1]]
     assert [node.name for node in session.get_outputs()] == ["y"]
 
 
 def test_a_model_keeps_its_mode_and_its_weights(tmp_path):
-    model = sonicnet(depth=1).train()
+    model = sonicnet().train()
     model.blocks[0].eval()  # frozen
     modes = [module.training for module in model.modules()]
     before = {name: value.clone() for name, value in model.state_dict().items()}
@@ -234,7 +252,7 @@ def test_a_file_that_differs_is_not_left_behind(tmp_path):
 
 
 def test_times_are_measured_when_asked(tmp_path):
-    model, config = sonicnet(depth=1), ExportConfig(to="pt2", size=(8, 8))
+    model, config = sonicnet(), ExportConfig(to="pt2", size=(8, 8))
     file = export(model, tmp_path, config)
     assert file.rows[0].ratio is None
     (row,) = check_file(model, file.path, config, timed_seconds=0.05)
@@ -296,7 +314,7 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
 def test_a_missing_compiler_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(ExportError, match="no-such-compiler"):
-        export(sonicnet(depth=1), tmp_path, ExportConfig(to="aoti", size=(8, 8)))
+        export(sonicnet(), tmp_path, ExportConfig(to="aoti", size=(8, 8)))
 
 
 def test_endings_by_which_runtimes_know_their_files_are_asked_for(tmp_path):
@@ -335,10 +353,8 @@ def test_unknown_opsets_are_refused(tmp_path):
         export(nn.Conv2d(2, 2, 3), tmp_path, ExportConfig(to="onnx", size=(8, 8), opset=9999))
 
 
-@pytest.mark.parametrize("to", ["onnx", "pt2"])
-def test_files_do_not_say_where_the_source_lies(to, tmp_path):
-    needs_onnx(to)
-    content = export(sonicnet(depth=1), tmp_path, ExportConfig(to=to, size=(8, 8))).path.read_bytes()
+def test_files_do_not_say_where_the_source_lies(described):
+    content = described[0].read_bytes()
     for place in (torchsonic.__file__, torch.__file__):
         assert os.fsencode(Path(place).parent) not in content
 
@@ -360,7 +376,7 @@ def test_a_folder_that_is_not_there_is_named_before_anything_is_traced(tmp_path)
 
 
 def test_files_refuse_inputs_that_they_were_not_written_for(tmp_path):
-    model = sonicnet(depth=1)
+    model = sonicnet()
     config = ExportConfig(to="pt2", size=(8, 6), dynamic=("batch",), spacing_input="batch")
     exported = load_exported(export(model, tmp_path, config).path, "pt2")
     channels = exported.metadata["channels"]

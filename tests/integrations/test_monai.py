@@ -1,8 +1,6 @@
 """SonicNet in MONAI hears the spacing of every image, wherever the image comes from."""
 
 import json
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from monai.data import DataLoader, Dataset, MetaTensor, decollate_batch, list_da
 from monai.inferers import SlidingWindowInferer as PlainInferer  # noqa: E402
 from monai.transforms import Orientationd, RandZoomd  # noqa: E402
 
+from tests import programs  # noqa: E402
 from tests.integrations.absent import import_without  # noqa: E402
 from torchsonic.integrations.monai import (  # noqa: E402
     OrbitNet,
@@ -249,10 +248,8 @@ def write_case(folder, name, spacing, size, seed):
         nibabel.save(nibabel.Nifti1Image(array, flipped), folder / kind / f"{name}.nii.gz")
 
 
-def run_bundle(*arguments):
-    command = [sys.executable, "-m", "monai.bundle", "run", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+def run_bundle(log, *arguments):
+    assert programs.run(["-m", "monai.bundle", "run", *arguments], log=log) == 0, log.read_text()[-3000:]
 
 
 def test_the_bundle_trains_and_predicts(tmp_path):
@@ -266,10 +263,10 @@ def test_the_bundle_trains_and_predicts(tmp_path):
     configs, shared = BUNDLE / "configs", ["--bundle_root", str(tmp_path), "--patch", "[16, 16, 4]"]
     shared += ["--meta_file", str(configs / "metadata.json"), "--out_channels", "3"]
     train = ["--config_file", str(configs / "train.json"), "--data_dir", str(data), "--epochs", "1"]
-    run_bundle(*train, "--val_interval", "1", "--folds", "3", *shared)
+    run_bundle(tmp_path / "log", *train, "--val_interval", "1", "--folds", "3", *shared)
     assert {path.name for path in (tmp_path / "models").iterdir()} == {"model.pt", "model_final.pt"}
     config = ["--config_file", str(configs / "inference.json"), "--data_dir", str(data / "images")]
-    run_bundle(*config, *shared)
+    run_bundle(tmp_path / "log", *config, *shared)
     for path in sorted((data / "images").iterdir()):
         source, written = nibabel.load(path), nibabel.load(tmp_path / "predictions" / path.name)
         assert written.shape == source.shape

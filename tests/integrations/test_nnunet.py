@@ -5,7 +5,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from nnunetv2.inference.predict_from_raw_data import nnUNetPredictor
 from nnunetv2.training.nnUNetTrainer.nnUNetTrainer import nnUNetTrainer
 from nnunetv2.utilities.plans_handling.plans_handler import PlansManager
 
+from tests import programs
 from tests.integrations.absent import import_without
 from tests.integrations.hippocampi import AFFINE, write_cases
 from torchsonic.cli import main
@@ -406,24 +406,21 @@ def test_a_torchvision_of_another_torch_is_named_with_the_remedy(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_real_commands_plan_train_and_predict(tmp_path):
+def test_the_real_commands_plan_train_and_predict(tmp_path, monkeypatch):
     nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
     commands = Path(sys.executable).parent
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    for name in [name for name in os.environ if name.startswith(PREFIX)]:
+        monkeypatch.delenv(name)
     folders = {f"nnUNet_{name}": str(tmp_path / name) for name in ("raw", "preprocessed", "results")}
-    environment = {**clean, **folders, "nnUNet_extTrainer": str(tmp_path / "trainers"), "nnUNet_def_n_proc": "1"}
+    environment = {**folders, "nnUNet_extTrainer": str(tmp_path / "trainers"), "nnUNet_def_n_proc": "1"}
 
     def run(command, *arguments, **settings):
         variables = {f"{PREFIX}{name.upper()}": str(value) for name, value in settings.items()}
         # Planning needs its workers; training prepares its patches itself.
         own = {"nnUNet_n_proc_DA": "0"} if command == "nnUNetv2_train" else {}
-        done = subprocess.run(
-            [str(commands / command), *map(str, arguments)],
-            env={**environment, **variables, **own},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        log, chosen = tmp_path / f"{command}.log", {**environment, **variables, **own}
+        words = [commands / command, *arguments]
+        assert programs.run(words, log=log, environment=chosen, fork_pools=True) == 0, log.read_text()[-3000:]
 
     data = write_cases(tmp_path / "data", 5)
     assert main(["nnunet", "install", environment["nnUNet_extTrainer"]]) == 0

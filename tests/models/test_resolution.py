@@ -1,5 +1,8 @@
 """One model, any sampling: what Sonic classifiers promise and the others do not."""
 
+import copy
+import functools
+
 import pytest
 import torch
 
@@ -19,7 +22,9 @@ RIVALS = (
 )
 
 
+@functools.cache
 def make(name: str, **options):
+    """For all tests: they change no model, unless it is a copy."""
     torch.manual_seed(0)
     if name.startswith("resnet50"):
         options["zero_init_last"] = False  # all that is there is heard
@@ -114,7 +119,7 @@ def test_sizes_that_the_strides_do_not_divide_are_no_exception(name, size):
 
 @pytest.mark.parametrize("name", SONIC)
 def test_a_spacing_told_in_the_call_wins_over_one_set_before(name):
-    model = make(name)
+    model = copy.deepcopy(make(name))
     x = torch.randn(1, 3, 64, 64)
     with torch.no_grad():
         expected = model(x)
@@ -123,7 +128,7 @@ def test_a_spacing_told_in_the_call_wins_over_one_set_before(name):
 
 
 def test_strides_are_found_whatever_the_model_was_told():
-    model = make("sonic_tiny")
+    model = copy.deepcopy(make("sonic_tiny"))
     before = [layer.input_stride for _, layer in torchsonic.nn.spaced_layers(model)]
     torchsonic.infer_strides(torchsonic.set_spacing(model, 0.5), torch.zeros(1, 3, 64, 64))
     assert [layer.input_stride for _, layer in torchsonic.nn.spaced_layers(model)] == before

@@ -144,13 +144,18 @@ def test_compiled_layer_takes_any_spacing():
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{"standardise": True}, {"gain": "free"}, {"variant": "paper"}, {"limits": {"band_order": 2}, "local_kernel": 3}],
-    ids=lambda options: "-".join(options),
+    ("options", "num_blocks"),
+    [
+        ({"standardise": True}, 1),
+        ({"gain": "free"}, 2),
+        ({"variant": "paper"}, 1),
+        ({"limits": {"band_order": 2}, "local_kernel": 3}, 1),
+    ],
 )
-def test_checkpointed_blocks_compile_for_any_size(options):
+def test_checkpointed_blocks_compile_for_any_size(options, num_blocks):
     torch._dynamo.reset()
-    chain = SpacedSequential(*[SonicBlock(4, 4, num_modes=3, norm="channel", **options) for _ in range(2)]).double()
+    blocks = [SonicBlock(4, 4, num_modes=3, norm="channel", **options) for _ in range(num_blocks)]
+    chain = SpacedSequential(*blocks).double()
     chain.checkpointing = True
     compiled = torch.compile(chain, fullgraph=True, dynamic=True, backend="aot_eager")
     x = torch.randn(2, 4, 6, 7, dtype=torch.float64, requires_grad=True)

@@ -254,7 +254,8 @@ def test_weights_of_another_group_are_refused():
 @pytest.mark.parametrize("name", ["orbitnet2d", "orbitnet3d", "orbit_tiny"])
 def test_networks_compile_as_one_graph_and_are_exported(name, tmp_path):
     sizes = {"widths": (2, 2), "strides": (1, 2), "num_modes": (2, 2)}
-    sizes = sizes if name == "orbit_tiny" else {"width": 2, "depth": 2, "num_modes": 2, "group": "C4"}
+    depth = 1 if name == "orbitnet3d" else 2
+    sizes = sizes if name == "orbit_tiny" else {"width": 2, "depth": depth, "num_modes": 2, "group": "C4"}
     model = torchsonic.create_model(name, num_classes=2, **sizes).eval()
     size = (8, 6, 8) if name == "orbitnet3d" else (12, 10)
     x = torch.randn(1, model.in_channels, *size)

@@ -13,7 +13,7 @@ AFFINE = make_affine(SPACING)
 
 def make_kits(folder: Path, count=6) -> Path:
     for number in range(count):
-        image, label = make_arrays((12, 34, 34), SPACING, classes=4, seed=number)
+        image, label = make_arrays((12, 26, 26), SPACING, classes=4, seed=number)
         place = folder / f"case_{number:05d}"
         write(place / "imaging.nii.gz", image, AFFINE)
         write(place / "segmentation.nii.gz", label.astype(np.uint8), AFFINE)
@@ -24,7 +24,7 @@ def make_acdc(folder: Path, patients=6) -> Path:
     for number in range(1, patients + 1):
         name = f"patient{number:03d}"
         for frame in (1, 12):
-            image, label = make_arrays((10, 34, 34), SPACING, classes=4, seed=100 * number + frame)
+            image, label = make_arrays((10, 26, 26), SPACING, classes=4, seed=100 * number + frame)
             place = folder / "training" / name / f"{name}_frame{frame:02d}"
             write(place.with_name(f"{place.name}.nii.gz"), image, AFFINE)
             write(place.with_name(f"{place.name}_gt.nii.gz"), label.astype(np.uint8), AFFINE)
@@ -32,7 +32,7 @@ def make_acdc(folder: Path, patients=6) -> Path:
     return folder
 
 
-def make_lesion(seed: int, *, ill: bool, shape=(10, 34, 34)):
+def make_lesion(seed: int, *, ill: bool, shape=(10, 26, 26)):
     """Three channels and a label of ISUP grade 3."""
     image, label = make_arrays(shape, SPACING, classes=2, seed=seed)
     label = label * ill

@@ -1,15 +1,31 @@
 """Every recipe from data to page, on a few tiny cases."""
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
-from recipes import table2, table3, table4
+from recipes import runner, table2, table3, table4
+from tests import programs
 from tests.lab.data.pictures import write_pictures
 from tests.recipes import made_data
 from torchsonic.lab.metrics import paper_results
 
 SMOKE = ["--budget", "smoke", "--device", "cpu"]
+
+
+@pytest.fixture(autouse=True)
+def forked_steps(monkeypatch):
+    """Importing nnU-Net takes longer than most steps; `test_runner` holds that steps are programs of their own."""
+
+    def run_step(step, log):
+        program, *rest = step.words
+        known = {"python": [], "torchsonic": ["-m", "torchsonic.cli"]}
+        words = known.get(program, [Path(sys.executable).parent / program])
+        return programs.run([*words, *rest], log=log, environment=step.environment, fork_pools=True)
+
+    monkeypatch.setattr(runner, "run_step", run_step)
 
 
 def run(recipe, out, *arguments):

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +15,7 @@ pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installe
 
 from PIL import Image
 
+from tests import programs
 from tests.lab.data.discs import make_scene, write_discs
 from torchsonic.cli import main
 from torchsonic.lab.data.masks import find_pairs, read_mask, read_pair
@@ -35,8 +34,6 @@ from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.training import CheckpointError
 from torchsonic.models import create_model
 from torchsonic.nn import sonic_layers
-
-ROOT = Path(__file__).parents[3]
 
 
 def small_network(name, **options):
@@ -316,14 +313,12 @@ def test_a_report_without_the_data_says_so(learnt, tmp_path):
 
 
 def test_two_processes_end_with_the_losses_of_one(discs, tmp_path):
-    words = ["-m", "torchsonic.cli", "train", "masks", "--data", str(discs), "--preset", "smoke", "--instances"]
+    words = ["-m", "torchsonic.cli", "train", "masks", "--data", discs, "--preset", "smoke", "--instances"]
     words += ["--steps", "4", "--folds", "3", "--patch", "32", "32", "--log-every", "1", "--out"]
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    assert programs.run([*words, tmp_path / "one"]) == 0
+    programs.run_ranks([*words, tmp_path / "two"])
     losses = []
-    for name, start in {"one": [], "two": torchrun}.items():
-        command = [sys.executable, *start, *words, str(tmp_path / name)]
-        subprocess.run(command, check=True, capture_output=True, env=environment)
+    for name in ("one", "two"):
         (log,) = (tmp_path / name).rglob("log.jsonl")
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         losses.append([line["loss"] for line in lines if "loss" in line])

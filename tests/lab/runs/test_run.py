@@ -4,8 +4,7 @@ import json
 import os
 import shutil
 import stat
-import subprocess
-import sys
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installed")
 
+from tests import programs
 from torchsonic.cli import main
 from torchsonic.io import read_json
 from torchsonic.lab.runs.folder import RunError, kind_of, load_model, read_config, read_facts
@@ -48,17 +48,16 @@ def finished(tmp_path_factory):
 @contextmanager
 def hold(folder):
     """Another process that holds the lock of a folder until it is killed."""
-    code = (
-        "import sys, time, pathlib; from torchsonic.lab.runs.lock import locked\n"
-        "with locked(pathlib.Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(600)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().strip() == "held"
-        try:
-            yield process
-        finally:
-            process.kill()
+    process = programs.start([Path(__file__).parent / "hold.py", folder])
+    deadline = time.monotonic() + 120
+    while not (folder / LOCK_NAME).exists() or not (folder / LOCK_NAME).read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
 
 
 def test_a_folder_that_is_being_trained_is_refused_and_the_process_named(tmp_path):
@@ -78,10 +77,12 @@ def test_a_lock_ends_with_its_process_however_that_ends(tmp_path):
 
 
 def test_of_processes_that_begin_at_once_one_trains_and_the_others_say_why_not(tmp_path):
-    command = [sys.executable, "-m", "torchsonic.cli", "train", "halligalli", "--preset", "smoke", "--model", "convnet"]
-    command += ["--steps", "150", "--test-samples", "4", "--accelerator", "cpu", "--out", str(tmp_path)]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    ended = [(process.communicate(timeout=500)[1], process.returncode) for process in started]
+    words = ["-m", "torchsonic.cli", "train", "halligalli", "--preset", "smoke", "--model", "convnet"]
+    words += ["--steps", "150", "--test-samples", "4", "--accelerator", "cpu", "--out", tmp_path / "out"]
+    started = [programs.start(words, errors=tmp_path / str(number)) for number in range(3)]
+    for process in started:
+        process.join(500)
+    ended = [((tmp_path / str(number)).read_text(), process.exitcode) for number, process in enumerate(started)]
     good = [code for _, code in ended if code == 0]
     assert good, ended
     for error, code in ended:

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 import time
 from dataclasses import replace
 
@@ -12,6 +10,7 @@ import pytest
 pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installed")
 pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
 
+from tests import programs
 from tests.lab.runs.test_arrays import waves
 from torchsonic.cli import main
 from torchsonic.io import read_json, write_json
@@ -179,12 +178,12 @@ def test_mixed_commits_are_said(study, folder, tmp_path):
 
 def test_a_killed_study_leaves_no_run_behind_and_goes_on(folder, tmp_path):
     (tmp_path / "long.toml").write_text(STUDY.replace("steps = 6 }", "steps = 100000, checkpoint_every = 5 }"))
-    words = ["study", str(tmp_path / "long.toml"), "--out", str(tmp_path / "out"), "--data", str(folder / "data")]
-    process = subprocess.Popen([sys.executable, "-m", "torchsonic.cli", *words], stdout=subprocess.DEVNULL)
+    words = ["-m", "torchsonic.cli", "study", tmp_path / "long.toml", "--out", tmp_path / "out"]
+    process = programs.start([*words, "--data", folder / "data"])
     first = tmp_path / "out" / "search" / "sonic" / "rate0.01"
     wait_for(lambda: (first / "checkpoints" / "last.ckpt").exists())
     process.kill()
-    process.wait()
+    process.join()
     wait_for(lambda: is_free(first))
     step = json.loads((first / "log.jsonl").read_text().splitlines()[-1])["step"]
     study = read_study(str(tmp_path / "long.toml"))

@@ -4,8 +4,6 @@ import json
 import os
 import pickle
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,6 +15,7 @@ import torch.nn.functional as F
 pytest.importorskip("PIL", reason="Pillow is not installed")
 
 import torchsonic
+from tests import programs
 from tests.lab.data.pictures import write_pictures
 from tests.lab.training.images_run import run
 from torchsonic.lab.data.images.changes import ImageChanges
@@ -157,9 +156,8 @@ def losses(folder):
     return [entry["loss"] for entry in read_log(folder / "log.jsonl") if "loss" in entry]
 
 
-def start(folder, data, **options):
-    command = [sys.executable, str(PROGRAM), str(folder), str(data), json.dumps(options)]
-    return subprocess.Popen(command, start_new_session=True)
+def words(folder, data, **options):
+    return [PROGRAM, folder, data, json.dumps(options)]
 
 
 @pytest.fixture(scope="module")
@@ -171,16 +169,17 @@ def whole(pictures, tmp_path_factory):
 
 
 def test_a_killed_run_resumes_bit_identical_with_other_workers(whole, pictures, tmp_path):
-    process = start(tmp_path, pictures)
+    process = programs.start(words(tmp_path, pictures))
     log, deadline = tmp_path / "log.jsonl", time.monotonic() + 200
-    while process.poll() is None and time.monotonic() < deadline:
+    while process.exitcode is None and time.monotonic() < deadline:
         if log.exists() and len(losses(tmp_path)) >= 4:
             os.kill(process.pid, signal.SIGKILL)
             break
         time.sleep(0.005)
-    assert process.wait(timeout=100) == -signal.SIGKILL
+    process.join(100)
+    assert process.exitcode == -signal.SIGKILL
     assert not (tmp_path / "done").exists()
-    assert start(tmp_path, pictures, workers=1).wait(timeout=300) == 0
+    assert programs.run(words(tmp_path, pictures, workers=1)) == 0
     expected, state = (torchsonic.from_pretrained(folder / "model").state_dict() for folder in (whole, tmp_path))
     assert all(torch.equal(state[key], expected[key]) for key in expected)
     assert losses(tmp_path) == losses(whole)
@@ -188,8 +187,7 @@ def test_a_killed_run_resumes_bit_identical_with_other_workers(whole, pictures, 
 
 
 def test_two_processes_give_the_loss_curve_of_one_with_batch_norm(whole, pictures, tmp_path):
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    subprocess.run([*command, str(PROGRAM), str(tmp_path), str(pictures), "{}"], check=True, timeout=300)
+    programs.run_ranks(words(tmp_path, pictures))
     torch.testing.assert_close(torch.tensor(losses(tmp_path)), torch.tensor(losses(whole)), rtol=1e-4, atol=1e-4)
     expected, state = (torchsonic.from_pretrained(folder / "model").state_dict() for folder in (whole, tmp_path))
     torch.testing.assert_close(state["bn1.running_mean"], expected["bn1.running_mean"], rtol=1e-2, atol=1e-3)

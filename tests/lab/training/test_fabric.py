@@ -4,16 +4,17 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
 import torchsonic
+from tests import programs
 from torchsonic.lab.training import TrainingConfig, make_fabric
 from torchsonic.lab.training.loggers import read_log
 
@@ -29,10 +30,10 @@ def steps_logged(folder: Path) -> int:
     return max((entry["step"] for entry in read_log(log)), default=0) if log.exists() else 0
 
 
-def wait_for_step(folder: Path, step: int, process: subprocess.Popen) -> None:
+def wait_for_step(folder: Path, step: int, exit_code: Callable[[], int | None]) -> None:
     deadline = time.monotonic() + 900
     while steps_logged(folder) < step:
-        assert process.poll() is None, "the run ended too early"
+        assert exit_code() is None, "the run ended too early"
         assert time.monotonic() < deadline, "the run is too slow"
         time.sleep(0.01)
 
@@ -60,15 +61,15 @@ def test_a_missing_accelerator_is_named():
 def test_the_same_command_goes_on_after_a_process_was_killed(tmp_path):
     """Under torchrun, with the weights of an undisturbed run in the end."""
     pytest.importorskip("tyro")
-    whole, killed = ([*TORCHRUN, *COMMAND, "--out", str(tmp_path / name)] for name in ("whole", "killed"))
+    killed = [*TORCHRUN, *COMMAND, "--out", str(tmp_path / "killed")]
     run = Path("synthshape/sonicnet/fold0-seed0")
     process = subprocess.Popen(killed, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for_step(tmp_path / "killed" / run, 12, process)  # the checkpoint is that of step 10
+    wait_for_step(tmp_path / "killed" / run, 12, process.poll)  # the checkpoint is that of step 10
     os.kill(children(process.pid)[1], signal.SIGKILL)
     assert process.wait(timeout=SOON) != 0
     assert not (tmp_path / "killed" / run / "results.json").exists()
-    for command in (killed, whole):
-        subprocess.run(command, check=True, timeout=900, stdout=subprocess.DEVNULL)
+    subprocess.run(killed, check=True, timeout=900, stdout=subprocess.DEVNULL)
+    programs.run_ranks([*COMMAND, "--out", tmp_path / "whole"])
     found, expected = (torchsonic.from_pretrained(tmp_path / n / run / "model") for n in ("killed", "whole"))
     expected = expected.state_dict()
     assert all(torch.equal(value, expected[name]) for name, value in found.state_dict().items())
@@ -79,29 +80,19 @@ def test_a_process_that_is_lost_or_stuck_ends_the_other(tmp_path, blow):
     """Without torchrun, which would end it anyway: a lost one is noticed at once, a stuck one after the timeout."""
     timeout = 30.0 if blow == "SIGKILL" else 0.15
     config = {"steps": 100_000, "checkpoint_every": 1000, "devices": 2, "timeout": timeout}
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    shared = {"WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "GROUP_RANK": 0, "TORCHELASTIC_RUN_ID": "test"}
-    shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    command = [sys.executable, str(PROGRAM), str(tmp_path), "--config", json.dumps(config)]
-    processes = []
-    for rank in range(2):
-        own = {name: str(value) for name, value in {**shared, "RANK": rank, "LOCAL_RANK": rank}.items()}
-        processes.append(subprocess.Popen(command, env={**os.environ, **own}, stderr=subprocess.PIPE, text=True))
-    first, second = processes
+    log = tmp_path / "said"
+    first, second = programs.start_ranks([PROGRAM, tmp_path, "--config", json.dumps(config)], log=log)
     try:
-        wait_for_step(tmp_path, 3, first)
-        second.send_signal(getattr(signal, blow))
-        _, said = first.communicate(timeout=SOON)
-        assert first.returncode != 0
-        assert re.search("closed by peer|reset by peer|Broken pipe" if blow == "SIGKILL" else "[Tt]imed out", said), (
-            said
-        )
+        wait_for_step(tmp_path, 3, lambda: first.exitcode)
+        os.kill(second.pid, getattr(signal, blow))
+        first.join(SOON)
+        assert first.exitcode not in (0, None)
+        found = "closed by peer|reset by peer|Broken pipe" if blow == "SIGKILL" else "[Tt]imed out"
+        assert re.search(found, log.read_text())
     finally:
-        for process in processes:
+        for process in (first, second):
             process.kill()
-            process.communicate()
+            process.join()
 
 
 def test_fsdp_refuses_fp16(monkeypatch):

@@ -4,8 +4,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import torch
 from torch import nn
 
 import torchsonic
+from tests import programs
 from tests.lab.training.run import run
 from torchsonic.lab.data import SynthShape
 from torchsonic.lab.training import CheckpointError, SegmentationTask, TrainingConfig, fit
@@ -23,11 +22,11 @@ from torchsonic.lab.training.loggers import read_log
 from torchsonic.lab.training.optimiser import MovingAverage, make_optimiser, one_cycle, set_rate, staircase
 
 pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installed")
-PROGRAM = [sys.executable, str(Path(__file__).parent / "run.py")]
+PROGRAM = Path(__file__).parent / "run.py"
 
 
-def start(folder: Path, **config) -> subprocess.Popen:
-    return subprocess.Popen([*PROGRAM, str(folder), "--config", json.dumps(config)], start_new_session=True)
+def words(folder: Path, **config) -> list:
+    return [PROGRAM, folder, "--config", json.dumps(config)]
 
 
 def finish(folder: Path, **config) -> dict[str, torch.Tensor]:
@@ -77,17 +76,18 @@ def test_a_run_killed_again_and_again_ends_bit_identical(whole, tmp_path):
     chance = random.Random(0)
     kills = 0
     while not (tmp_path / "done").exists():
-        process = start(tmp_path)
+        process = programs.start(words(tmp_path))
         log, before = tmp_path / "log.jsonl", losses(tmp_path) if (tmp_path / "log.jsonl").exists() else []
         deadline = time.monotonic() + 120
-        while process.poll() is None and time.monotonic() < deadline:
+        while process.exitcode is None and time.monotonic() < deadline:
             if kills < 2 and log.exists() and len(losses(tmp_path)) >= len(before) + chance.randint(2, 5):
                 time.sleep(0.01 * chance.random())
                 os.kill(process.pid, signal.SIGKILL)
                 kills += 1
                 break
             time.sleep(0.002)
-        assert process.wait(timeout=120) in (0, -signal.SIGKILL)
+        process.join(120)
+        assert process.exitcode in (0, -signal.SIGKILL)
     assert kills == 2
     state = torchsonic.from_pretrained(tmp_path / "model").state_dict()
     assert all(torch.equal(state[key], expected[key]) for key in expected)
@@ -101,21 +101,14 @@ def test_workers_do_not_change_the_run(whole, tmp_path):
 
 
 def test_two_processes_give_the_loss_curve_of_one(tmp_path):
-    single = _curve(tmp_path / "single", 1)
-    double = _curve(tmp_path / "double", 2)
+    # Two devices: no dropout. Started as by torchrun, it is the number of processes that counts.
+    programs.run_ranks(words(tmp_path / "double", steps=12, devices=2))
+    run(tmp_path / "single", steps=12, mode_dropout=0.0)
     run(tmp_path / "accumulated", steps=12, mode_dropout=0.0, accumulate=2)
-    accumulated = losses(tmp_path / "accumulated")
+    single, double, accumulated = (losses(tmp_path / name) for name in ("single", "double", "accumulated"))
     assert len(single) == 12
     torch.testing.assert_close(torch.tensor(double), torch.tensor(single), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(torch.tensor(accumulated), torch.tensor(single), rtol=1e-4, atol=1e-4)
-
-
-def _curve(folder: Path, processes: int) -> list[float]:
-    """Losses of a run without dropout under torchrun."""
-    options = json.dumps({"steps": 12, "devices": 2})  # two devices: no dropout; torchrun's number counts
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    subprocess.run([*command, PROGRAM[1], str(folder), "--config", options], check=True, timeout=300)
-    return losses(folder)
 
 
 def test_the_best_weights_are_left_in_the_model(tmp_path):
