@@ -6,6 +6,7 @@ from torchsonic import baselines, functional, models, nn
 from torchsonic.functional import (
     Group,
     Modes,
+    collate,
     fft_backend,
     make_group,
     plan_search,
@@ -43,6 +44,7 @@ __all__ = [
     "SonicOrbitConv3d",
     "__version__",
     "baselines",
+    "collate",
     "create_model",
     "fft_backend",
     "from_pretrained",
