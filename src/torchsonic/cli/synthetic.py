@@ -250,6 +250,8 @@ class Demo(DemoConfig, Command):
     def run(self) -> None:
         if self.steps < 1 or self.batch < 1:
             raise UserError(f"--steps and --batch must be at least 1, got {self.steps} and {self.batch}")
+        if self.volumes is not None and not (self.volumes / "images").is_dir():
+            raise UserError(f"--volumes {self.volumes} must hold images/ and labels/ with NIfTI files")
         page = run_demo(self, make_folder(self.out))
         print("written:", page)
         if self.browser and has_screen():

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torchsonic.functional import Storage, split_affine, split_orientation
 from torchsonic.lab.data.volumes.nifti import Volume
 
-__all__ = ["axis_codes", "oblique_part", "straighten", "to_stored_axes"]
+__all__ = ["axis_codes", "oblique_part", "rearrange", "straighten", "to_stored_axes"]
 
 
 def _orientation(affine: NDArray[np.float64]) -> torch.Tensor:
@@ -38,8 +38,13 @@ def axis_codes(affine: NDArray[np.float64]) -> str:
 
 
 def straighten(volume: Volume) -> tuple[Volume, Storage]:
-    """The volume in the axes of training, and how it was rearranged; its affine and spacing follow."""
+    """The volume in the axes of training, and how it was rearranged."""
     storage = split_orientation(_orientation(volume.affine), 3)[0][0]
+    return rearrange(volume, storage), storage
+
+
+def rearrange(volume: Volume, storage: Storage) -> Volume:
+    """The same volume in another order of axes; its affine and spacing follow."""
     order, flips = list(storage.order), np.array(storage.flips)
     columns = volume.affine[:3, 2::-1][:, order]  # of D, H and W, then of the new axes
     last = np.array(volume.image.shape[1:])[order] - 1
@@ -48,8 +53,7 @@ def straighten(volume: Volume) -> tuple[Volume, Storage]:
     affine[:3, 2::-1] = columns * np.where(flips, -1.0, 1.0)
     label = None if volume.label is None else _rearranged(storage.apply, volume.label[None])[0]
     spacing = (volume.spacing[order[0]], volume.spacing[order[1]], volume.spacing[order[2]])
-    image = _rearranged(storage.apply, volume.image)
-    return replace(volume, image=image, label=label, spacing=spacing, affine=affine), storage
+    return replace(volume, image=_rearranged(storage.apply, volume.image), label=label, spacing=spacing, affine=affine)
 
 
 def to_stored_axes(array: NDArray[Any], storage: Storage) -> NDArray[Any]:
