@@ -30,7 +30,7 @@ from torchsonic.nn import (
     set_spacing,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 sys.meta_path.insert(0, MovedModules())  # before Python's own finder, which would load moved modules a second time
 
 __all__ = [
