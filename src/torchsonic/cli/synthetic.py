@@ -153,9 +153,13 @@ class Report(Command):
 
         out = self.out or self.runs / "report"
         if is_run(self.runs) and kind_of(self.runs) == "masks":
+            make_folder(out)
+            print("predicting and drawing some images ...", flush=True)
             publish(make_masks_page(self.runs), out, sections=())
             return
         report = make_report(self.runs)
+        make_folder(out)
+        print(f"drawing what {len(report.runs)} runs answer ...", flush=True)
         publish(make_page(report), out, sections=())
         print(f"{len(report.runs)} runs, {report.num_left_out} left out")
 
