@@ -88,10 +88,10 @@ class WeightsTrain(Command):
         recipes = {name: _recipe(name, "--only") for name in self.only or RECIPES}
         for name, recipe in recipes.items():
             words = ["train", *recipe.command.split(), "--out", str(self.runs)]
-            if recipe.folder and self.data is None:
-                print(f"{name}: needs --data, left as it was", flush=True)
-                continue
             if recipe.folder:
+                if self.data is None:
+                    print(f"{name}: needs --data, left as it was", flush=True)
+                    continue
                 words += ["--data", str(self.data / recipe.folder)]
             if main(words):
                 raise UserError(f"{name} was not trained")

@@ -42,6 +42,7 @@ def score_storages(run: Path, data: Path, advance: Callable[[], None] = lambda: 
         dice: dict[bool, list[float]] = {True: [], False: []}
         others = [rearrange(volume, storage) for volume in volumes]
         for other in others:
+            assert other.label is not None
             for told, scores in dice.items():
                 answer = predict_case(model, other, config, tell_orientation=told)
                 rows = score_case(answer, other.label, num_classes=config.num_classes, spacing=other.spacing)
