@@ -1,4 +1,4 @@
-.PHONY: help demo table1 figures explorer-picture docs test test-fast fuzz check lint bench format dist clean
+.PHONY: help demo table1 figures notebooks explorer-picture docs test test-fast fuzz check lint bench format dist clean
 .DEFAULT_GOAL := help
 
 PYTHON ?= python3
@@ -14,6 +14,7 @@ help:
 	@echo "make check    lint, format, types, import directions, load paths, pinned dependencies, documentation"
 	@echo "make docs     build the documentation; open site/index.html"
 	@echo "make figures  make all figures of the documentation, and measure the operators (a few minutes)"
+	@echo "make notebooks run the notebooks and store what they show (about two minutes)"
 	@echo "make bench    measure speed and memory; writes results/bench"
 	@echo "make dist     build wheel and sdist, check them, and try the wheel without extras and with each extra alone"
 
@@ -51,6 +52,9 @@ figures: $(VENV)/.installed
 	$(BIN)/torchsonic figures --out docs/images $(if $(VOLUMES),--volumes $(VOLUMES))
 	$(BIN)/torchsonic compare operators --out results/operators
 	$(MAKE) --no-print-directory explorer-picture
+
+notebooks: $(VENV)/.installed
+	$(BIN)/python -m tests.notebooks.run
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest -n auto --dist worksteal

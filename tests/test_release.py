@@ -24,6 +24,15 @@ def test_the_citation_has_the_version_and_the_licence():
         assert f"family-names: {author}" in text
 
 
+def test_the_changelog_and_the_readme_have_the_version():
+    minor = torchsonic.__version__.rpartition(".")[0]
+    assert re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)[0] in (
+        torchsonic.__version__,
+        "Unreleased",
+    )
+    assert f"\nVersion {minor}. " in (ROOT / "README.md").read_text()
+
+
 def test_every_extra_of_users_is_tried():
     assert set(DOORS) == set(PROJECT["optional-dependencies"]) - FOR_CHECKOUTS
 

@@ -80,3 +80,17 @@ def test_short_cells_stay_on_one_line():
     layout = hook("layout")
     shown = layout.on_page_content('<td>2d-64-16-128</td><td style="a">a cell of many words</td>')
     assert shown == '<td><span class="word">2d-64-16-128</span></td><td style="a">a cell of many words</td>'
+
+
+def test_a_notebook_becomes_a_page_with_its_outputs():
+    notebooks = hook("notebooks", "mkdocs")
+    printed = {"output_type": "stream", "text": ["3\n", "4\n"]}
+    drawn = {"output_type": "display_data", "data": {"image/png": "AAAA", "text/plain": ["<Figure>"]}}
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title\n", "text"]},
+        {"cell_type": "code", "source": ["print(3)\n", "print(4)"], "outputs": [printed, drawn]},
+    ]
+    text, pictures = notebooks.to_markdown({"cells": cells}, "a")
+    assert text.startswith("# Title\ntext\n\n```python\nprint(3)\nprint(4)\n```\n\n```text\n3\n4\n```\n\n![")
+    assert pictures == {"a-0.png": bytes(3)}
+    assert "(a-0.png)" in text

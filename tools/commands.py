@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tools.bench.others import BenchData, BenchExplorer, BenchInit, BenchMemory, BenchPrecision, BenchRoofline
 from tools.bench.results import BenchReport
 from tools.bench.timing import BenchCompile, BenchModels, BenchOperator, BenchScaling, BenchVolumes
 from torchsonic.cli.command import Command, UserError, make_folder
 from torchsonic.cli.table import Group
+
+if TYPE_CHECKING:
+    from tools.weights import Recipe
 
 __all__ = ["COMMANDS"]
 
@@ -65,11 +69,13 @@ class Kernels(Command):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Weights(Command):
+class WeightsTrain(Command):
     """Train the networks that come with the package, and put them there; trainings that were stopped continue."""
 
     runs: Path = Path("runs/weights")
     """Folder of the trainings."""
+    data: Path | None = None
+    """Folder with hippocampus/, nuclei/ and imagenette/; without it, networks that need them are left as they are."""
     only: tuple[str, ...] = ()
     """Names of the networks to make; all by default."""
 
@@ -79,13 +85,46 @@ class Weights(Command):
         from tools.weights import RECIPES, collect
         from torchsonic.cli import main
 
-        unknown = [name for name in self.only if name not in RECIPES]
-        if unknown:
-            raise UserError(f"--only must be of {', '.join(RECIPES)}, got {unknown[0]}")
-        for name in self.only or RECIPES:
-            if main(["train", *RECIPES[name].command.split(), "--out", str(self.runs)]):
+        recipes = {name: _recipe(name, "--only") for name in self.only or RECIPES}
+        for name, recipe in recipes.items():
+            words = ["train", *recipe.command.split(), "--out", str(self.runs)]
+            if recipe.folder:
+                if self.data is None:
+                    print(f"{name}: needs --data, left as it was", flush=True)
+                    continue
+                words += ["--data", str(self.data / recipe.folder)]
+            if main(words):
                 raise UserError(f"{name} was not trained")
-            print("written:", collect(name, self.runs), flush=True)
+            print("written:", collect(name, self.runs / recipe.run), flush=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightsCollect(Command):
+    """Put the network of a finished run into the package."""
+
+    name: str
+    """What it is called there."""
+    source: Path
+    """Folder of the run, which may be one of a study."""
+
+    positional = ("name", "source")
+
+    def run(self) -> None:
+        from tools.weights import collect
+
+        _recipe(self.name, "NAME")
+        try:
+            print("written:", collect(self.name, self.source))
+        except ValueError as error:
+            raise UserError(str(error)) from error
+
+
+def _recipe(name: str, option: str) -> Recipe:
+    from tools.weights import RECIPES
+
+    if name not in RECIPES:
+        raise UserError(f"{option} must be of {', '.join(RECIPES)}, got {name}")
+    return RECIPES[name]
 
 
 def _checkout(root: Path) -> Path:
@@ -154,7 +193,10 @@ COMMANDS: dict[str, type[Command] | Group] = {
     ),
     "figures": Figures,
     "kernels": Kernels,
-    "weights": Weights,
+    "weights": Group(
+        "Make the networks that come with the package (in a checkout).",
+        {"train": WeightsTrain, "collect": WeightsCollect},
+    ),
     "dependencies": Group(
         "Look at the packages that a checkout asks for.",
         {"check": DependenciesCheck, "licences": DependenciesLicences},

@@ -3,89 +3,161 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from torchsonic.lab.runs.folder import is_run, kind_of
 from torchsonic.models.model_folder import FOLDER
 
 __all__ = ["RECIPES", "Recipe", "collect"]
 
 MOST_BYTES = 2_000_000
+"""Of all files of a network."""
 DRAWN = "scenes that torchsonic draws itself"
+SHAPES = {"clean": "Dice, clean"}
+FILES = ("config.json", "results.json", "classes.json", "split.json")
+"""What a network is used and tested with, as far as its run has it."""
 
 
 class Recipe(NamedTuple):
     """How a network is trained, and on what."""
 
     command: str
-    """Words behind ``torchsonic train``."""
+    """Words behind ``torchsonic train``, without the data."""
     run: str
     """The run's folder within that of all runs."""
-    data: str
-    licence: str
+    kind: str
+    """Of the run."""
     about: str
+    folder: str = ""
+    """Data within the folder of all data; empty where none are needed."""
+    data: str = DRAWN
+    """The data and their licence; the network's own is the package's."""
+    measures: Mapping[str, str] = SHAPES
+    """Scores of ``results.json`` that the card shows, with their names."""
+
+    @property
+    def model(self) -> str:
+        """Name of the network."""
+        words = self.command.split()
+        return words[words.index("--model") + 1]
 
 
 RECIPES = {
     "shapes": Recipe(
         "synthshape --model sonicnet --steps 1500",
         "synthshape/sonicnet/fold0-seed0",
-        DRAWN,
-        "Apache-2.0",
+        "synthetic",
         "SonicNet of the paper's Table 1: finds circles, squares, triangles, crosses and stars.",
     ),
     "shapes_orbit": Recipe(
         "synthshape --model orbitnet --steps 1500",
         "synthshape/orbitnet/fold0-seed0",
-        DRAWN,
-        "Apache-2.0",
+        "synthetic",
         "The same task; rotating the image rotates the answer, whatever the angle.",
     ),
     "shapes_conv": Recipe(
         "synthshape --model convnet --steps 1500",
         "synthshape/convnet/fold0-seed0",
-        DRAWN,
-        "Apache-2.0",
+        "synthetic",
         "The same task with 3x3 convolutions, to compare with.",
     ),
     "corners": Recipe(
         "halligalli --model sonicnet",
         "halligalli/sonicnet/fold0-seed0",
-        DRAWN,
-        "Apache-2.0",
+        "synthetic",
         "HalliGalli with one Sonic block: do exactly two of the shapes in the four corners match?",
     ),
     "corners_conv": Recipe(
         "halligalli --model convnet",
         "halligalli/convnet/fold0-seed0",
-        DRAWN,
-        "Apache-2.0",
+        "synthetic",
         "HalliGalli with one 3x3 convolution, to compare with.",
+    ),
+    "hippocampus": Recipe(
+        "volumes --model sonicunet3d --steps 2000",
+        "volumes/hippocampus/sonicunet3d/fold0-seed0",
+        "volumes",
+        "SonicUNet: finds the anterior (1) and posterior (2) part of the hippocampus in T1-weighted MR crops of about "
+        "35 x 50 x 35 mm. Not a medical device.",
+        "hippocampus",
+        "Medical Segmentation Decathlon, Task04 Hippocampus (Antonelli et al. 2022), CC BY-SA 4.0; not included",
+        {"dice": "Dice of the test cases, mean of both parts"},
+    ),
+    "nuclei": Recipe(
+        "masks --model orbitnet2d --instances --patch 128 128 --steps 1500",
+        "masks/nuclei/orbitnet2d-instances/fold0-seed0",
+        "masks",
+        "OrbitNet: finds nuclei in microscope images and tells touching ones apart, whichever way the slide lies.",
+        "nuclei",
+        "2018 Data Science Bowl (Caicedo et al. 2019, BBBC038), CC0; not included",
+        {"dice": "Dice", "precision": "average precision of nuclei, mean over IoU 0.5 to 0.9"},
+    ),
+    "imagenette": Recipe(
+        "images --model resnet50_sonic --model-options width=12 depths=2,2,2,2 operator_options.num_modes=12,24,32,48 "
+        "--steps 4000",
+        "images/imagenette/resnet50_sonic-width=12-depths=2,2,2,2-operator_options.num_modes=12,24,32,48-128px/seed0",
+        "images",
+        "A small ResNet of Sonic layers for ten classes of photographs at 128 pixels. It was trained on photographs of "
+        "ImageNet, for research, and is meant for research only.",
+        "imagenette",
+        "Imagenette, ten classes of ImageNet, whose terms allow non-commercial research; not included",
+        {"top1": "top-1 accuracy", "top5": "top-5 accuracy"},
     ),
 }
 
 
-def collect(name: str, runs: Path, *, out: Path = FOLDER) -> Path:
-    """Copy a finished run's network, settings and results, and write its card."""
+def collect(name: str, source: Path, *, out: Path = FOLDER) -> Path:
+    """Copy a finished run's network, settings and results, and write its card; refuses a run that does not fit."""
     recipe, target = RECIPES[name], out / name
-    source = runs / recipe.run
-    results = json.loads((source / "results.json").read_text())
-    weights = source / "model" / "model.safetensors"
-    if (size := weights.stat().st_size) > MOST_BYTES:
-        raise ValueError(f"{weights} has {size:,} bytes; a network that comes along has at most {MOST_BYTES:,}")
-    if results["run"].get("dirty"):
-        raise ValueError(f"{source} was trained from a checkout with changes; commit them and train again")
+    results = _check(name, recipe, source)
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(source / "model", target / "model")
-    for file in ("config.json", "results.json"):
-        text = (source / file).read_text().replace(str(runs.resolve()), "runs/weights")
-        (target / file).write_text(text)
-    (target / "README.md").write_text(_card(name, recipe, results))
+    for file in FILES:
+        if (source / file).is_file():
+            text = json.dumps(_without_folders(json.loads((source / file).read_text())), indent=2)
+            (target / file).write_text(text + "\n")
+    (target / "README.md").write_text(_card(name, recipe, _without_folders(results)))
     return target
 
 
-def _card(name: str, recipe: Recipe, results: dict[str, Any]) -> str:
+def _check(name: str, recipe: Recipe, source: Path) -> dict[str, Any]:
+    """The results of a run, if its network may come along under this name."""
+    if not is_run(source) or not (source / "results.json").is_file():
+        raise ValueError(f"{source} is no finished run; give the folder that 'torchsonic train' or 'study' wrote")
+    results = json.loads((source / "results.json").read_text())
+    found = kind_of(source), results["config"]["model"]
+    if found != (recipe.kind, recipe.model):
+        raise ValueError(
+            f"{source} is a run of {found[1]} on {found[0]} data; {name} is {recipe.model} on {recipe.kind} data"
+        )
+    data = Path(results["config"].get("data", "")).name
+    if data != recipe.folder:
+        raise ValueError(f"{source} was trained on {data}; {name} is trained on {recipe.folder or DRAWN}")
+    missing = [measure for measure in recipe.measures if results.get(measure) is None]
+    if missing:
+        raise ValueError(f"{source / 'results.json'} has no {missing[0]}; test the run to its end")
+    kept = [*(source / "model").iterdir(), *(source / file for file in FILES if (source / file).is_file())]
+    if (size := sum(path.stat().st_size for path in kept)) > MOST_BYTES:
+        raise ValueError(f"{source} has {size:,} bytes; a network that comes along has at most {MOST_BYTES:,}")
+    if results["run"].get("dirty"):
+        raise ValueError(f"{source} was trained from a checkout with changes; commit them and train again")
+    return results
+
+
+def _without_folders(value: Any) -> Any:
+    """JSON with the names of files and folders alone: where they lay concerns nobody else."""
+    if isinstance(value, dict):
+        return {key: _without_folders(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_folders(item) for item in value]
+    return re.sub(r"(?<![^\s=])/(?:[^\s/]+/)*(?=[^\s/])", "", value) if isinstance(value, str) else value
+
+
+def _card(name: str, recipe: Recipe, results: Mapping[str, Any]) -> str:
     run, training = results["run"], results["config"]["training"]
     lines = [
         f"# {name}",
@@ -97,10 +169,10 @@ def _card(name: str, recipe: Recipe, results: dict[str, Any]) -> str:
         f'| load | `torchsonic.from_pretrained("{name}")` |',
         f"| parameters | {results['parameters']:,} |",
         f"| data | {recipe.data} |",
-        f"| licence | {recipe.licence} |",
+        "| licence | Apache-2.0 |",
         f"| training | {training['steps']:,} steps of {training['batch']}, seed {training['seed']} |",
-        f"| Dice, clean | {results['clean']:.3f} |",
-        f"| command | `torchsonic train {recipe.command}` |",
+        *(f"| {title} | {results[measure]:.3f} |" for measure, title in recipe.measures.items()),
+        f"| command | `{run['command']}` |",
         f"| commit | {run['commit'][:10]} |",
     ]
     return "\n".join(lines) + "\n"

@@ -6,6 +6,7 @@ from torchsonic import baselines, functional, models, nn
 from torchsonic.functional import (
     Group,
     Modes,
+    collate,
     fft_backend,
     make_group,
     plan_search,
@@ -29,7 +30,7 @@ from torchsonic.nn import (
     set_spacing,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 sys.meta_path.insert(0, MovedModules())  # before Python's own finder, which would load moved modules a second time
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "SonicOrbitConv3d",
     "__version__",
     "baselines",
+    "collate",
     "create_model",
     "fft_backend",
     "from_pretrained",

@@ -355,3 +355,24 @@ def test_preview_draws_a_sheet_for_each_task(tmp_path):
     assert main(["data", "preview", "--out", str(tmp_path), "--seed", "3"]) == 0
     assert {path.name for path in tmp_path.iterdir()} == {"synthshape.png", "halligalli.png"}
     assert all(path.stat().st_size > 30_000 for path in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "evaluate volumes --predictions found --labels true --out place",
+        "predict images nowhere --data a.png --out place/answers.json",
+        "data mnist --data nowhere --out place",
+        "study hippocampus --show --out place",
+        "convert weights.pt --out place/model --standardise none",
+        "export shapes --to pt2 --out place/model.pt2",
+        "explain shapes --out place/page.html",
+        "demo --out place",
+    ],
+)
+def test_a_place_that_cannot_be_written_is_refused_before_any_work(words, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("tyro")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert main(words.split()) == 1
+    assert "is read-only; choose another folder" in capsys.readouterr().err

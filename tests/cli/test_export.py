@@ -120,3 +120,9 @@ def test_files_of_runs_have_names_of_their_own_and_say_how_photographs_are_prepa
         if given == folder:
             assert preparation["middle"] == 0.875
             assert preparation["mean"] == [0.485, 0.456, 0.406]
+
+
+def test_every_long_step_is_announced(tmp_path, capsys):
+    assert main(["export", "shapes", "--to", "pt2", "--size", "16", "--out", str(tmp_path / "net.pt2")]) == 0
+    steps = [line for line in capsys.readouterr().out.splitlines() if line.endswith("...")]
+    assert steps == ["tracing SynthShapeNet ...", "writing net.pt2 ...", "comparing it with PyTorch ..."]

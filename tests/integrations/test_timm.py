@@ -1,5 +1,7 @@
 """torchsonic's classifiers behave as timm's own."""
 
+import json
+
 import pytest
 import torch
 
@@ -141,3 +143,42 @@ def test_levels_that_do_not_exist_are_refused(indices):
 def test_without_timm_the_error_names_the_extra(monkeypatch):
     said = import_without("timm", "torchsonic.integrations.timm", monkeypatch)
     assert 'pip install "torchsonic[timm]"' in said
+
+
+@pytest.fixture
+def trained(tmp_path, monkeypatch):
+    """A classifier that comes with the package, as a run on photographs leaves it."""
+    monkeypatch.setattr("torchsonic.models.weights.FOLDER", tmp_path)
+    model = torchsonic.create_model("sonic_tiny", num_classes=3, widths=(4, 4, 8, 8), **SHALLOW).eval()
+    model.save_pretrained(tmp_path / "photographs" / "model")
+    settings = {"kind": "images", "format": 1, "torchsonic": "0.2.0", "model": "sonic_tiny", "image_size": 32}
+    (tmp_path / "photographs" / "config.json").write_text(json.dumps(settings))
+    return model
+
+
+def test_a_tag_names_a_network_that_comes_along(trained):
+    x = torch.randn(2, 3, 32, 32)
+    model = timm.create_model("sonic_tiny.photographs", pretrained=True).eval()
+    assert torch.equal(model(x), trained(x))
+    assert (model.num_classes, model.pretrained_cfg["input_size"]) == (3, (3, 32, 32))
+    other = timm.create_model("sonic_tiny.photographs", pretrained=True, num_classes=7).eval()
+    assert other(x).shape == (2, 7)
+    assert torch.equal(other.forward_features(x), trained.forward_features(x))
+    untrained = timm.create_model("sonic_tiny.photographs").eval()
+    assert untrained(x).shape == (2, 3)
+    assert not torch.equal(untrained(x), trained(x))
+    features = timm.create_model("sonic_tiny.photographs", pretrained=True, features_only=True)(x)
+    assert [f.shape[1] for f in features] == [4, 4, 8, 8]
+
+
+def test_what_does_not_fit_weights_that_come_along_is_refused(trained):
+    with pytest.raises(ValueError, match=r"no published weights of sonic_tiny; sonic_tiny\.photographs comes with"):
+        timm.create_model("sonic_tiny", pretrained=True)
+    with pytest.raises(ValueError, match=r"no published weights of sonic_tiny\.imagenet"):
+        timm.create_model("sonic_tiny.imagenet", pretrained=True)
+    with pytest.raises(ValueError, match=r"no published weights of resnet50_sonic\.photographs; use checkpoint_path"):
+        timm.create_model("resnet50_sonic.photographs", pretrained=True)
+    with pytest.raises(ValueError, match="in_chans must be 3"):
+        timm.create_model("sonic_tiny.photographs", pretrained=True, in_chans=1)
+    with pytest.raises(TypeError, match="built as it was trained; leave out drop_rate"):
+        timm.create_model("sonic_tiny.photographs", pretrained=True, drop_rate=0.1)

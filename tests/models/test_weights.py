@@ -43,8 +43,8 @@ def test_a_network_that_comes_along_is_small_described_and_runs(name):
     assert sum(p.numel() for p in model.parameters()) == results["parameters"]
 
 
-def test_all_recipes_have_left_their_networks():
-    assert set(torchsonic.list_pretrained()) == set(RECIPES)
+def test_every_network_that_comes_along_has_a_recipe():
+    assert set(torchsonic.list_pretrained()) <= set(RECIPES)
 
 
 def test_commands_take_names_and_leave_the_package_as_it_is(tmp_path, capsys):

@@ -46,8 +46,10 @@ class DataMnist(Command):
         from torchsonic.lab.data.arrays import write_arrays
         from torchsonic.lab.data.mnist import make_sets
 
+        make_folder(self.out)
+        print("reading and turning 70,000 digits ...", flush=True)
         for name, parts in make_sets(self.data, seed=self.seed).items():
             folder = make_folder(self.out / name)
             for part, arrays in parts.items():
                 write_arrays(folder / f"{part}.npz", arrays)
-            print("written:", folder)
+            print("written:", folder, flush=True)

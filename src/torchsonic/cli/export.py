@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -70,8 +71,9 @@ class Export(Command):
             print(f"size {' x '.join(map(str, size))}, the patch of training; give --size for another")
         config = ExportConfig(**{**self.values_for(ExportConfig), **changed})
         facts = {"classes": source.classes, "preparation": source.preparation}
+        say = partial(print, flush=True)  # minutes may pass, above all with dynamic sizes
         try:
-            written = export_model(source.model, out, config, check=self.check, **facts)
+            written = export_model(source.model, out, config, check=self.check, say=say, **facts)
         except TypeError as error:
             raise UserError(str(error)) from error
         if config.spacing and not self.spacing:

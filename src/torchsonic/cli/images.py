@@ -115,11 +115,12 @@ class PredictImages(OnDevice):
     strict: bool = False
     """Stop at the first unreadable image instead of skipping it with a warning."""
 
-    needs = ("PIL",)
+    needs = ("PIL", "rich")
     positional = ("folder", "files")
 
     def run(self) -> None:
         from torchsonic.lab.runs.images import list_files, load_run, predict_files
+        from torchsonic.lab.training.progress import counting_progress
 
         if not self.files + self.data:
             raise UserError("--data: name at least one image or folder")
@@ -128,10 +129,15 @@ class PredictImages(OnDevice):
         if self.size is not None and self.size < 8:
             raise UserError(f"--size must be at least 8, got {self.size}")
         self.check_device()
+        if self.out is not None:
+            make_folder(self.out.parent)
         model, config, classes = load_run(self.folder)
         files = list_files(self.files + self.data)
         options: dict[str, Any] = {"top": self.top, "size": self.size, "strict": self.strict}
-        rows = predict_files(model.to(self.device), config, classes, files, **options)
+        if self.out is None:  # what is printed may go to a file, where a bar has no place
+            print(f"predicting {len(files)} images ...", file=sys.stderr)
+        with counting_progress("predicting", len(files), show=self.out is not None) as advance:
+            rows = predict_files(model.to(self.device), config, classes, files, advance=advance, **options)
         if len(rows) < len(files):
             print(f"{len(files) - len(rows)} of {len(files)} images could not be read", file=sys.stderr)
         self._answer(rows)

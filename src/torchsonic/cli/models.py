@@ -99,6 +99,8 @@ class Convert(Command):
     def run(self) -> None:
         from torchsonic.integrations.released import Choices, convert_file
 
+        make_folder(self.out.parent)
+        print(f"reading {self.file} ...", flush=True)
         conversion = convert_file(self.file, Choices(**self.values_for(Choices)))
         conversion.save(self.out)
         print(conversion.text())

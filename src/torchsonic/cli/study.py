@@ -49,13 +49,12 @@ class RunStudy(Command):
         study = read_study(self.name)
         out = self.out or Path("runs") / study.name
         print(f"{study.title}: {status_line(plan_runs(study, out, self.data))}", flush=True)
-        failed = []
+        failed, report = [], make_folder(out / "report")
         if not self.show:
-            make_folder(out)
             failed = run_study(
                 study, out, self.data, jobs=self.jobs, threads=self.threads, say=partial(print, flush=True)
             )
-        publish(make_page(study, out, self.data), out / "report")
+        publish(make_page(study, out, self.data), report)
         if failed:
             raise UserError(f"{len(failed)} runs failed: {'; '.join(failed[:3])}")
 

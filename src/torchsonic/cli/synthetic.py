@@ -161,9 +161,13 @@ class Report(Command):
 
         out = self.out or self.runs / "report"
         if is_run(self.runs) and kind_of(self.runs) == "masks":
+            make_folder(out)
+            print("predicting and drawing some images ...", flush=True)
             publish(make_masks_page(self.runs), out, sections=())
             return
         report = make_report(self.runs)
+        make_folder(out)
+        print(f"drawing what {len(report.runs)} runs answer ...", flush=True)
         publish(make_page(report), out, sections=())
         print(f"{len(report.runs)} runs, {report.num_left_out} left out")
 
@@ -254,6 +258,8 @@ class Demo(DemoConfig, Command):
     def run(self) -> None:
         if self.steps < 1 or self.batch < 1:
             raise UserError(f"--steps and --batch must be at least 1, got {self.steps} and {self.batch}")
+        if self.volumes is not None and not (self.volumes / "images").is_dir():
+            raise UserError(f"--volumes {self.volumes} must hold images/ and labels/ with NIfTI files")
         page = run_demo(self, make_folder(self.out))
         print("written:", page)
         if self.browser and has_screen():

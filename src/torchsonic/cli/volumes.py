@@ -147,13 +147,14 @@ class EvaluateVolumes(OnDevice):
         from torchsonic.lab.report.volumes import Scoring, make_page, score_folders
         from torchsonic.lab.report.volumes.runs import score_runs
 
+        make_folder(self.out)
         scoring = Scoring(lesion_class=self.lesions, **self.values_for(Scoring))
         if self.labels is not None:
             more = {"images": self.images, "probabilities": self.probabilities}
             evaluation = score_folders(self.predictions, self.labels, scoring=scoring, **more)
         else:
             more = {"external": self.external, "data": self.data, "device": self.device}
-            evaluation = score_runs(self.runs, make_folder(self.out), scoring=scoring, **more)
+            evaluation = score_runs(self.runs, self.out, scoring=scoring, **more)
         publish(make_page(evaluation), self.out, sections=PRINTED)
 
     def _check(self) -> None:

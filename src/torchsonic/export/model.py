@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ def export_model(
     preparation: Mapping[str, Any] | None = None,
     check: bool = True,
     timed_seconds: float = 2.0,
+    say: Callable[[str], None] = lambda text: None,
 ) -> ExportedFile:
     """Write a model for another runtime, and compare the file with it.
 
@@ -60,6 +61,8 @@ def export_model(
         How input is made from raw data, in words that JSON can hold; kept in the file.
     check, timed_seconds
         See :func:`check_file`.
+    say
+        Called with what is done next; tracing and writing may take minutes each.
 
     Raises
     ------
@@ -84,10 +87,13 @@ def export_model(
         raise ValueError(f"path must end in {ending} with to={config.to!r}, got {path.name!r}")
     if not path.parent.is_dir():  # found out now, not when all is traced
         raise FileNotFoundError(f"there is no folder {path.parent} for {path.name}")
+    say(f"tracing {type(model).__name__} ...")
     program = trace_model(model, config)
     metadata = json.dumps(_describe(model, config, classes, preparation or {}))
     with replacing(path) as scratch:
+        say(f"{'compiling' if config.to == 'aoti' else 'writing'} {path.name} ...")
         write_program(program, scratch, config, metadata)
+        say("comparing it with PyTorch ..." if check else "not compared with PyTorch")
         rows = tuple(check_file(model, scratch, config, timed_seconds=timed_seconds)) if check else ()
         for row in rows:
             if not row.error <= TOLERANCE:

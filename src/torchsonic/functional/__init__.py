@@ -6,6 +6,7 @@ from torchsonic.engine.memory import keep_all_pages
 from torchsonic.engine.memory_estimate import estimated_bytes
 from torchsonic.engine.plan import ORDERS, Plan, make_plan, order_costs
 from torchsonic.engine.search import plan_search, remembered_plans, restore_plans, set_plan_search
+from torchsonic.functional.collate import MixedBatch, collate
 from torchsonic.functional.conv import sonic_conv, spectral_conv
 from torchsonic.functional.resample import resample
 from torchsonic.spectral.band import Band, frequency_axes, frequency_grid
@@ -22,6 +23,7 @@ __all__ = [
     "ORDERS",
     "Band",
     "Group",
+    "MixedBatch",
     "ModeOperator",
     "ModeShape",
     "Modes",
@@ -30,6 +32,7 @@ __all__ = [
     "Storage",
     "all_storages",
     "as_spacing",
+    "collate",
     "estimated_bytes",
     "fft_backend",
     "field_power",

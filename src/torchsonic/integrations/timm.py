@@ -2,11 +2,15 @@
 
 Afterwards ``timm.create_model("resnet50_sonic", num_classes=10)`` works as for any other model, with ``in_chans``,
 ``drop_rate``, ``drop_path_rate``, ``global_pool``, ``features_only``, ``out_indices``, ``checkpoint_path`` and
-``preset="paper"`` for torchsonic's presets. Names that timm has itself (``resnet50``) stay timm's own.
+``preset="paper"`` for torchsonic's presets. Names that timm has itself (``resnet50``) stay timm's own. The tag
+of a name is a trained network that comes with torchsonic, as in
+``timm.create_model("resnet50_sonic.imagenette", pretrained=True)``.
 """
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from torch import nn
@@ -22,8 +26,11 @@ except ImportError as error:
 except RuntimeError as error:  # a torchvision built for another torch says so in its own way
     raise ImportError(f"timm cannot be imported ({error}): {TORCHVISION_REMEDY}") from error
 
+from torchsonic.io import read_json
+from torchsonic.models import from_pretrained, list_pretrained
 from torchsonic.models.classifier import Classifier
 from torchsonic.models.registry import MODELS, create_model
+from torchsonic.models.weights import pretrained_folder
 
 __all__ = ["registered"]
 
@@ -57,6 +64,41 @@ def _first_conv(model: Classifier) -> str | None:
     return next(found, None)
 
 
+def _folder(tag: str) -> Path:
+    folder = pretrained_folder(tag)
+    assert folder is not None
+    return folder
+
+
+def _settings(tag: str) -> dict[str, Any]:
+    """Settings of the run that a network came from."""
+    return read_json(_folder(tag) / "config.json")
+
+
+def _packaged(name: str) -> list[str]:
+    """Tags of a name: the networks of this kind that come with torchsonic."""
+    found = {tag: _settings(tag) for tag in list_pretrained()}
+    return [
+        tag for tag, run in found.items() if run["kind"] == "images" and str(run["model"]).partition(".")[0] == name
+    ]
+
+
+def _load(tag: str) -> tuple[Any, int]:
+    """A network that comes with torchsonic, and the size of the images it was trained with."""
+    return from_pretrained(_folder(tag)), _settings(tag)["image_size"]
+
+
+def _adapted(model: Classifier, *, num_classes: int, in_chans: int = 3, **others: Any) -> Classifier:
+    """A network that was saved, with a new last layer if it is to have other classes."""
+    if others:
+        raise TypeError(f"a network that comes with torchsonic is built as it was trained; leave out {min(others)}")
+    if in_chans != model.in_channels:
+        raise ValueError(f"in_chans must be {model.in_channels}, as the network was trained with, got {in_chans}")
+    if num_classes != model.num_classes:
+        model.reset_classifier(num_classes)
+    return model.train()
+
+
 def _build(name: str):
     # All levels of a hierarchy; the last three blocks of a transformer, whose levels are all alike; one of orbits.
     counts = {"vit": 3, "resnet50": (0, 1, 2, 3, 4), "orbit": (0,)}
@@ -72,13 +114,21 @@ def _build(name: str):
         return create_model(f"{name}.{preset}" if preset else name, **arguments)
 
     def entrypoint(pretrained: bool = False, **kwargs: Any):
-        if pretrained:
+        build, tag = make, kwargs.get("pretrained_cfg")
+        if isinstance(tag, str) and tag in _packaged(name):
+            saved, size = _load(tag)
+            build = partial(_adapted, saved if pretrained else type(saved)(**saved.arguments))
+            facts = {"num_classes": saved.num_classes, "input_size": (saved.in_channels, size, size)}
+            kwargs["pretrained_cfg"] = {**_default_cfg(name), **facts}
+        elif pretrained:
+            tags = ", ".join(f"{name}.{tag}" for tag in _packaged(name))
             raise ValueError(
-                f"there are no published weights of {name}; use checkpoint_path= for your own, "
-                "or torchsonic.from_pretrained for a saved model"
+                f"there are no published weights of {name}{f'.{tag}' if isinstance(tag, str) else ''}; "
+                + (f"{tags} comes with torchsonic; " if tags else "")
+                + "use checkpoint_path= for your own, or torchsonic.from_pretrained for a saved model"
             )
         feature_cfg = {"out_indices": levels, "feature_cls": "getter"}
-        model: Any = build_model_with_cfg(make, name, pretrained, feature_cfg=feature_cfg, **kwargs)
+        model: Any = build_model_with_cfg(build, name, False, feature_cfg=feature_cfg, **kwargs)
         if not kwargs.get("features_only"):  # else it is wrapped, and has other names
             model.pretrained_cfg["first_conv"] = _first_conv(model)
         return model

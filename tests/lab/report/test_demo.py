@@ -1,11 +1,15 @@
 """The page of ``torchsonic demo``."""
 
+import numpy as np
 import pytest
 import torch
 
+from tests.lab.data.nifti import write
 from torchsonic.cli import main
 from torchsonic.lab.data import SynthShape
-from torchsonic.lab.report.demo import live, page, pretrained, speed
+from torchsonic.lab.report.demo import live, page, pretrained, speed, volumes
+from torchsonic.lab.runs.volumes import VolumesConfig, run_experiment
+from torchsonic.lab.training import TrainingConfig
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -71,3 +75,44 @@ def test_a_place_that_cannot_be_written_is_refused_before_training(tmp_path, cap
     monkeypatch.setattr("os.access", lambda *_: False)
     assert main(["demo", "--out", str(tmp_path)]) == 1
     assert "read-only" in capsys.readouterr().err
+
+
+@pytest.fixture
+def scans(tmp_path):
+    """Two scans of two bright blocks, and their labels."""
+    pytest.importorskip("nibabel", reason="nibabel is not installed")
+    for name in "ab":
+        label = np.zeros((10, 12, 14), np.int16)
+        label[2:6, 3:8, 2:7], label[6:9, 3:8, 2:7] = 1, 2
+        write(tmp_path / "scans" / "images" / f"{name}.nii.gz", label.astype(np.float32), np.eye(4))
+        write(tmp_path / "scans" / "labels" / f"{name}.nii.gz", label, np.eye(4))
+    return tmp_path / "scans"
+
+
+def test_scans_stored_otherwise_get_one_answer_if_the_network_is_told(scans, tmp_path, monkeypatch):
+    training = TrainingConfig(steps=1, batch=1, checkpoint_every=1, log_every=1, accelerator="cpu")
+    config = VolumesConfig(data=scans, folds=2, patch=(8, 8, 8), test_patches=1, training=training)
+    run_experiment(config, tmp_path / "weights" / "hippocampus", show=False)
+    monkeypatch.setattr("torchsonic.models.weights.FOLDER", tmp_path / "weights")
+    found = volumes.score_storages(tmp_path / "weights" / "hippocampus", scans)
+    assert len({each.axes for each in found}) == 3
+    assert max(each.told for each in found) - min(each.told for each in found) < 1e-6
+    section = page._volumes(scans, show=False)
+    assert section.title == "Scans in any order of axes"
+    assert len(section.blocks[1].rows) == 3
+
+
+def test_without_its_network_the_part_on_scans_is_left_out(scans, tmp_path, monkeypatch):
+    monkeypatch.setattr("torchsonic.models.weights.FOLDER", tmp_path / "weights")
+    said = []
+    config = page.DemoConfig(steps=1, batch=1, volumes=scans)
+    text = page.run_demo(config, tmp_path / "out", say=said.append, show=False).read_text()
+    assert "no network called hippocampus" in text
+    assert "Speed on this machine" in text
+
+
+def test_a_folder_without_scans_is_refused_before_training(tmp_path, capsys):
+    pytest.importorskip("tyro")
+    assert main(["demo", "--volumes", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
+    assert "must hold images/ and labels/" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

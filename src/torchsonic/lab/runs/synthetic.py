@@ -277,11 +277,12 @@ def evaluate_run(model: PretrainedModel, config: SyntheticConfig, *, show: bool 
     shared: dict[str, Any] = {"num_classes": data.num_classes, "background": is_corners}
     batch = protocol.task.get("score_batch")
     shared |= {"window": data.window()} if is_corners else {"batch": batch}
-    clean = score_samples(model, data.samples, indices, **shared)
     if not is_corners:
         ways, at_resolutions = protocol.perturbations, protocol.at_resolutions
-        total = sum(len(way.levels) for way in ways.values()) + at_resolutions * len(RESOLUTIONS)
+        total = 1 + sum(len(way.levels) for way in ways.values()) + at_resolutions * len(RESOLUTIONS)
         with counting_progress("testing", total, show=show) as advance:
+            clean = score_samples(model, data.samples, indices, **shared)
+            advance()
             rows = score_perturbations(model, data, indices, perturbations=ways, batch=batch, advance=advance)
             rows += score_resolutions(model, data, indices, advance=advance) if at_resolutions else []
         return {"clean": clean, "rows": rows}
@@ -290,9 +291,13 @@ def evaluate_run(model: PretrainedModel, config: SyntheticConfig, *, show: bool 
         image, label = data.samples(chosen)
         return perturb(image, label, "noise", TEST_NOISE, seed=int(chosen[0]))
 
-    scores = {0.0: clean, TEST_NOISE: score_samples(model, noisy, indices, **shared)}
-    rows = [{"test": "halligalli", "level": level, "dice": dice} for level, dice in scores.items()]
-    return {"clean": clean, "rows": rows}
+    rows = []
+    with counting_progress("testing", 2, show=show) as advance:
+        for level, batches in ((0.0, data.samples), (TEST_NOISE, noisy)):
+            dice = score_samples(model, batches, indices, **shared)
+            rows.append({"test": "halligalli", "level": level, "dice": dice})
+            advance()
+    return {"clean": rows[0]["dice"], "rows": rows}
 
 
 def load_run(folder: Path) -> tuple[PretrainedModel, SyntheticConfig]:

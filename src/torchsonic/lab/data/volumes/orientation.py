@@ -36,7 +36,7 @@ def axis_codes(affine: NDArray[np.float64]) -> str:
 
 
 def straighten(volume: Volume) -> tuple[Volume, Storage]:
-    """The volume in the axes of training, and how it was rearranged; its affine and spacing follow."""
+    """The volume in the axes of training, and how it was rearranged."""
     storage = split_orientation(_orientation(volume.affine), 3)[0][0]
     return rearrange(volume, storage), storage
 

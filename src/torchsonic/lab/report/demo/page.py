@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -16,12 +17,13 @@ from torchsonic.lab.report import Cell, Code, Document, Figure, Items, Prose, Se
 from torchsonic.lab.report.demo import live, pretrained, speed
 from torchsonic.lab.report.files import to_png
 from torchsonic.lab.training.progress import counting_progress
-from torchsonic.models import PretrainedError, PretrainedModel, from_pretrained
+from torchsonic.models import PretrainedError, PretrainedModel, from_pretrained, pretrained_folder
 
 SCENES = range(2_000_000, 2_000_040)  # drawn for this page: no network was trained on them
 CORNER_SCENES = range(3_000_000, 3_000_200)
 SHOWN_SCENE = SCENES[7]
 SHAPES = {"OrbitNet": "shapes_orbit", "SonicNet": "shapes", "3x3 convolutions": "shapes_conv"}
+HIPPOCAMPUS = "hippocampus"
 CORNERS = {"SonicNet": "corners", "3x3 convolutions": "corners_conv"}
 
 
@@ -37,6 +39,8 @@ class DemoConfig:
     """Scenes per step."""
     seed: int = 0
     """Seed of scenes and weights."""
+    volumes: Path | None = None
+    """Folder with images/ and labels/ of hippocampi (NIfTI) for one more part of the page."""
 
 
 def run_demo(config: DemoConfig, folder: Path, *, say: Callable[[str], None] = print, show: bool = True) -> Path:
@@ -47,12 +51,14 @@ def run_demo(config: DemoConfig, folder: Path, *, say: Callable[[str], None] = p
         ("clues far apart", _corners),
         ("speed on this machine", _speed),
     ]
+    if config.volumes is not None:
+        parts.insert(3, ("scans in any order of axes", partial(_volumes, config.volumes, show=show)))
     sections, left_out = [], []
     for title, make in parts:
         say(f"{title} ...")
         try:
             sections.append(make())
-        except (PretrainedError, OSError, RuntimeError) as error:
+        except (ImportError, OSError, RuntimeError, ValueError) as error:
             say(f"warning: left out: {error}")
             left_out.append((title, str(error)))
     document = Document(
@@ -128,6 +134,23 @@ def _corners() -> Section:
     )
     table = Table("Dice on 200 new images, one layer each", ("network, parameters", "clean", "noise 0.1"), rows)
     return Section("Clues far apart", [Prose(text), table])
+
+
+def _volumes(data: Path, *, show: bool) -> Section:
+    from torchsonic.lab.report.demo import volumes  # needs NIfTI's package, as nothing else here does
+
+    run = pretrained_folder(HIPPOCAMPUS)
+    if run is None:
+        raise PretrainedError(f"no network called {HIPPOCAMPUS} comes with this version of torchsonic")
+    with counting_progress("testing", len(volumes.STORAGES) * volumes.MOST_CASES, show=show) as advance:
+        found = volumes.score_storages(run, data, advance)
+    text = (
+        "Each scan is stored in three ways: with other axes first, and some of them backwards. The network is told "
+        "how, and gives the same answer. Not told, it takes the patient for one who lies in another way."
+    )
+    rows = [[each.axes, f"{each.told:.3f}", f"{each.not_told:.3f}"] for each in found]
+    table = Table(f"Dice of hippocampi in {data.name}", ("axes", "told", "not told"), rows)
+    return Section("Scans in any order of axes", [Prose(text), table])
 
 
 def _speed() -> Section:
