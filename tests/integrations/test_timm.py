@@ -148,7 +148,7 @@ def test_without_timm_the_error_names_the_extra(monkeypatch):
 @pytest.fixture
 def trained(tmp_path, monkeypatch):
     """A classifier that comes with the package, as a run on photographs leaves it."""
-    monkeypatch.setattr("torchsonic.models.weights.FOLDER", tmp_path)
+    monkeypatch.setattr("torchsonic.models.model_folder.FOLDER", tmp_path)
     model = torchsonic.create_model("sonic_tiny", num_classes=3, widths=(4, 4, 8, 8), **SHALLOW).eval()
     model.save_pretrained(tmp_path / "photographs" / "model")
     settings = {"kind": "images", "format": 1, "torchsonic": "0.2.0", "model": "sonic_tiny", "image_size": 32}

@@ -29,8 +29,8 @@ except RuntimeError as error:  # a torchvision built for another torch says so i
 from torchsonic.io import read_json
 from torchsonic.models import from_pretrained, list_pretrained
 from torchsonic.models.classifier import Classifier
+from torchsonic.models.model_folder import pretrained_folder
 from torchsonic.models.registry import MODELS, create_model
-from torchsonic.models.weights import pretrained_folder
 
 __all__ = ["registered"]
 

@@ -93,7 +93,7 @@ def test_scans_stored_otherwise_get_one_answer_if_the_network_is_told(scans, tmp
     training = TrainingConfig(steps=1, batch=1, checkpoint_every=1, log_every=1, accelerator="cpu")
     config = VolumesConfig(data=scans, folds=2, patch=(8, 8, 8), test_patches=1, training=training)
     run_experiment(config, tmp_path / "weights" / "hippocampus", show=False)
-    monkeypatch.setattr("torchsonic.models.weights.FOLDER", tmp_path / "weights")
+    monkeypatch.setattr("torchsonic.models.model_folder.FOLDER", tmp_path / "weights")
     found = volumes.score_storages(tmp_path / "weights" / "hippocampus", scans)
     assert len({each.axes for each in found}) == 3
     assert max(each.told for each in found) - min(each.told for each in found) < 1e-6
@@ -103,7 +103,7 @@ def test_scans_stored_otherwise_get_one_answer_if_the_network_is_told(scans, tmp
 
 
 def test_without_its_network_the_part_on_scans_is_left_out(scans, tmp_path, monkeypatch):
-    monkeypatch.setattr("torchsonic.models.weights.FOLDER", tmp_path / "weights")
+    monkeypatch.setattr("torchsonic.models.model_folder.FOLDER", tmp_path / "weights")
     said = []
     config = page.DemoConfig(steps=1, batch=1, volumes=scans)
     text = page.run_demo(config, tmp_path / "out", say=said.append, show=False).read_text()
