@@ -188,7 +188,7 @@ def test_wrong_limits_are_named():
         ({"limits": {"soft": True}}, "limits.soft=True needs"),
         ({"limits": {"magnitude": -1.0}}, "limits.magnitude must be"),
         ({"limits": {"band_order": -1}}, "limits.band_order must be"),
-        ({"limits": {"cutoff": 1}}, "limits must have only band_order, magnitude, soft, got 'cutoff'"),
+        ({"limits": {"cutoff": 1}}, "limits may contain only band_order, magnitude, soft, got 'cutoff'"),
         ({"gain": "rms"}, "gain"),
     ):
         with pytest.raises(ValueError, match=text):

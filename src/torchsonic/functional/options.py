@@ -67,7 +67,7 @@ def as_group(kind: Any, given: Any, name: str) -> Any:
         raise TypeError(f"{name} must be a {kind.__name__} or a mapping with any of {fields}, got {given!r}")
     for field in given:
         if field not in kind._fields:
-            raise ValueError(f"{name} must have only {fields}, got {field!r}")
+            raise ValueError(f"{name} may contain only {fields}, got {field!r}")
     return kind(**{field: value for field, value in given.items() if value is not None})
 
 
