@@ -145,7 +145,7 @@ def test_no_run_is_tested_before_all_are_found_good(trained, tmp_path, capsys, m
     (tmp_path / "file").touch()
     capsys.readouterr()
     for arguments, words in (
-        ([good, stopped], "has not ended; give its command again"),
+        ([good, stopped], "has not finished; run its command again"),
         ([good, good.parent], f"did you mean {good}?"),
         ([good, good], f"{good} is named twice"),
         ([good, "--out", tmp_path / "file"], "--out: cannot create"),

@@ -134,7 +134,7 @@ def test_published_weights_are_not_promised():
 
 @pytest.mark.parametrize("indices", [(9,), (4,), (-5,), 17, 0, ()])
 def test_levels_that_do_not_exist_are_refused(indices):
-    with pytest.raises(ValueError, match="indices must name some of"):
+    with pytest.raises(ValueError, match="indices must select from"):
         make("sonic_tiny").forward_intermediates(torch.randn(1, 3, 64, 64), indices=indices)
 
 

@@ -1,4 +1,4 @@
-"""The Hugging Face Hub, which models may come from and go to; its package is optional."""
+"""Download models from the Hugging Face Hub and upload them; the package is optional."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 __all__ = ["HUB", "download", "import_hub", "is_repository"]
 
 HUB = "hub:"
-"""Before ``owner/name``: only then is the network asked."""
+"""Prefix of ``owner/name``; nothing is downloaded without it."""
 
 
 def import_hub():
-    """The package ``huggingface_hub``, or an error that names the extra which brings it."""
+    """The package ``huggingface_hub``, or an error that names the extra to install."""
     try:
         import huggingface_hub
     except ImportError as error:

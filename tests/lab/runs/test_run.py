@@ -201,7 +201,7 @@ def test_what_is_no_finished_run_says_what_it_is(finished, tmp_path):
         load_model(finished.parent)
     stopped = tmp_path / "stopped"
     (stopped / "checkpoints").mkdir(parents=True)
-    with pytest.raises(RunError, match="has not ended; give its command again"):
+    with pytest.raises(RunError, match="has not finished; run its command again"):
         load_model(stopped)
 
 

@@ -43,7 +43,7 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except Exception as error:  # its reader has errors of its own
-        raise ConversionError(f"{path} is no whole safetensors file: {error}") from error
+        raise ConversionError(f"{path} is not a valid safetensors file: {error}") from error
 
 
 def _is_state_dict(content: Any) -> bool:

@@ -116,6 +116,6 @@ def _reason(folder: Path) -> str:
     if not folder.is_dir():
         return f"there is no folder {folder}"
     if (folder / "checkpoints").is_dir():
-        return f"the training in {folder} has not ended; give its command again, which goes on with it"
+        return f"the training in {folder} has not finished; run its command again to continue"
     runs = sorted(path.parent for path in folder.glob("**/model") if (path / CONFIG_NAME).is_file())
     return f"{folder} is no run; did you mean {runs[0]}?" if runs else f"{folder} is no run: it holds no model/"
