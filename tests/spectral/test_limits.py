@@ -196,5 +196,5 @@ def test_wrong_limits_are_named():
     layer = limited_layer(2, "band")
     with pytest.raises(ValueError, match="without_limits=True"):
         layer.modes()
-    with pytest.raises(ValueError, match="belong together"):
+    with pytest.raises(ValueError, match="go together"):
         sonic_conv(torch.randn(1, 3, 4, 4).double(), layer.reference_operator()._replace(cutoff=None))
