@@ -65,7 +65,7 @@ def test_onnx_without_a_check(saved, tmp_path, capsys):
         ([], "--size is needed"),
         (["--size", "8", "--to", "pt2", "--spacing", "0"], "spacing must be positive"),
         (["--size", "8", "8", "8", "--to", "pt2"], "axes"),
-        (["--size", "8", "--to", "pt2", "--opset", "20"], "opset=20 belongs to"),
+        (["--size", "8", "--to", "pt2", "--opset", "20"], "opset=20 is only for"),
         (["--size", "8", "--to", "aoti", "--out", "net.so"], "path must end in .pt2"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What a file may be called with. Compiled ones look at nothing, and read what lies behind too small a tensor."""
+"""Check the inputs of an exported file: compiled files do not, and would read beyond the end of a small tensor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["fitting"]
 
 
 def fitting(inputs: Sequence[Tensor], metadata: Mapping[str, Any]) -> list[Tensor]:
-    """Inputs as a file takes them, one number behind the other; others than its metadata asks for are refused."""
+    """Contiguous inputs for a file; inputs that do not match its metadata are refused."""
     names = metadata["inputs"]
     if len(inputs) != len(names):
         raise ValueError(f"the file takes {' and '.join(names)}, got {len(inputs)} tensors")
