@@ -76,7 +76,7 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path):
             return (os.mkdir, (str(tmp_path / "harm"),))
 
     write_checkpoint(tmp_path / "last.ckpt", {"harm": Harm()})
-    with pytest.raises(CheckpointError, match=r"holds more than numbers.* not loaded: it asks for (posix|nt)\.mkdir$"):
+    with pytest.raises(CheckpointError, match=r"contains more than numbers.* not loaded: it asks for (posix|nt)\.mkdir$"):
         read_checkpoint(tmp_path / "last.ckpt")
     assert not (tmp_path / "harm").exists()
 
