@@ -140,7 +140,7 @@ NAN = torch.tensor([1.0, float("nan"), 0.0, 0.0, 0.0])
 @pytest.mark.parametrize(
     ("generation", "spoil", "text"),
     [
-        ("dc", change("gamma", torch.zeros(5)), "gamma is no parameter of a released layer"),
+        ("dc", change("gamma", torch.zeros(5)), "gamma is not a parameter of a released layer"),
         ("dc", lambda state: state.pop("rho"), "rho is missing"),
         ("dc", change("alpha", torch.zeros(4)), r"alpha has shape \(4,\), expected \(5,\)"),
         ("dc", change("B_im", torch.zeros(5, 2)), r"B_im has shape \(5, 2\), expected \(5, 3\)"),
@@ -218,7 +218,7 @@ def test_broken_files_are_refused(tmp_path, content, name):
 
 
 def test_files_without_sonic_layers_say_what_they_hold(tmp_path):
-    with pytest.raises(ConversionError, match=r"holds no Sonic layer.*fc\.weight"):
+    with pytest.raises(ConversionError, match=r"contains no Sonic layer.*fc\.weight"):
         convert_file(saved(tmp_path, {"fc.weight": torch.zeros(2, 2)}))
     with pytest.raises(ConversionError, match="holds a list"):
         convert_file(saved(tmp_path, [torch.zeros(2)]))
@@ -278,7 +278,7 @@ def test_a_small_file_cannot_fill_the_memory(tmp_path):
     state = {**released_state("dc"), "head.weight": torch.zeros(1).expand(10**7, 10**7)}
     path = saved(tmp_path, state)
     assert path.stat().st_size < 1 << 16
-    with pytest.raises(ConversionError, match=r"head\.weight repeat numbers until they exceed the whole file"):
+    with pytest.raises(ConversionError, match=r"head\.weight repeat numbers and are larger than the whole file"):
         convert_file(path, choices_for("dc"))
 
 
@@ -296,7 +296,7 @@ def test_wide_numbers_beside_narrow_ones_stay_what_they_are_or_are_refused(tmp_p
     long = {**state, **{name: state[name].double() * 1e300 for name in ("vx", "vy")}}
     found = convert_file(saved(tmp_path, long), choices_for("dc")).layers
     torch.testing.assert_close(found.state_dict(), expected.state_dict())
-    with pytest.raises(ConversionError, match=r"mix_out would hold numbers beyond torch\.float32"):
+    with pytest.raises(ConversionError, match=r"mix_out would exceed the range of torch\.float32"):
         convert_file(saved(tmp_path, {**state, "C_re": state["C_re"].double() * 1e300}), choices_for("dc"))
 
 

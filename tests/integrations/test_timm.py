@@ -128,7 +128,7 @@ def test_a_model_from_timm_hears_the_spacing():
 
 
 def test_published_weights_are_not_promised():
-    with pytest.raises(ValueError, match="no published weights of sonic_tiny"):
+    with pytest.raises(ValueError, match="no published weights for sonic_tiny"):
         timm.create_model("sonic_tiny", pretrained=True)
 
 
