@@ -13,14 +13,14 @@ __all__ = ["Depthwise"]
 
 
 class Depthwise(Operator):
-    """A filter of its own for each of C channels, then a 1x1 convolution to K channels where one is needed.
+    """A separate filter for each of C channels, then a 1x1 convolution to K channels if needed.
 
     Parameters
     ----------
     in_channels, out_channels, stride, spatial_dims
         As in :class:`torchsonic.baselines.operator.Operator`.
     pointwise
-        Have the 1x1 convolution even where C = K; where they differ it is always there.
+        Use the 1x1 convolution even if C = K; if they differ it is always used.
     """
 
     pointwise: nn.Module | None

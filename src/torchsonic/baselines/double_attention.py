@@ -1,4 +1,4 @@
-"""Double attention: gather a few descriptors of the whole image, and hand each place its mixture of them."""
+"""Double attention: gather a few descriptors of the whole image and give each position a mixture of them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["DoubleAttention"]
 
 
 class DoubleAttention(Operator):
-    r"""The block of A2-Nets, with a path round it.
+    r"""The block of A2-Nets, with a skip connection.
 
     .. math:: G_{hn} = \sum_j \mathrm{softmax}_j(\theta(x)_{nj})\, \phi(x)_{hj}, \qquad
        y_i = P\,x_i + W \sum_n G_{\cdot n}\, \mathrm{softmax}_n(\rho(x)_{ni})
 
-    ``theta``, ``phi``, ``rho`` and ``W`` are 1x1 convolutions; ``P`` is the identity, or one, too, where C and K
-    differ. The cost is linear in the number of places. The operator is not linear, and knows no direction. Shapes:
-    ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable reals: ``C (H + 2 n) + H K``, and ``C K``
-    for P.
+    ``theta``, ``phi``, ``rho`` and ``W`` are 1x1 convolutions; ``P`` is the identity, or a 1x1 convolution if C and K
+    differ. The cost is linear in the number of positions. The operator is not linear and has no sense of direction.
+    Shapes: ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable parameters:
+    ``C (H + 2 n) + H K``, plus ``C K`` for P.
 
     Parameters
     ----------
@@ -32,11 +32,11 @@ class DoubleAttention(Operator):
     spatial_dims
         D: 1, 2 or 3.
     hidden
-        H, features that are gathered; by default a quarter of C, and at least 2.
+        H, the number of gathered features; by default a quarter of C, at least 2.
     num_maps
-        n, descriptors; likewise.
+        n, the number of descriptors; same default.
     skip
-        Have the path round, ``P x``.
+        Use the skip connection, ``P x``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Names under which networks find the rivals; importing this file registers them."""
+"""Names by which networks find the baselines; importing this file registers them."""
 
 from __future__ import annotations
 

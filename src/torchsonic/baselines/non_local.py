@@ -1,4 +1,4 @@
-"""Non-local block: every place looks at all others, by what they hold and not by where they are."""
+"""Non-local block: every position attends to all others, by content and not by location."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MAX_POOLINGS = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 
 
 class NonLocal(Operator):
-    r"""Self-attention over all places, embedded Gaussian, with a path round it.
+    r"""Self-attention over all positions, embedded Gaussian, with a skip connection.
 
     .. math:: y_i = P\,x_i + W \sum_j \mathrm{softmax}_j(\theta(x_i)^\top \phi(x_j))\, g(x_j)
 
-    ``theta``, ``phi``, ``g`` and ``W`` are 1x1 convolutions; ``P`` is the identity, or one, too, where C and K differ.
-    The operator is not linear, and knows no direction: any reordering of the places reorders the output. Shapes:
-    ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable reals: ``3 C H + H K``, and ``C K`` for
-    P.
+    ``theta``, ``phi``, ``g`` and ``W`` are 1x1 convolutions; ``P`` is the identity, or a 1x1 convolution if C and K
+    differ. The operator is not linear and has no sense of direction: permuting the positions permutes the output.
+    Shapes: ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable parameters: ``3 C H + H K``,
+    plus ``C K`` for P.
 
     Parameters
     ----------
@@ -34,11 +34,11 @@ class NonLocal(Operator):
     spatial_dims
         D: 1, 2 or 3.
     hidden
-        H, features that are compared and fetched; by default half of C.
+        H, the number of features that are compared and gathered; by default half of C.
     subsample
-        Take the largest of so many places per axis for ``phi`` and ``g``, which divides the cost.
+        Max-pool ``phi`` and ``g`` over this many positions per axis, which lowers the cost.
     skip
-        Have the path round, ``P x``.
+        Use the skip connection, ``P x``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What all operators share: arguments, the check of their input, pooling for a stride, samples of many spacings."""
+"""What all operators share: arguments, input checks, pooling for a stride, batches of several spacings."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Operator(nn.Module):
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
 
     def _work_dtype(self, x: Tensor) -> torch.dtype:
-        """What filters are computed in: never half precision, which transforms do not bear."""
+        """The dtype of filters: never half precision, which transforms do not support."""
         return torch.promote_types(torch.promote_types(x.dtype, next(self.parameters()).dtype), torch.float32)
 
     def _pool(self, x: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ class Operator(nn.Module):
         return CONVOLUTIONS[self.num_axes](in_channels, out_channels, 1, bias=False)
 
     def _make_skip(self) -> nn.Module:
-        """The path round an operator, which changes nothing but the number of channels."""
+        """The skip connection of an operator, which changes only the number of channels."""
         same = self.in_channels == self.out_channels
         return nn.Identity() if same else self._make_pointwise(self.in_channels, self.out_channels)
 

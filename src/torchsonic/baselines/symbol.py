@@ -1,4 +1,4 @@
-"""What operators with a continuous, dense symbol share: they are told the spacing and sample their symbol."""
+"""What operators with a continuous, dense symbol share: they take the spacing and sample their symbol."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class SymbolOperator(Operator, SpacedLayer):
         return self.symbol(omega / nyquist).unflatten(-1, half_size(size))
 
     def coarsening(self, size: Sequence[int]) -> tuple[float, ...]:
-        """Means of whole cells lie exactly ``stride`` samples apart, whatever the size."""
+        """Means of whole cells are exactly ``stride`` samples apart, whatever the size."""
         return tuple(float(s) for s in self.stride)
 
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
@@ -63,7 +63,7 @@ class SymbolOperator(Operator, SpacedLayer):
         x
             ``(B, C, N_1 .. N_D)``, real.
         spacing
-            Physical step of ``x``: a number, one per axis, or ``(B, D)``; by default the layer's.
+            Physical step of ``x``: a number, one per axis, or ``(B, D)``. Defaults to the layer's spacing.
 
         Returns
         -------

@@ -45,8 +45,8 @@ class TransformerBlock(nn.Module):
 class PatchTokens(nn.Module):
     """Embed patches and add learned positions: ``(B, C, H, W)`` to ``(B, D, h, w)``.
 
-    Images are padded with zeros to whole patches. Positions are learnt on a ``grid x grid`` lattice and interpolated
-    bicubically to any other, as is usual when a transformer changes its resolution.
+    Images are padded with zeros to whole patches. Positions are learned on a ``grid x grid`` lattice and interpolated
+    bicubically to any other, as is usual when the resolution of a transformer changes.
     """
 
     draws_own_weights: ClassVar[bool] = True
