@@ -89,7 +89,7 @@ def test_a_sonic_classifier_is_compared_with_any_other(rival, tmp_path):
     if rival == "resnet50":
         assert next(draw_figures(subject))[1].name == "field"
     else:  # tokens have no places
-        with pytest.raises(ValueError, match="needs an output with places"):
+        with pytest.raises(ValueError, match="needs an output with spatial axes"):
             next(draw_figures(subject))
 
 
