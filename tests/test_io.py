@@ -46,7 +46,7 @@ def test_an_error_of_the_disk_names_the_file(tmp_path):
         (b'{"a": 1', "not valid JSON, perhaps cut short"),
         (b"", "not valid JSON"),
         (b"\xff\xfe", "not valid JSON"),
-        (b"[1, 2]", "holds a list where an object"),
+        (b"[1, 2]", "contains a list where an object"),
         (b"[" * 100_000, "not valid JSON"),
     ],
 )
