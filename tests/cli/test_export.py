@@ -78,7 +78,7 @@ def test_mistakes_end_in_one_line(arguments, words, saved, capsys):
 
 def test_an_unknown_model_is_refused(capsys):
     assert main(["export", "no_such_model"]) == 1
-    assert "no_such_model is no folder and no model" in capsys.readouterr().err
+    assert "no_such_model is neither a folder nor a model" in capsys.readouterr().err
 
 
 def test_the_model_of_a_run_on_images_knows_its_size_and_classes_alone(run_folder, tmp_path, monkeypatch):

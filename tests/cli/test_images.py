@@ -219,4 +219,4 @@ def test_memory_that_runs_out_in_training_is_a_sentence(task, tmp_path, capsys, 
     module = "torchsonic.lab.runs." + {"images": "images", "halligalli": "synthetic"}[task]
     monkeypatch.setattr(f"{module}.run_experiment", starve)
     assert main(["train", task, "--preset", "smoke", "--out", str(tmp_path)]) == 1
-    assert "memory ran out: smaller --batch" in capsys.readouterr().err
+    assert "out of memory; try a smaller --batch" in capsys.readouterr().err

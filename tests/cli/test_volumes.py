@@ -129,7 +129,7 @@ def test_all_folds_are_trained_and_averaged(tmp_path, capsys):
     ("arguments", "words"),
     [
         (["train", "volumes", "--data", "no/such/folder"], "no/such/folder/images; a data folder holds"),
-        (["train", "volumes", "--split", "no.json", "--all-folds"], "--all-folds and --split exclude each other"),
+        (["train", "volumes", "--split", "no.json", "--all-folds"], "--all-folds and --split cannot be combined"),
         (["predict", "volumes", "no/run", "--data", "a", "--out", "b"], "there is no folder no/run"),
     ],
 )

@@ -160,7 +160,7 @@ def test_mistakes_end_in_one_line(tmp_path, capsys):
         ([str(tmp_path / "diverged")], "layer blocks.0.operator has modes that are not finite (scale, gain)"),
         ([str(other), "--out", str(tmp_path / "other.html")], "step 3 belong to another architecture"),
         ([str(sonic), "--layers", "0"], "--layers must be at least 1, got 0"),
-        ([str(sonic), "--out", str(tmp_path / "sonic")], "is a folder; give an HTML file"),
+        ([str(sonic), "--out", str(tmp_path / "sonic")], "is a folder; name an HTML file"),
         ([__file__], "test_explain.py is a file; pass the folder"),
     ]:
         assert main(["explain", *arguments]) == 1
