@@ -47,7 +47,7 @@ def test_a_smoke_run_trains_and_tests(trained, capsys):
     assert main(arguments) == 0
     assert "2 cases" in capsys.readouterr().out
     assert main([*arguments, "--foreground", "0.1"]) == 1
-    assert "the run to be resumed had foreground=0.5, not 0.1" in capsys.readouterr().err
+    assert "the run to resume had foreground=0.5, not 0.1" in capsys.readouterr().err
 
 
 def test_predictions_keep_grid_and_affine(trained, tmp_path, capsys):
@@ -128,7 +128,7 @@ def test_all_folds_are_trained_and_averaged(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["train", "volumes", "--data", "no/such/folder"], "no/such/folder/images; a data folder holds"),
+        (["train", "volumes", "--data", "no/such/folder"], "no/such/folder/images; a data folder contains"),
         (["train", "volumes", "--split", "no.json", "--all-folds"], "--all-folds and --split cannot be combined"),
         (["predict", "volumes", "no/run", "--data", "a", "--out", "b"], "there is no folder no/run"),
     ],

@@ -87,9 +87,7 @@ def group_old(arguments: Mapping[str, Any], *, warn: bool) -> dict[str, Any]:
             remedy = "leave it out" if value is None else f"pass {group}={{{field!r}: {value!r}}} instead"
             warn_once(old, f"{old}= is deprecated; {remedy}", stacklevel=5)
         if kept.get(group) is not None:
-            raise TypeError(
-                f"{old}={value!r} is now part of {group}; pass {group}={{{field!r}: {value!r}}}"
-            )
+            raise TypeError(f"{old}={value!r} is now part of {group}; pass {group}={{{field!r}: {value!r}}}")
         groups.setdefault(group, {}).update({} if value is None else {field: value})
     return {**kept, **groups}
 

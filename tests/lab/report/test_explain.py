@@ -161,7 +161,7 @@ def test_mistakes_end_in_one_line(tmp_path, capsys):
         ([str(other), "--out", str(tmp_path / "other.html")], "step 3 belong to another architecture"),
         ([str(sonic), "--layers", "0"], "--layers must be at least 1, got 0"),
         ([str(sonic), "--out", str(tmp_path / "sonic")], "is a folder; name an HTML file"),
-        ([__file__], "test_explain.py is a file; pass the folder"),
+        ([__file__], "test_explain.py is a file; give the folder"),
     ]:
         assert main(["explain", *arguments]) == 1
         error = capsys.readouterr().err

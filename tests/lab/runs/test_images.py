@@ -103,7 +103,7 @@ def test_a_run_leaves_its_files(finished, pictures):
 
 def test_a_run_of_other_settings_or_images_is_not_resumed(finished, pictures, tmp_path):
     folder, _ = finished
-    with pytest.raises(CheckpointError, match=r"label_smoothing=0\.1, not 0\.0; give the old value"):
+    with pytest.raises(CheckpointError, match=r"label_smoothing=0\.1, not 0\.0; use the old value"):
         run_experiment(small(pictures, label_smoothing=0.0), folder, show=False)
     other = write_pictures(tmp_path / "other", train=5)
     with pytest.raises(CheckpointError, match="had 18 training images of 3 classes, not 15 of 3"):
@@ -112,15 +112,15 @@ def test_a_run_of_other_settings_or_images_is_not_resumed(finished, pictures, tm
     copy = shutil.copytree(folder, tmp_path / "run")
     run_experiment(small(moved), copy, show=False)  # the same images elsewhere
     (moved / "train" / "red" / "000.png").rename(moved / "train" / "red" / "zero.png")
-    with pytest.raises(CheckpointError, match="had training images of other names"):
+    with pytest.raises(CheckpointError, match="had training images with other names"):
         run_experiment(small(moved), copy, show=False)
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"training": {"batch": 2}}, r"had batch=4, not 2; give the old value"),
-        ({"changes": ImageChanges(mixup=0.3)}, r"had mixup=0\.0, not 0\.3; give the old value"),
+        ({"training": {"batch": 2}}, r"had batch=4, not 2; use the old value"),
+        ({"changes": ImageChanges(mixup=0.3)}, r"had mixup=0\.0, not 0\.3; use the old value"),
     ],
 )
 def test_a_refused_change_is_named_alone_and_leaves_the_run_as_it_was(finished, pictures, change, words):

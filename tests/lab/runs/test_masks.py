@@ -229,10 +229,10 @@ def test_bad_cases_are_counted_in_the_results(tmp_path):
     [
         ({"model": "sonicnet3d"}, "model must be one of .*sonicnet2d, .*unet, got 'sonicnet3d'"),
         ({"spacing": (0.5, -1.0)}, "spacing must be one or two positive numbers"),
-        ({"spacing": (0.5,), "spacing_table": Path("a.csv")}, "exclude each other"),
+        ({"spacing": (0.5,), "spacing_table": Path("a.csv")}, "cannot be combined"),
         ({"instances": True, "num_classes": 5}, "num_classes belongs to masks of classes"),
         ({"patch": (0, 64)}, "patch must be at least 8"),
-        ({"model": "unet", "scale_by": "spacing"}, "unet is not; use image"),
+        ({"model": "unet", "scale_by": "spacing"}, "not unet; use image"),
         ({"model": "orbitnet2d", "variant": "paper"}, "variant belongs to SonicNet and SonicUNet, not to orbitnet2d"),
     ],
 )
@@ -313,6 +313,6 @@ def test_two_processes_end_with_the_losses_of_one(discs, tmp_path):
 
 def test_numbered_objects_taken_for_classes_are_suspected(discs):
     facts = [Facts("a", 3, (1, 8, 8), (1.0, 1.0, 1.0), tuple(range(28)))]
-    with pytest.warns(UserWarning, match="the masks hold 28 classes; if .* pass --instances"):
+    with pytest.warns(UserWarning, match="the masks have 28 classes; if .* pass --instances"):
         MaskExperiment(small_config(discs)).make_model(facts, 28)
     MaskExperiment(small_config(discs, num_classes=28)).make_model(facts, 28)  # said, so not suspected

@@ -63,7 +63,7 @@ def hold(folder):
 
 def test_a_folder_that_is_being_trained_is_refused_and_the_process_named(tmp_path):
     with hold(tmp_path / "run") as other:
-        words = rf"is being trained by process {other.pid} on .* since 20.*; wait until"
+        words = rf"is being trained by process {other.pid} on .* since 20.*; wait for it to finish"
         with pytest.raises(RunLockedError, match=words):
             run_experiment(tiny(), tmp_path / "run", show=False)
         assert [path.name for path in (tmp_path / "run").iterdir()] == [LOCK_NAME], "nothing was written"
@@ -177,7 +177,7 @@ def test_a_damaged_config_ends_in_one_line(finished, tmp_path, capsys, text):
 
 def test_files_beside_the_settings_are_checked(tmp_path):
     (tmp_path / "split.json").write_text('{"test": []}')
-    with pytest.raises(RunError, match=r"split\.json does not say its 'train'"):
+    with pytest.raises(RunError, match=r"split\.json has no 'train'"):
         read_facts(tmp_path / "split.json", "train")
     with pytest.raises(RunError, match=r"classes\.json is missing in"):
         read_facts(tmp_path / "classes.json")

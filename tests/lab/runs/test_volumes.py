@@ -72,9 +72,9 @@ def test_folds_share_out_the_cases_and_keep_patients_together():
     [
         (None, "cannot be read"),
         ("{", "is not valid JSON"),
-        ('["a"]', "must hold"),
-        ('{"train": ["a"]}', "must hold"),
-        ('{"train": [1], "test": []}', "must hold"),
+        ('["a"]', "must contain"),
+        ('{"train": ["a"]}', "must contain"),
+        ('{"train": [1], "test": []}', "must contain"),
         ('{"train": ["a", "b"], "test": ["b"]}', "has case b in train and in test"),
         ('{"train": ["a", "a"], "test": ["b"]}', "names case a twice"),
         ('{"train": [], "test": ["b"]}', "no case in train"),

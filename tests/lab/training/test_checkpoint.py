@@ -76,7 +76,8 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path):
             return (os.mkdir, (str(tmp_path / "harm"),))
 
     write_checkpoint(tmp_path / "last.ckpt", {"harm": Harm()})
-    with pytest.raises(CheckpointError, match=r"contains more than numbers.* not loaded: it asks for (posix|nt)\.mkdir$"):
+    words = r"contains more than numbers.* not loaded: it asks for (posix|nt)\.mkdir$"
+    with pytest.raises(CheckpointError, match=words):
         read_checkpoint(tmp_path / "last.ckpt")
     assert not (tmp_path / "harm").exists()
 

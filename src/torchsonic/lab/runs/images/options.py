@@ -45,7 +45,7 @@ def read_options(name: str, words: Sequence[str]) -> dict[str, Any]:
             raise ValueError(f"model_options: {key} is set by {SET_ELSEWHERE[key]}")
         if key not in known:
             close = difflib.get_close_matches(key, known, n=1, cutoff=0.4)
-            hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+            hint = f"did you mean {close[0]!r}?" if close else f"choose from {', '.join(known)}"
             raise ValueError(f"model_options: {name} has no argument {key!r}; {hint}")
         if _is_mapping(hints[key]):
             if not inner:

@@ -187,12 +187,12 @@ def _refuse_other_images(folder: Path, config: ImagesConfig, facts: Mapping[str,
     before = saved["train"]
     if before != facts["train"]:
         raise CheckpointError(
-            f"the run to be resumed had {sum(before.values())} training images of {len(before)} classes, not "
-            f"{sum(facts['train'].values())} of {len(facts['train'])}; give the old ones or another folder"
+            f"the run to resume had {sum(before.values())} training images of {len(before)} classes, not "
+            f"{sum(facts['train'].values())} of {len(facts['train'])}; use the old ones or another folder"
         )
     if saved.get("files", facts["files"]) != facts["files"]:
         raise CheckpointError(
-            f"the run to be resumed had training images of other names than those in {config.data}; give the old ones "
+            f"the run to resume had training images with other names than those in {config.data}; use the old ones "
             "or another folder"
         )
 

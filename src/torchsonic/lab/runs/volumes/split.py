@@ -74,7 +74,7 @@ def read_split(path: Path) -> Split:
         raise ValueError(f"split file {path} is not valid JSON: {error}") from error
     parts = [saved.get(name) if isinstance(saved, dict) else None for name in ("train", "test")]
     if not all(isinstance(part, list) and all(isinstance(name, str) for name in part) for part in parts):
-        raise ValueError(f'split file {path} must hold {{"train": [names], "test": [names]}}')
+        raise ValueError(f'split file {path} must contain {{"train": [names], "test": [names]}}')
     split = Split(*[tuple(sorted(part)) for part in parts if part is not None])
     for part in (split.train, split.test):
         twice = sorted({name for name in part if part.count(name) > 1})
