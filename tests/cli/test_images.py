@@ -85,7 +85,7 @@ def test_prediction_fails_where_no_image_can_be_read(trained, tmp_path, capsys):
     assert main(["predict", "images", str(folders["sonic_tiny"]), str(tmp_path)]) == 1
     assert "no image could be read" in capsys.readouterr().err
     assert main(["predict", "images", str(folders["sonic_tiny"]), str(tmp_path / "pipe.jpg")]) == 1
-    assert "is no file and no folder" in capsys.readouterr().err
+    assert "is neither a file nor a folder" in capsys.readouterr().err
 
 
 def test_fine_tuning_says_what_was_loaded(trained, tmp_path, capsys):

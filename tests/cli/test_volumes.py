@@ -96,7 +96,7 @@ def test_a_bad_case_is_named_or_left_out_when_predicting(trained, tmp_path, caps
     shown = capsys.readouterr()
     assert "warning: left out: case case_b: " in shown.err
     assert "warning: left out: case two: " in shown.err
-    assert "the image has 2 channels, the network was trained with 1" in shown.err
+    assert "the image has 2 channels, but the network was trained with 1" in shown.err
     assert "2 of 4 cases written" in shown.out
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["case_a.nii.gz", "case_c.nii.gz"]
 

@@ -143,7 +143,7 @@ def test_a_wrong_network_is_refused_before_images_are_read_and_leaves_no_folder(
     for options, words in (
         ({"model": "sonic_tiny", "model_options": ("width=8",)}, "did you mean 'widths'"),
         ({"init": str(tmp_path / "nowhere")}, "there is no folder"),
-        ({"init": str(tmp_path / "grey")}, "of 1 channels, which does not classify colour images; give"),
+        ({"init": str(tmp_path / "grey")}, "of 1 channels, which does not classify colour images; use"),
     ):
         with pytest.raises(ValueError, match=words):
             run_experiment(small(pictures, **options), run, show=False)
@@ -254,7 +254,7 @@ def test_a_saved_model_is_taken_up_with_a_new_head_for_new_classes(finished, tmp
     assert state["fc.weight"].shape == (2, 16)
     assert all(torch.equal(value, saved[name]) for name, value in state.items() if not name.startswith("fc."))
     assert model.training
-    with pytest.raises(ValueError, match="holds a sonic_tiny, not resnet50; leave --model out"):
+    with pytest.raises(ValueError, match="contains a sonic_tiny, not resnet50; leave --model out"):
         make_model(small(folder, init=str(folder), model="resnet50"), CLASSES)
     with pytest.raises(ValueError, match="model_options belong to a new network"):
         small(folder, init=str(folder), model_options=("width=8",))

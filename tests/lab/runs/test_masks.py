@@ -127,7 +127,7 @@ def test_other_settings_or_files_are_not_resumed(discs, tmp_path):
     name = json.loads((tmp_path / "run" / "split.json").read_text())["train"][0]
     mask = data / "masks" / f"{name}.png"
     Image.fromarray(np.roll(read_mask(mask), 1).astype(np.uint8)).save(mask)
-    with pytest.raises(CheckpointError, match=f"learnt from other files of {name}"):
+    with pytest.raises(CheckpointError, match=f"learned from other files of {name}"):
         run_experiment(config, tmp_path / "run", show=False)
 
 

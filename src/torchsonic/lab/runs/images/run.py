@@ -72,7 +72,7 @@ class ImageExperiment(Experiment[ImagesConfig, Classifier]):
             deque(map_images(self.store.keep, self.train.files), maxlen=0)
         self.facts = {network.CLASSES_NAME: _facts(config.data, self.train, self.test_images, self.left_out)}
         if show:
-            print(f"begins with: {self.weights}")
+            print(f"starts with: {self.weights}")
         return model
 
     def refuse_changes(self, folder: Path) -> None:
@@ -140,7 +140,7 @@ def _find_data(config: ImagesConfig) -> tuple[ImageFolder, ImageFolder]:
     train = find_images(config.data / "train")
     if len(train.classes) < 2:
         raise ValueError(
-            f"{config.data / 'train'} holds one class only; there is nothing to tell apart, so add a folder of another"
+            f"{config.data / 'train'} has only one class, so there is nothing to tell apart; add another folder"
         )
     if not config.hold_out:
         return train, find_test_images(config, train.classes)

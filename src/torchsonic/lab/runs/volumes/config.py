@@ -100,7 +100,7 @@ class SegmentationConfig:
 
     @property
     def is_oriented(self) -> bool:
-        """Whether the network hears how cases lie in space."""
+        """Whether the network is told the orientation of cases."""
         return False
 
     hears_oblique = is_oriented
@@ -166,7 +166,7 @@ class VolumesConfig(SegmentationConfig):
 
     @property
     def is_oriented(self) -> bool:
-        """Whether the network hears how cases lie in space."""
+        """Whether the network is told the orientation of cases."""
         return self.tell_orientation and self.model != "unet"
 
     @property

@@ -196,8 +196,8 @@ def _refuse_other_cases(saved: Mapping[str, Any], split: Split, digests: Mapping
     changed = [name for name, digest in digests.items() if known.get(name, digest) != digest]
     if changed:
         raise CheckpointError(
-            f"the run to be resumed learnt from other files of {', '.join(changed[:3])}; "
-            "give the old ones or another folder"
+            f"the run to resume learned from other files of {', '.join(changed[:3])}; "
+            "use the old ones or another folder"
         )
 
 
