@@ -28,7 +28,7 @@ def shard_parameters(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
         The model, which is changed in place; create the optimiser afterwards.
     mesh
         A one-dimensional mesh; select one dimension of a larger mesh by name, for example ``mesh["data"]``. To split
-        modes over another dimension of the same mesh, call :func:`parallelize_modes` first.
+        modes over another dimension of the same mesh, call :func:`torchsonic.parallel.parallelize_modes` first.
 
     Returns
     -------

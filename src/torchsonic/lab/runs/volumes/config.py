@@ -38,13 +38,13 @@ class SegmentationConfig:
     split: Path | None = None
     """JSON file with the names of the cases, {"train": [..], "test": [..]}, instead of folds."""
     folds: int = 5
-    """Number of folds of the cross-validation."""
+    """Number of folds in the cross-validation."""
     fold: int = 0
     """Fold to hold out for testing."""
     hold_out: float = 0.0
     """Hold this share of the training cases out of training and test on them instead, to choose settings."""
     split_seed: int = 0
-    """Seed that deals the cases to folds."""
+    """Seed for assigning cases to folds."""
     patient: str | None = None
     """Regular expression for the patient in a case's name, such as 'patient[0-9]+'; keeps a patient in one fold."""
     test_cases: int | None = None
@@ -68,7 +68,7 @@ class SegmentationConfig:
     cache_gb: float = 4.0
     """Memory in GB for prepared cases; the rest are read each time."""
     cache_dtype: Literal["float32", "float16"] = "float32"
-    """Number type of cached images."""
+    """Data type of cached images."""
     augmentation: Augmentation = field(default_factory=Augmentation)
     """Random changes to patches."""
     training: TrainingConfig = field(default_factory=lambda: TrainingConfig(batch=2))
