@@ -176,7 +176,7 @@ def test_folders_without_a_common_name_are_refused_even_if_told_to_go_on(tmp_pat
     with pytest.raises(ValueError, match="there is no folder"):
         score_folders(tmp_path / "predictions", tmp_path / "nowhere", scoring=QUIET)
     (tmp_path / "void").mkdir()
-    with pytest.raises(ValueError, match="void contains no file ending in"):
+    with pytest.raises(ValueError, match="void holds no file ending in"):
         score_folders(tmp_path / "void", tmp_path / "labels", scoring=QUIET)
 
 

@@ -147,7 +147,7 @@ def test_paths_are_stored_absolutely(tmp_path, monkeypatch, cls, name):
         ({"training": {"steps": 0}}, r"config\.json: training: steps must be at least 1, got 0"),
         ({"fold": 9}, r"config\.json: fold must be 0 to 4, got 9"),
         ({"colour": 1}, "has a setting 'colour' that this version does not know; update torchsonic"),
-        ({"format": 2}, "has format 2, this version reads 1; update torchsonic"),
+        ({"format": 2}, "has format 2, but this version reads 1; update torchsonic"),
     ],
 )
 def test_damaged_settings_are_named(finished, tmp_path, capsys, change, words):
