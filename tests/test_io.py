@@ -58,7 +58,7 @@ def test_pipes_and_devices_are_written_to_and_never_replaced(tmp_path):
         (b'{"a": 1', "not valid JSON, perhaps cut short"),
         (b"", "not valid JSON"),
         (b"\xff\xfe", "not valid JSON"),
-        (b"[1, 2]", "holds a list where an object"),
+        (b"[1, 2]", "contains a list where an object"),
         (b"[" * 100_000, "not valid JSON"),
     ],
 )

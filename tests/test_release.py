@@ -62,7 +62,7 @@ def test_a_shut_door_must_name_its_extra_and_an_installed_one_must_open():
     assert judge("cli", said) == []
     assert "is installed, but fails" in judge("viz", said)[0]
     assert "names no extra" in judge("cli", said | {"hub": "ModuleNotFoundError: huggingface_hub"})[0]
-    assert judge("timm", said | {"timm": "ImportError: (nms); install a torchvision that fits torch"}) == []
+    assert judge("timm", said | {"timm": "ImportError: (nms); install a torchvision that matches torch"}) == []
     assert "the core fails" in judge("", said | {"": "AssertionError"})[0]
 
 

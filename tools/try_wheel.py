@@ -24,7 +24,7 @@ __all__ = ["Finding", "judge", "try_wheel"]
 
 ROOT = Path(__file__).resolve().parents[1]
 TRIAL = Path(__file__).with_name("wheel_trial.py")
-FOREIGN = "install a torchvision that fits torch"
+FOREIGN = "install a torchvision that matches torch"
 
 
 @dataclass(frozen=True)

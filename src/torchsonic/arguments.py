@@ -64,7 +64,7 @@ def choice(value: T, allowed: Sequence[T], name: str) -> T:
 
 
 def check_samples(x: Tensor, num_axes: int, channels: int | None, owner: str, *, unbatched: bool = False) -> None:
-    """Refuse what is no batch of real samples with the right channels, ``None`` for any, and no empty axis."""
+    """Refuse anything but a batch of real samples with the given number of channels (``None`` for any)."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{owner} expects a tensor, got {type(x).__name__}")
     if not x.is_floating_point():

@@ -1,7 +1,7 @@
 """Does the operator work on this machine? Laws, gradients, mixed precision, compilation, graphs, speed, on each device.
 
-Every check is a function of a device that returns what it found, as a line and as numbers, and raises if something is
-wrong. :mod:`torchsonic.cli.doctor` shows the findings.
+Every check takes a device, returns what it found as a line of text and as numbers, and raises if something is wrong.
+:mod:`torchsonic.cli.doctor` shows the findings.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LARGE, SMALL = (8, 64, 16, (128, 128)), (2, 16, 4, (32, 32))
 
 
 class NotHereError(Exception):
-    """Why a check was left out."""
+    """Why a check was skipped."""
 
 
 class Finding(NamedTuple):
@@ -69,7 +69,7 @@ def find_devices() -> list[torch.device]:
 
 
 def check_packages() -> list[Finding]:
-    """Versions of what we use; whether optional packages can be imported."""
+    """Versions of the packages we use, and whether the optional ones can be imported."""
     return [_finding(name, lambda name=name: _package(name)) for name in PACKAGES]
 
 
@@ -105,7 +105,7 @@ def examine(device: torch.device, *, quick: bool = False) -> Iterator[Finding]:
 
 
 def _finding(name: str, check: Callable[[], Any]) -> Finding:
-    """Run a check; whatever it raises is what is wrong."""
+    """Run a check; an exception is the finding."""
     try:
         found = check()
     except NotHereError as reason:
@@ -116,7 +116,7 @@ def _finding(name: str, check: Callable[[], Any]) -> Finding:
 
 
 def describe(device: torch.device) -> str:
-    """Name, memory and driver of a device, and what couples modes and transforms there."""
+    """Name, memory and driver of a device, and its coupling and FFT backends."""
     used = f"coupling {coupling_on(device.type)}, FFT {torchsonic.fft_backend()}"
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
@@ -186,7 +186,7 @@ def check_repeatable(device: torch.device) -> str:
     """Two steps give the same numbers to the last bit."""
     layer, x = make_layer("image", device)
     if not all(torch.equal(a, b) for a, b in zip(train(layer, x), train(layer, x), strict=True)):
-        raise ArithmeticError("two steps on the same numbers differ")
+        raise ArithmeticError("two steps on the same input give different results")
     return "to the last bit"
 
 
@@ -217,7 +217,7 @@ def check_compile(device: torch.device, quick: bool = False) -> str:
 def check_graph(device: torch.device) -> str:
     """A training step captured in a CUDA graph gives the same numbers."""
     if device.type != "cuda":
-        raise NotHereError("CUDA and ROCm have graphs")
+        raise NotHereError("only CUDA and ROCm have graphs")
     layer, x = make_layer("image", device)
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
@@ -237,7 +237,7 @@ def check_graph(device: torch.device) -> str:
 def measure_step(
     device: torch.device, batch: int, channels: int, modes: int, size: tuple[int, ...], seconds: float = 4.0
 ) -> tuple[str, dict[str, float]]:
-    """Milliseconds and peak megabytes of a training step beside a 3x3 convolution and the paper's order."""
+    """Milliseconds and peak megabytes of a training step, compared with a 3x3 convolution and the paper's order."""
     layer = torchsonic.SonicConv2d(channels, channels, num_modes=modes, bias=False)
     modules = {
         "sonic": layer,

@@ -1,7 +1,6 @@
-"""Files: one atomic writer, and one safe reader.
+"""Files: one atomic writer and one safe reader.
 
-What is written appears whole or not at all, with the permissions that the user's umask asks for. What is read is never
-executed.
+Files are written completely or not at all, with the permissions of the user's umask. Nothing that is read is executed.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ from typing import IO, Any
 import torch
 
 LONGEST_JSON = 1 << 28
-"""Bytes of a JSON file beyond which nobody meant to read it into memory."""
+"""Larger JSON files are refused."""
 
 
 class RefusedFileError(ValueError):
-    """A file that cannot be read without executing it, or at all; the message is to follow the file's name."""
+    """A file that cannot be read, or not without executing it; the message completes a sentence about the file."""
 
 
 @contextmanager
 def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
-    """A scratch file in the same folder that takes the place of ``path`` when the block ends without an error.
+    """A temporary file in the same folder that replaces ``path`` when the block ends without an error.
 
-    Its name ends like that of ``path``, by which libraries know the format, and differs between processes.
+    Its name has the same ending as ``path``, since libraries infer the format from it, and differs between processes.
 
     Parameters
     ----------
     durable
-        Wait until the disk holds the file, so that it survives a power cut too.
+        Wait until the file is on disk, so that it survives a power cut.
     """
     if _is_stream(path):
         raise OSError(errno.EINVAL, "it is a device or a pipe; name a file", os.fspath(path))
@@ -100,18 +99,18 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON file that holds an object.
+    """Read a JSON file that contains an object.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     RefusedFileError
-        If it cannot be read, or holds something else; the message is whole.
+        If it cannot be read or contains something else; the message is a whole sentence.
     """
     try:
         if path.stat().st_size > LONGEST_JSON:
-            raise RefusedFileError(f"{path} is {path.stat().st_size} bytes long, too long for a file of settings")
+            raise RefusedFileError(f"{path} is {path.stat().st_size} bytes long, too long for a settings file")
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise
@@ -122,25 +121,25 @@ def read_json(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise RefusedFileError(f"{path} is not valid JSON, perhaps cut short: {error}") from error
     if not isinstance(value, dict):
-        raise RefusedFileError(f"{path} holds a {type(value).__name__} where an object {{...}} is expected")
+        raise RefusedFileError(f"{path} contains a {type(value).__name__} where an object {{...}} is expected")
     return value
 
 
 def load_plain(source: str | Path | IO[bytes], *, also: Sequence[Any] = ()) -> Any:
-    """Read what ``torch.save`` wrote without executing anything in it, tensors on the CPU.
+    """Read a ``torch.save`` file without executing anything in it; tensors are put on the CPU.
 
-    Such a file is a pickle, a list of calls to make. Here tensors, numbers, text and plain containers are built, and
-    everything else is refused before it could run. This is the one place that calls ``torch.load``.
+    Such a file is a pickle, a list of calls to make. Only tensors, numbers, text and plain containers are built;
+    everything else is refused before it can run. No other code calls ``torch.load``.
 
     Parameters
     ----------
     also
-        What a file may ask for beside, as ``torch.serialization.safe_globals`` takes it: things that only hold data.
+        Other classes that a file may contain, as in ``torch.serialization.safe_globals``; they must only hold data.
 
     Raises
     ------
     RefusedFileError
-        If the file asks for more, is damaged, or is none of ``torch.save``.
+        If the file contains more than that, is damaged, or was not written by ``torch.save``.
     """
     try:
         with torch.serialization.safe_globals(list(also)), warnings.catch_warnings():
@@ -148,11 +147,11 @@ def load_plain(source: str | Path | IO[bytes], *, also: Sequence[Any] = ()) -> A
             return torch.load(source, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise RefusedFileError(
-            f"is damaged, or holds more than numbers, text and plain containers, and is not loaded{_asked(error)}"
+            f"is damaged, or contains more than numbers, text and plain containers, and is not loaded{_asked(error)}"
         ) from error
     except Exception as error:  # whatever a broken file makes of the reader
         reason = next(iter(str(error).splitlines()), "").partition(". ")[0]
-        raise RefusedFileError(f"is no whole file of torch.save ({type(error).__name__}: {reason})") from error
+        raise RefusedFileError(f"is not a complete torch.save file ({type(error).__name__}: {reason})") from error
 
 
 def _asked(error: pickle.UnpicklingError) -> str:

@@ -56,12 +56,12 @@ def test_a_run_says_its_kind(volumes):
         ),
         (
             ["evaluate", "SYNTHETIC", "VOLUMES"],
-            "VOLUMES is a run on volumes data; SYNTHETIC is not; give runs of one",
+            "VOLUMES is a run on volumes data; SYNTHETIC is not; name runs of one",
         ),
         (["evaluate", "images", "VOLUMES"], "VOLUMES is a run on volumes data; leave out 'images'"),
-        (["predict", "nowhere"], "there is no folder nowhere; give the folder of a run"),
+        (["predict", "nowhere"], "there is no folder nowhere; name the folder of a run"),
         (["predict", "volume"], "there is no folder volume; did you mean 'volumes'?"),
-        (["evaluate", "--out", "x"], "name the folder of a run, or say which kind: images, volumes"),
+        (["evaluate", "--out", "x"], "name the folder of a run, or one of the kinds images, volumes"),
     ],
 )
 def test_a_run_that_a_command_cannot_use_is_refused(words, complaint, volumes, tmp_path):
@@ -90,12 +90,12 @@ def test_a_synthetic_run_is_tested_again(words, tmp_path, capsys):
     ("arguments", "words"),
     [
         (["no/such/run"], "there is no folder no/such/run"),
-        (["volumes"], "give runs, or --predictions and --labels, but not both"),
-        (["volumes", "run", "--predictions", "p"], "give runs, or --predictions and --labels, but not both"),
+        (["volumes"], "name runs, or use --predictions and --labels, but not both"),
+        (["volumes", "run", "--predictions", "p"], "name runs, or use --predictions and --labels, but not both"),
         (["volumes", "--predictions", "p"], "--predictions needs --labels"),
         (["volumes", "run", "--labels", "l"], "--labels belongs to --predictions, not to runs"),
         (["volumes", "--predictions", "p", "--labels", "l", "--external", "e"], "--external belongs to runs"),
-        (["volumes", "run", "--external", "e", "--data", "d"], "--external and --data exclude each other"),
+        (["volumes", "run", "--external", "e", "--data", "d"], "--external and --data cannot be combined"),
         (["volumes", "--predictions", "p", "--labels", "l", "--probabilities", "c"], "--probabilities needs --lesions"),
         (["volumes", "run", "--threshold", "0"], "--threshold must be in (0, 1], got 0.0"),
         (["volumes", "run", "--tolerance", "-1"], "--tolerance must be positive, got -1.0"),

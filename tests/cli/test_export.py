@@ -65,7 +65,7 @@ def test_onnx_without_a_check(saved, tmp_path, capsys):
         ([], "--size is needed"),
         (["--size", "8", "--to", "pt2", "--spacing", "0"], "spacing must be positive"),
         (["--size", "8", "8", "8", "--to", "pt2"], "axes"),
-        (["--size", "8", "--to", "pt2", "--opset", "20"], "opset=20 belongs to"),
+        (["--size", "8", "--to", "pt2", "--opset", "20"], "opset=20 is only for"),
         (["--size", "8", "--to", "aoti", "--out", "net.so"], "path must end in .pt2"),
     ],
 )
@@ -78,7 +78,7 @@ def test_mistakes_end_in_one_line(arguments, words, saved, capsys):
 
 def test_an_unknown_model_is_refused(capsys):
     assert main(["export", "no_such_model"]) == 1
-    assert "no_such_model is no folder and no model" in capsys.readouterr().err
+    assert "no_such_model is neither a folder nor a model" in capsys.readouterr().err
 
 
 def test_the_model_of_a_run_on_images_knows_its_size_and_classes_alone(run_folder, tmp_path, monkeypatch):

@@ -85,7 +85,7 @@ def test_prediction_fails_where_no_image_can_be_read(trained, tmp_path, capsys):
     assert main(["predict", "images", str(folders["sonic_tiny"]), str(tmp_path)]) == 1
     assert "no image could be read" in capsys.readouterr().err
     assert main(["predict", "images", str(folders["sonic_tiny"]), str(tmp_path / "pipe.jpg")]) == 1
-    assert "is no file and no folder" in capsys.readouterr().err
+    assert "is neither a file nor a folder" in capsys.readouterr().err
 
 
 def test_fine_tuning_says_what_was_loaded(trained, tmp_path, capsys):
@@ -145,7 +145,7 @@ def test_no_run_is_tested_before_all_are_found_good(trained, tmp_path, capsys, m
     (tmp_path / "file").touch()
     capsys.readouterr()
     for arguments, words in (
-        ([good, stopped], "has not ended; give its command again"),
+        ([good, stopped], "has not finished; run its command again"),
         ([good, good.parent], f"did you mean {good}?"),
         ([good, good], f"{good} is named twice"),
         ([good, "--out", tmp_path / "file"], "--out: cannot create"),
@@ -218,4 +218,4 @@ def test_memory_that_runs_out_in_training_is_a_sentence(task, tmp_path, capsys, 
 
     monkeypatch.setattr("torchsonic.cli.train.run", starve)
     assert main(["train", task, "--preset", "smoke", "--out", str(tmp_path)]) == 1
-    assert "memory ran out: smaller --batch" in capsys.readouterr().err
+    assert "out of memory; try a smaller --batch" in capsys.readouterr().err

@@ -47,7 +47,7 @@ def test_a_smoke_run_trains_and_tests(trained, capsys):
     assert main(arguments) == 0
     assert "2 cases" in capsys.readouterr().out
     assert main([*arguments, "--foreground", "0.1"]) == 1
-    assert "the run to be resumed had foreground=0.5, not 0.1" in capsys.readouterr().err
+    assert "the run to resume had foreground=0.5, not 0.1" in capsys.readouterr().err
 
 
 def test_predictions_keep_grid_and_affine(trained, tmp_path, capsys):
@@ -96,7 +96,7 @@ def test_a_bad_case_is_named_or_left_out_when_predicting(trained, tmp_path, caps
     shown = capsys.readouterr()
     assert "warning: left out: case case_b: " in shown.err
     assert "warning: left out: case two: " in shown.err
-    assert "the image has 2 channels, the network was trained with 1" in shown.err
+    assert "the image has 2 channels, but the network was trained with 1" in shown.err
     assert "2 of 4 cases written" in shown.out
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["case_a.nii.gz", "case_c.nii.gz"]
 
@@ -128,8 +128,8 @@ def test_all_folds_are_trained_and_averaged(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["train", "volumes", "--data", "no/such/folder"], "no/such/folder/images; a data folder holds"),
-        (["train", "volumes", "--split", "no.json", "--all-folds"], "--all-folds and --split exclude each other"),
+        (["train", "volumes", "--data", "no/such/folder"], "no/such/folder/images; a data folder contains"),
+        (["train", "volumes", "--split", "no.json", "--all-folds"], "--all-folds and --split cannot be combined"),
         (["predict", "volumes", "no/run", "--data", "a", "--out", "b"], "there is no folder no/run"),
     ],
 )

@@ -160,7 +160,7 @@ def test_compilers_and_function_transforms_get_torch(stand_in):
 def test_a_refused_size_falls_back_with_one_warning(stand_in):
     stand_in.refused = [(17,)]
     layer, x = make_layer(1), torch.randn(2, 3, 17, dtype=torch.float64)
-    with pytest.warns(UserWarning, match=r"torch.fft takes over from VkFFT: size \(17,\)") as caught:
+    with pytest.warns(UserWarning, match=r"using torch.fft instead of VkFFT: size \(17,\)") as caught:
         actual = results(layer, x)
     assert len(caught) == 1
     calls = stand_in.calls
@@ -253,7 +253,7 @@ def test_threads_take_turns_with_a_plan_for_cuda(cuda_engine):
 
 
 def test_devices_without_vkfft_are_named():
-    with pytest.raises(RefusalError, match="VkFFT knows no tensors on meta"):
+    with pytest.raises(RefusalError, match="VkFFT does not support tensors on meta"):
         make_engine(torch.device("meta"))
 
 

@@ -188,7 +188,7 @@ def test_evaluation_without_memory_names_the_chunk_that_fits(monkeypatch):
 def test_compiled_layers_get_advice_too(monkeypatch):
     layer = make_layer(2, (8, 8), 24, dtype=torch.float32)
     fail_in(monkeypatch, "forward", RuntimeError(CPU_WORDS))
-    with pytest.raises(RuntimeError, match="Memory ran out in a Sonic operator: batch 1, 8 to 8 channels"):
+    with pytest.raises(RuntimeError, match="Out of memory in a Sonic operator: batch 1, 8 to 8 channels"):
         torch.compile(layer, backend="eager", fullgraph=True)(torch.randn(1, 8, 40, 40))
 
 
@@ -222,7 +222,7 @@ def test_advice_finds_the_responses_of_the_failed_call_freed(monkeypatch):
     monkeypatch.setattr(modes_order, "synthesise_modes", failing(modes_order.synthesise_modes, RuntimeError(CPU_WORDS)))
     left = []
     monkeypatch.setattr(memory_estimate, "free_bytes", lambda device: left.extend(r() for r in made))
-    with pytest.raises(RuntimeError, match="Memory ran out"):
+    with pytest.raises(RuntimeError, match="Out of memory"):
         make_layer(2, execution={"order": "modes"})(torch.randn(1, 3, 4, 4, dtype=torch.float64))
     assert left
     assert not any(left)
@@ -233,8 +233,8 @@ def test_advice_finds_the_responses_of_the_failed_call_freed(monkeypatch):
     [
         ({"batch": 0}, "batch must be at least 1, got 0"),
         ({"num_modes": 0}, "num_modes must be at least 1, got 0"),
-        ({"size": 64}, "size must be the samples of 1 to 3 axes, got 64"),
-        ({"size": (4, 4, 4, 4)}, "size must be the samples of 1 to 3 axes"),
+        ({"size": 64}, "size must be the number of samples on 1 to 3 axes, got 64"),
+        ({"size": (4, 4, 4, 4)}, "size must be the number of samples on 1 to 3 axes"),
         ({"output_size": (3,)}, "output_size must be 1 or 2 positive integers"),
         ({"mode_chunk": 0}, "mode_chunk must be at least 1, got 0"),
         ({"symmetry": "none"}, "symmetry must be one of real, half, got 'none'"),

@@ -100,7 +100,7 @@ def test_plans_are_kept_on_disk_and_bad_files_are_refused(tmp_path, monkeypatch)
     assert remembered_plans() == plans
     for text in ("nothing", '{"key": ["fastest", 1]}', '{"key": 3}', '{"key": ["modes", 0]}', "[1]"):
         file.write_text(text)
-        with pytest.raises(ValueError, match=r"holds no plans .*; delete it, or name another"):
+        with pytest.raises(ValueError, match=r"contains no plans .*; delete it, or name another"):
             set_plan_search("model", file=file)
 
 

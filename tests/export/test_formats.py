@@ -272,7 +272,7 @@ def test_times_are_measured_when_asked(tmp_path):
             for options in ({"spacing_input": "batch"}, {"spacing": (0.5,), "dynamic": ("size",)})
         ],
         (sonicnet(local_kernel=3), {"spacing_input": "batch"}, "local branch"),
-        (sonicnet().half(), {"to": "onnx"}, r"for float32, and this SonicNet holds torch.float16; call model.float"),
+        (sonicnet().half(), {"to": "onnx"}, r"for float32, but this SonicNet contains torch.float16; call model.float"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_a_remedy(model, options, words, tmp_path):
@@ -292,10 +292,10 @@ def test_what_does_not_fit_is_refused_with_a_remedy(model, options, words, tmp_p
         ({"dynamic": ("channels",)}, "dynamic must be one of"),
         ({"spacing": (1.0, -2.0)}, "spacing must be positive"),
         ({"spacing": (1.0, 2.0, 3.0)}, "spacing must be 1 or 2 numbers"),
-        ({"spacing": (1.0,), "spacing_input": "batch"}, "exclude each other"),
+        ({"spacing": (1.0,), "spacing_input": "batch"}, "cannot be combined"),
         ({"spacing_input": "both"}, "spacing_input must be one of"),
         ({"to": "onnx", "transforms": "fft"}, "transforms='fft'"),
-        ({"opset": 20}, "opset=20 belongs to"),
+        ({"opset": 20}, "opset=20 is only for"),
         ({"to": "onnx", "opset": 3}, "opset must be at least 18"),
         ({"constant_megabytes": -1}, "constant_megabytes must be"),
     ],
@@ -349,7 +349,7 @@ def test_damaged_files_are_refused_in_one_line(to, tmp_path):
 
 def test_unknown_opsets_are_refused(tmp_path):
     needs_onnx("onnx")
-    with pytest.raises(ExportError, match="opset=9999 is not known to onnx"):
+    with pytest.raises(ExportError, match="opset=9999 is unknown to onnx"):
         export(nn.Conv2d(2, 2, 3), tmp_path, ExportConfig(to="onnx", size=(8, 8), opset=9999))
 
 

@@ -154,7 +154,7 @@ def test_the_orbit_trainer_has_a_network_that_turns(train, configuration, group,
     assert len(trainer.network.features.group) == elements
     assert trainer.network(shaped(trainer)).shape[1] == 3
     log = Path(trainer.log_file).read_text()
-    assert "nnUNetTrainerSonicOrbit has no use for norm" in log
+    assert "nnUNetTrainerSonicOrbit does not use norm" in log
     rebuilt = nnUNetTrainerSonicOrbit.build_network_architecture(
         trainer.plans_manager, trainer.configuration_manager, 1, 3, enable_deep_supervision=False
     )
@@ -242,8 +242,8 @@ def test_going_on_takes_the_checkpoints_settings_but_for_the_budget(train):
     assert second.num_epochs == 20
     assert second.configuration_manager.patch_size == [4, 8, 12]
     log = Path(second.log_file).read_text()
-    assert "width=16 is given, but the checkpoint's 8 is used" in log
-    assert "optimiser=sgd is given, but the checkpoint's adamw is used" in log
+    assert "width=16 is ignored; the checkpoint's 8 is used" in log
+    assert "optimiser=sgd is ignored; the checkpoint's adamw is used" in log
     second.save_checkpoint(path)
     third = train(initialize=False)
     third.load_checkpoint(path)
@@ -297,7 +297,7 @@ def test_a_checkpoint_of_another_trainer_is_refused(train):
 
     path = str(Path(train(Plain).output_folder) / "checkpoint_final.pth")
     train(Plain).save_checkpoint(path)
-    with pytest.raises(ValueError, match="holds no settings, so it is not from nnUNetTrainerSonic"):
+    with pytest.raises(ValueError, match="has no settings, so it is not from nnUNetTrainerSonic"):
         train(initialize=False).load_checkpoint(path)
 
 
@@ -320,7 +320,7 @@ def test_the_budget_trainer_is_nnunets_own(train):
     assert trainer.enable_deep_supervision
     assert type(trainer.network).__name__ == "PlainConvUNet"
     assert type(trainer).build_network_architecture is nnUNetTrainer.build_network_architecture
-    assert "nnUNetTrainerBudget has no use for mode_lr_scale, width" in Path(trainer.log_file).read_text()
+    assert "nnUNetTrainerBudget does not use mode_lr_scale, width" in Path(trainer.log_file).read_text()
 
 
 def test_a_training_that_was_stopped_costs_the_time_of_all_its_epochs(train, monkeypatch):
@@ -341,7 +341,7 @@ def test_a_training_that_was_stopped_costs_the_time_of_all_its_epochs(train, mon
         (nnUNetTrainerBudget, {"patch_size": "8,15,12"}, "multiples of 4,4,4 for nnU-Net's network, got 8,15,12"),
         (nnUNetTrainerSonic, {"patch_size": "8,16"}, "patch_size must have 3 axes for 3d_fullres, got 8,16"),
         (nnUNetTrainerSonic, {"stride": "2,2"}, "stride must be one number or 3, got 2,2"),
-        (nnUNetTrainerSonic, {"widht": "8"}, "TORCHSONIC_NNUNET_WIDHT is no setting"),
+        (nnUNetTrainerSonic, {"widht": "8"}, "TORCHSONIC_NNUNET_WIDHT is not a setting"),
     ],
 )
 def test_mistakes_stop_a_trainer_before_it_starts(train, trainer, settings, words, tmp_path):
@@ -381,7 +381,7 @@ def test_deep_supervision_and_foreign_plans_are_refused():
     configuration = plans.get_configuration("2d")
     with pytest.raises(ValueError, match="enable_deep_supervision must be False"):
         nnUNetTrainerSonic.build_network_architecture(plans, configuration, 1, 3, True)
-    with pytest.raises(ValueError, match="the plans of Dataset901_Test hold no entry 'torchsonic'"):
+    with pytest.raises(ValueError, match="the plans of Dataset901_Test have no entry 'torchsonic'"):
         nnUNetTrainerSonic.build_network_architecture(plans, configuration, 1, 3)
 
 
@@ -401,7 +401,7 @@ def test_a_torchvision_of_another_torch_is_named_with_the_remedy(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "torchsonic.integrations.nnunet")
     monkeypatch.setattr(sys, "meta_path", [Foreign, *sys.meta_path])
-    with pytest.raises(ImportError, match=r"nms does not exist.*install a torchvision that fits torch"):
+    with pytest.raises(ImportError, match=r"nms does not exist.*install a torchvision that matches torch"):
         importlib.import_module("torchsonic.integrations.nnunet")
 
 

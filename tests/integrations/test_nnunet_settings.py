@@ -63,7 +63,7 @@ def test_none_takes_back_what_the_file_says_but_is_a_norm(tmp_path):
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
-        ({"widht": "8"}, "TORCHSONIC_NNUNET_WIDHT is no setting; did you mean TORCHSONIC_NNUNET_WIDTH?"),
+        ({"widht": "8"}, "TORCHSONIC_NNUNET_WIDHT is not a setting; did you mean TORCHSONIC_NNUNET_WIDTH?"),
         ({"width": "wide"}, "TORCHSONIC_NNUNET_WIDTH must be an integer, got 'wide'"),
         ({"width": "0"}, "TORCHSONIC_NNUNET_WIDTH must be at least 1, got 0"),
         ({"epochs": "none"}, "TORCHSONIC_NNUNET_EPOCHS must be an integer, got 'none'"),
@@ -85,13 +85,13 @@ def test_mistakes_in_variables_are_named(variables, words):
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("a.toml", "width =", "is no TOML"),
-        ("a.json", "[1]", "must hold names and values, got a list"),
+        ("a.toml", "width =", "is not valid TOML"),
+        ("a.json", "[1]", "must contain names and values, got a list"),
         ("a.yaml", "width: 8", "must name a .toml or .json file"),
-        ("a.toml", "depht = 2", "depht is no setting; did you mean depth?"),
+        ("a.toml", "depht = 2", "depht is not a setting; did you mean depth?"),
         ("a.toml", "depth = 2.5", "depth in "),
         ("a.toml", "depth = true", "must be an integer, got True"),
-        ("a.toml", "[network]\ndepth = 2", "network is no setting"),
+        ("a.toml", "[network]\ndepth = 2", "network is not a setting"),
     ],
 )
 def test_mistakes_in_the_file_are_named(tmp_path, name, text, words):
@@ -166,7 +166,7 @@ def test_every_setting_of_the_network_reaches_it():
 
 
 def test_what_fits_no_configuration_is_refused():
-    with pytest.raises(ValueError, match="preset=paper fits no 2-D configuration"):
+    with pytest.raises(ValueError, match="preset=paper does not fit a 2-D configuration"):
         network_arguments(Settings(preset="paper"), 2, hybrid=False)
     with pytest.raises(ValueError, match="stride must be one number or 2, got 1,2,2"):
         network_arguments(Settings(stride=(1, 2, 2)), 2, hybrid=False)

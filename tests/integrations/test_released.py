@@ -56,7 +56,7 @@ def test_converted_layers_compute_what_the_formulas_say(tmp_path, generation, ax
 def test_the_way_of_standardising_is_asked_for_because_another_one_is_another_layer(tmp_path, generation, axes):
     state = released_state(generation, axes, modes=24)
     path, x = saved(tmp_path, state), uneven_input(*(6, 6, 6)[:axes])
-    with pytest.raises(ConversionError, match=rf"normalize_input=False.*else '{USUAL[generation]}'"):
+    with pytest.raises(ConversionError, match=rf"normalize_input=False.*else to '{USUAL[generation]}'"):
         convert_file(path, choices_for(generation, axes, standardise=None))
     expected, _ = released_operator(state, x, generation, (1.0,) * axes)
     for way in {"channel", "sample", "none"} - {USUAL[generation]}:
@@ -140,14 +140,14 @@ NAN = torch.tensor([1.0, float("nan"), 0.0, 0.0, 0.0])
 @pytest.mark.parametrize(
     ("generation", "spoil", "text"),
     [
-        ("dc", change("gamma", torch.zeros(5)), "gamma is no parameter of a released layer"),
+        ("dc", change("gamma", torch.zeros(5)), "gamma is not a parameter of a released layer"),
         ("dc", lambda state: state.pop("rho"), "rho is missing"),
         ("dc", change("alpha", torch.zeros(4)), r"alpha has shape \(4,\), expected \(5,\)"),
         ("dc", change("B_im", torch.zeros(5, 2)), r"B_im has shape \(5, 2\), expected \(5, 3\)"),
         ("dc", change("C_re", torch.zeros(5)), r"C_re has shape \(5,\); a mixing matrix"),
-        ("dc", change("tau_raw", NAN), "tau_raw holds 1 values that are not finite"),
-        ("dc", change("scale_raw", torch.zeros(5, dtype=torch.int64)), "scale_raw holds torch.int64"),
-        ("dc", change("rho", torch.tensor(1.0).to(torch.float8_e5m2)), "rho holds torch.float8_e5m2; save it as"),
+        ("dc", change("tau_raw", NAN), "tau_raw has 1 values that are not finite"),
+        ("dc", change("scale_raw", torch.zeros(5, dtype=torch.int64)), "scale_raw is torch.int64"),
+        ("dc", change("rho", torch.tensor(1.0).to(torch.float8_e5m2)), "rho is torch.float8_e5m2; save it as"),
         ("dc", change("log_tau", torch.zeros(5)), "belong to different generations"),
         ("dc", change("alpha", torch.full((5,), -40.0)), r"alpha gives \|Re a\| <= .* for mode 0, 1, 2, 3, 4"),
         ("free", change("log_scale", torch.full((5,), 200.0)), "log_scale gives a value beyond float32"),
@@ -218,9 +218,9 @@ def test_broken_files_are_refused(tmp_path, content, name):
 
 
 def test_files_without_sonic_layers_say_what_they_hold(tmp_path):
-    with pytest.raises(ConversionError, match=r"holds no Sonic layer.*fc\.weight"):
+    with pytest.raises(ConversionError, match=r"contains no Sonic layer.*fc\.weight"):
         convert_file(saved(tmp_path, {"fc.weight": torch.zeros(2, 2)}))
-    with pytest.raises(ConversionError, match="holds a list"):
+    with pytest.raises(ConversionError, match="contains a list"):
         convert_file(saved(tmp_path, [torch.zeros(2)]))
     with pytest.raises(ConversionError, match="it has nothing"):
         convert_file(saved(tmp_path, {}))
@@ -233,7 +233,7 @@ def test_files_without_sonic_layers_say_what_they_hold(tmp_path):
 @pytest.mark.parametrize("name", ["../../etc/x", "keys"])
 def test_names_that_no_layer_can_have_are_refused(tmp_path, name):
     state = {f"{name}.{leaf}": value for leaf, value in released_state("dc").items()}
-    with pytest.raises(ConversionError, match=f"weights.pth: layers must have names .*'{name}'"):
+    with pytest.raises(ConversionError, match=f"weights.pth: layer names must not contain .*'{name}'"):
         convert_file(saved(tmp_path, state), choices_for("dc"))
 
 
@@ -278,7 +278,7 @@ def test_a_small_file_cannot_fill_the_memory(tmp_path):
     state = {**released_state("dc"), "head.weight": torch.zeros(1).expand(10**7, 10**7)}
     path = saved(tmp_path, state)
     assert path.stat().st_size < 1 << 16
-    with pytest.raises(ConversionError, match=r"head\.weight repeat numbers until they exceed the whole file"):
+    with pytest.raises(ConversionError, match=r"head\.weight repeat numbers and are larger than the whole file"):
         convert_file(path, choices_for("dc"))
 
 
@@ -296,12 +296,12 @@ def test_wide_numbers_beside_narrow_ones_stay_what_they_are_or_are_refused(tmp_p
     long = {**state, **{name: state[name].double() * 1e300 for name in ("vx", "vy")}}
     found = convert_file(saved(tmp_path, long), choices_for("dc")).layers
     torch.testing.assert_close(found.state_dict(), expected.state_dict())
-    with pytest.raises(ConversionError, match=r"mix_out would hold numbers beyond torch\.float32"):
+    with pytest.raises(ConversionError, match=r"mix_out would exceed the range of torch\.float32"):
         convert_file(saved(tmp_path, {**state, "C_re": state["C_re"].double() * 1e300}), choices_for("dc"))
 
 
 def test_tensors_that_cannot_be_copied_are_named_before_anything_is_written(tmp_path, capsys):
     path = saved(tmp_path, {**released_state("dc"), "head.phase": torch.zeros(3, dtype=torch.complex128)})
     assert main(["convert", str(path), "--out", str(tmp_path / "ours"), *DC]) == 1
-    assert "head.phase holds torch.complex128, which safetensors cannot" in capsys.readouterr().err
+    assert "head.phase is torch.complex128, which safetensors cannot store" in capsys.readouterr().err
     assert not (tmp_path / "ours").exists()

@@ -130,13 +130,13 @@ def test_a_model_from_timm_hears_the_spacing():
 
 
 def test_published_weights_are_not_promised():
-    with pytest.raises(ValueError, match="no published weights of sonic_tiny"):
+    with pytest.raises(ValueError, match="no published weights for sonic_tiny"):
         timm.create_model("sonic_tiny", pretrained=True)
 
 
 @pytest.mark.parametrize("indices", [(9,), (4,), (-5,), 17, 0, ()])
 def test_levels_that_do_not_exist_are_refused(indices):
-    with pytest.raises(ValueError, match="indices must name some of"):
+    with pytest.raises(ValueError, match="indices must select from"):
         make("sonic_tiny").forward_intermediates(torch.randn(1, 3, 64, 64), indices=indices)
 
 

@@ -104,7 +104,7 @@ def test_one_flipped_bit_is_noticed(folder):
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    refuses(folder, "damaged or replaced.*verify=False")
+    refuses(folder, "damaged or was replaced.*verify=False")
     assert isinstance(torchsonic.from_pretrained(folder, verify=False), SonicNet)
 
 
@@ -118,7 +118,7 @@ def test_a_foreign_file_is_refused(folder):
     state = {name: value.clone() for name, value in load_file(folder / WEIGHTS_NAME).items()}
     path = folder / WEIGHTS_NAME
     path.write_bytes(pickle.dumps({"weights": [1, 2, 3]}))
-    refuses(folder, "no whole safetensors file")
+    refuses(folder, "not a valid safetensors file")
     save_file({**state, "stranger": torch.zeros(1)}, path)
     refuses(folder, "another model: has foreign 1 .stranger.", verify=False)
     lacking = dict(state)
@@ -135,10 +135,10 @@ def test_a_foreign_file_is_refused(folder):
         ({"class": "os.system"}, "describes a 'os.system'"),
         ({"class": 3}, "not written by torchsonic"),
         ({"format": 99}, "format 99.*update torchsonic"),
-        ({"arguments": [1]}, "holds no arguments"),
-        ({"arguments": {"in_channels": 3, "num_classes": 3, "wings": 2}}, "refuses the arguments.*wings"),
-        ({"arguments": {"in_channels": -3, "num_classes": 3}}, "refuses the arguments.*in_channels"),
-        ({"arguments": {"in_channels": 3, "num_classes": 3, "width": -4}}, "refuses the arguments"),
+        ({"arguments": [1]}, "does not contain the arguments"),
+        ({"arguments": {"in_channels": 3, "num_classes": 3, "wings": 2}}, "does not accept the arguments.*wings"),
+        ({"arguments": {"in_channels": -3, "num_classes": 3}}, "does not accept the arguments.*in_channels"),
+        ({"arguments": {"in_channels": 3, "num_classes": 3, "width": -4}}, "does not accept the arguments"),
     ],
 )
 def test_a_tampered_configuration_is_refused(folder, change, match):
@@ -159,10 +159,10 @@ def test_the_wrong_class_is_refused(folder):
 
 
 def test_places_that_hold_no_model_are_refused(tmp_path):
-    refuses(tmp_path, "it is empty")
+    refuses(tmp_path, "the folder is empty")
     refuses(tmp_path / "nowhere", "there is no folder")
     (tmp_path / "file").write_text("x")
-    refuses(tmp_path / "file", "is a file; give the folder")
+    refuses(tmp_path / "file", "is a file; pass the folder")
 
 
 def test_what_json_cannot_hold_is_refused_before_anything_is_written(tmp_path):
@@ -179,7 +179,7 @@ def test_a_changed_model_is_refused_when_it_is_saved(tmp_path):
     merged = torchsonic.create_model("resnet50_replk", depths=(1, 1, 1, 1)).eval()
     merged.layer1[0].conv2.merge()
     for model in (pruned, merged):
-        with pytest.raises(ValueError, match=r"not what its arguments build .pruned, merged or edited"):
+        with pytest.raises(ValueError, match=r"not what its arguments build .was it pruned, merged or edited"):
             model.save_pretrained(tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
@@ -191,7 +191,7 @@ def test_two_models_of_one_name_are_refused():
 
 def test_a_file_is_no_place_to_save_in(model, tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(NotADirectoryError, match="is a file; give a folder"):
+    with pytest.raises(NotADirectoryError, match="is a file; pass a folder"):
         model.save_pretrained(tmp_path / "file")
 
 
@@ -282,7 +282,7 @@ def test_a_run_is_loaded_by_its_folder(model, tmp_path):
     model.save_pretrained(tmp_path / "run" / "model")
     assert type(torchsonic.from_pretrained(tmp_path / "run")) is type(model)
     (tmp_path / "stopped" / "checkpoints").mkdir(parents=True)
-    refuses(tmp_path / "stopped", "has not ended; give its command again")
+    refuses(tmp_path / "stopped", "has not finished; run its command again")
 
 
 def test_weights_have_the_permissions_of_the_umask(folder):
@@ -342,7 +342,7 @@ def test_the_hub_gives_and_takes_models(model, folder, monkeypatch):
     hub = FakeHub(folder)
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     assert isinstance(torchsonic.from_pretrained("hub:someone/model"), SonicNet)
-    refuses("hub:someone/else", "cannot be fetched from the Hub: 404")
+    refuses("hub:someone/else", "cannot be downloaded from the Hub: 404")
     assert model.push_to_hub("someone/model", private=True) == "commit"
     assert hub.uploads[0] == ("someone/model", True)
     assert isinstance(hub.uploads[1], SonicNet)

@@ -272,13 +272,13 @@ def test_fresh_networks_have_moderate_logits_and_gradients(name):
 
 def test_options_of_operators_are_checked_and_heard():
     shallow = {"depths": (1, 1, 1, 1)}
-    with pytest.raises(ValueError, match="give spacing to the model"):
+    with pytest.raises(ValueError, match="pass spacing to the model"):
         torchsonic.create_model("resnet50_sonic", operator_options={"spacing": 3.0}, **shallow)
     with pytest.raises(ValueError, match="grid must be one of"):
         torchsonic.create_model("resnet50", grid="bogus", **shallow)
-    with pytest.raises(ValueError, match="grid='input' given, but stem='conv' takes pixels as they come; use"):
+    with pytest.raises(ValueError, match="grid='input' given, but stem='conv' uses the input's pixels; use"):
         torchsonic.create_model("resnet50_sonic.paper", grid="input", **shallow)
-    with pytest.raises(ValueError, match="knows spacing"):
+    with pytest.raises(ValueError, match="neither the stem nor operator 'conv' uses it"):
         torchsonic.create_model("resnet50", spacing=2.0, **shallow)
     model = torchsonic.create_model("resnet50_niff", operator_options={"hidden": (6, 3)}, **shallow)
     assert model.layer1[0].conv2.real[0].out_features == 6
@@ -304,7 +304,7 @@ def test_initial_modes_reach_over_the_grid_of_their_stage():
         (torchsonic.create_model("sonic_tiny", **chosen), "stage3.1.mixer"),
     ):
         assert (model.get_submodule(layer).field, model.get_submodule(layer).num_modes) == (6, 5)
-    with pytest.raises(ValueError, match="spacing belongs to the whole network"):
+    with pytest.raises(ValueError, match="pass spacing to the network, not in operator_options"):
         torchsonic.create_model("sonic_tiny", operator_options={"spacing": 2.0})
 
 
@@ -369,7 +369,7 @@ def test_names_can_be_filtered():
 def test_a_registered_name_is_not_given_twice():
     from torchsonic.models.registry import MODELS
 
-    with pytest.raises(ValueError, match="registered already"):
+    with pytest.raises(ValueError, match="already registered"):
         MODELS.add("resnet50", MODELS["resnet50"])
 
 

@@ -154,7 +154,7 @@ def test_the_smallest_images_are_brought_to_the_grid_of_training(name):
 
 
 def test_a_spacing_beyond_reason_is_refused_with_a_remedy():
-    with pytest.raises(ValueError, match=r"blow an image of \(64, 64\) up to .*use grid='input'"):
+    with pytest.raises(ValueError, match=r"enlarge an image of \(64, 64\) to .*use grid='input'"):
         make("sonic_tiny")(torch.randn(1, 3, 64, 64), spacing=256.0)
 
 
@@ -201,13 +201,13 @@ def test_a_segmentation_told_the_spacing_is_the_same_field(image, options, every
 
 
 def test_a_stem_that_counts_pixels_refuses_what_it_cannot_do():
-    with pytest.raises(ValueError, match="counts pixels of grid='reference'; use stem='deep'"):
+    with pytest.raises(ValueError, match="always uses grid='reference'; use stem='deep'"):
         torchsonic.create_model("sonic_tiny", grid="input")
     model, x = make("sonic_tiny"), torch.randn(2, 3, 64, 64)
     with torch.no_grad():
         expected = model(x, spacing=0.5)
         assert relative_error(model(x, spacing=torch.full((2, 2), 0.5)), expected) < 1e-6
-        with pytest.raises(ValueError, match=r"no grid in common .* call the model for each spacing"):
+        with pytest.raises(ValueError, match=r"no common grid .* call the model once per spacing"):
             model(x, spacing=torch.tensor([[0.5, 0.5], [1.0, 1.0]]))
 
 

@@ -67,7 +67,7 @@ def test_a_spacing_in_the_wrong_unit_does_not_fill_the_memory():
     ("bad", "words"),
     [
         ({"widths": (8,), "num_modes": (4,)}, "at least 2"),
-        ({"widths": (8, 8), "num_modes": (4,)}, "widths and num_modes must be as many"),
+        ({"widths": (8, 8), "num_modes": (4,)}, "widths and num_modes must have equal length"),
         ({"padding": 3, "padding_mode": "circular"}, "'circular' has no margin"),
         ({"local_kernel": 2}, "kernel_size must be odd"),
     ],

@@ -92,7 +92,7 @@ def test_weights_of_older_versions_load_with_one_warning():
     layers = [make_layer(2), HybridConv(3, 4), LocalConv(3, 4, spatial_dims=2)]
     model = nn.ModuleList(layers)
     old = weights_without(model.state_dict())
-    with pytest.warns(FutureWarning, match="kept no spacing, padding_mode") as seen:
+    with pytest.warns(FutureWarning, match="did not store spacing, padding_mode") as seen:
         assert model.load_state_dict(old) == ([], [])
     assert len(seen) == 1
     model.load_state_dict(old)
@@ -106,7 +106,7 @@ def test_weights_of_other_parts_need_no_definition():
 
 def test_what_is_no_definition_is_named():
     layer = make_layer(2)
-    with pytest.raises(RuntimeError, match="_extra_state is no definition of a layer"):
+    with pytest.raises(RuntimeError, match="_extra_state is not the definition of a layer"):
         layer.load_state_dict({**layer.state_dict(), "_extra_state": torch.zeros(3, dtype=torch.uint8)})
     with pytest.raises(ValueError, match=r"pass spacing=\(2.0, 2.0\)"):
         layer.set_extra_state(make_layer(2, spacing=2.0).get_extra_state())

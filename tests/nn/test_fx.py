@@ -49,5 +49,5 @@ def test_a_traced_model_is_the_model(name, size):
 
 
 def test_a_layer_alone_cannot_be_traced_and_says_what_to_do():
-    with pytest.raises(TypeError, match=r"SonicConv2d as one node.*trace torch.nn.Sequential\(layer\)"):
+    with pytest.raises(TypeError, match=r"SonicConv2d as a single node.*trace torch.nn.Sequential\(layer\)"):
         torch.fx.symbolic_trace(torchsonic.SonicConv2d(3, 4))

@@ -238,7 +238,7 @@ BAD = {
     "affine shape": ({"affine": torch.eye(3)}, r"must have shape \(4, 4\)"),
     "shear": ({"affine": sheared()}, r"sheared: array axes 1 and 2 are 11.3 degrees.*resample"),
     "no length": ({"affine": torch.zeros(4, 4)}, "a length"),
-    "twice": ({"affine": torch.eye(4), "spacing": 1.0}, "either affine, or the other two"),
+    "twice": ({"affine": torch.eye(4), "spacing": 1.0}, "either affine or the other two"),
     "words": ({"orientation": "RAS"}, "must be numbers"),
 }
 
@@ -259,7 +259,7 @@ def test_networks_that_would_ignore_it_say_so(name):
     model = torchsonic.create_model(name)
     x = torch.randn(1, 3, 32, 32)
     for tell in (lambda: model(x, orientation=QUARTER), lambda: torchsonic.set_orientation(model, QUARTER)):
-        with pytest.raises(ValueError, match=r"would ignore it|S4ND cannot be told an orientation"):
+        with pytest.raises(ValueError, match=r"would ignore it|S4ND cannot take an orientation"):
             tell()
 
 
@@ -272,7 +272,7 @@ def test_blocks_are_told_beside_the_spacing():
     whole = block(x, STEPS, orientation=turns)
     alone = [block(x[i : i + 1], STEPS, orientation=turns[i]) for i in range(2)]
     assert relative_error(whole, torch.cat(alone)) < 1e-12
-    with pytest.raises(ValueError, match="S4ND cannot be told"):
+    with pytest.raises(ValueError, match="S4ND cannot take an orientation"):
         torchsonic.baselines.S4ND(2, 2).set_orientation(QUARTER)
 
 

@@ -58,7 +58,7 @@ class TestGroup:
     def test_own_groups(self):
         quarter = [[0, -1], [1, 0]]
         assert len(Group.generate([quarter])) == 4
-        with pytest.raises(ValueError, match="no group"):
+        with pytest.raises(ValueError, match="not a group"):
             Group([[[1, 0], [0, 1]], quarter])
         with pytest.raises(ValueError, match="identity"):
             Group([quarter])

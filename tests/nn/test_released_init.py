@@ -90,11 +90,11 @@ def test_a_name_is_the_bank_of_a_first_layer_and_a_seed_repeats_it():
 
 
 def test_what_has_no_released_bank_is_refused():
-    with pytest.raises(ValueError, match="bank 'released' is for images and volumes and has no field, got 1-D"):
+    with pytest.raises(ValueError, match="bank 'released' is for images and volumes and takes no field, got 1-D"):
         torchsonic.SonicConv1d(2, 2, bank="released")
     with pytest.raises(ValueError, match="got field=32; use another bank"):
         torchsonic.SonicConv2d(2, 2, bank="released", field=32)
-    with pytest.raises(ValueError, match=r"bank\['released'\] must stand alone and be a depth from 0 to 1"):
+    with pytest.raises(ValueError, match=r"bank\['released'\] must be a depth from 0 to 1 and the only setting"):
         torchsonic.SonicConv2d(2, 2, bank={"released": 2.0})
     with pytest.raises(TypeError, match="bank must be 'released' or a mapping"):
         torchsonic.SonicConv2d(2, 2, bank="wide")

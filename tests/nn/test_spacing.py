@@ -67,7 +67,7 @@ def test_forgotten_strides_are_warned_of():
 def test_a_layer_at_two_strides_is_refused():
     layer = make_layer(2, (3, 3))
     model = nn.Sequential(layer, nn.AvgPool2d(2), layer)
-    with pytest.raises(ValueError, match="used at strides"):
+    with pytest.raises(ValueError, match="called at strides"):
         torchsonic.infer_strides(model, torch.zeros(1, 3, 8, 8, dtype=torch.float64))
     assert layer.input_stride == (1.0, 1.0)
 

@@ -89,18 +89,18 @@ def test_sharing_modes_out_saves_memory(results):
 
 def test_mistakes_are_named(results):
     found = results["refusals"]
-    assert "num_modes=1 in parts of 1 leaves nothing to the last of 2 processes" in found["too few modes"]
+    assert "num_modes=1 in parts of 1 leaves no mode for the last of 2 processes" in found["too few modes"]
     assert "no Sonic layer in Linear" in found["no layer"]
     assert "for Sonic layers, got Linear" in found["another layer"]
-    assert "share modes out once, and before shard_parameters" in found["twice"]
+    assert "call parallelize_modes once, and before shard_parameters" in found["twice"]
     assert found["twice in a plan"] == found["modes last"] == found["twice"]
-    assert "mesh must have one dimension, got 2; take one of them by its name (data, modes)" in found["two dimensions"]
+    assert "mesh must have one dimension, got 2; select one of them by name (data, modes)" in found["two dimensions"]
     assert found["two dimensions, sharded"] == found["two dimensions"]
     assert "mesh must be a DeviceMesh" in found["no mesh"]
-    assert "put it together by save_pretrained" in found["export"]
-    assert "before they are shared out" in found["drawing"]
+    assert "gather it with save_pretrained" in found["export"]
+    assert "call it before parallelize_modes" in found["drawing"]
     assert "once_differentiable" in found["second derivative"]
-    assert "shared out already" in found["sharded twice"]
+    assert "already sharded" in found["sharded twice"]
 
 
 @pytest.mark.parametrize("shape", ["2x1", "1x2"])

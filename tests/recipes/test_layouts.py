@@ -83,7 +83,7 @@ def test_photographs_are_checked(tmp_path):
     (folder / "val" / "ILSVRC2012_val_00000001.JPEG").touch()
     found = texts(check_photographs(folder))
     assert "001.png" in found[0]
-    assert "give each class one of its own" in found[1]
+    assert "put the images of each class into a folder of its own" in found[1]
 
 
 def test_prostates_lie_on_the_grid_of_t2_and_lesions_are_one_class(tmp_path):

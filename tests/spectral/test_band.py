@@ -79,5 +79,5 @@ def test_per_sample_spacing_must_match_the_batch():
 
 @pytest.mark.parametrize("size", [(), (0,), (4, 0)])
 def test_empty_sizes_are_refused(size):
-    with pytest.raises(ValueError, match="size must hold positive integers"):
+    with pytest.raises(ValueError, match="size must be positive integers"):
         frequency_axes(size)

@@ -188,7 +188,7 @@ def test_wrong_limits_are_named():
         ({"limits": {"soft": True}}, "limits.soft=True needs"),
         ({"limits": {"magnitude": -1.0}}, "limits.magnitude must be"),
         ({"limits": {"band_order": -1}}, "limits.band_order must be"),
-        ({"limits": {"cutoff": 1}}, "limits must have only band_order, magnitude, soft, got 'cutoff'"),
+        ({"limits": {"cutoff": 1}}, "limits may contain only band_order, magnitude, soft, got 'cutoff'"),
         ({"gain": "rms"}, "gain"),
     ):
         with pytest.raises(ValueError, match=text):
@@ -196,5 +196,5 @@ def test_wrong_limits_are_named():
     layer = limited_layer(2, "band")
     with pytest.raises(ValueError, match="without_limits=True"):
         layer.modes()
-    with pytest.raises(ValueError, match="belong together"):
+    with pytest.raises(ValueError, match="go together"):
         sonic_conv(torch.randn(1, 3, 4, 4).double(), layer.reference_operator()._replace(cutoff=None))

@@ -53,7 +53,9 @@ def test_numbers_that_are_none_are_refused():
         viz.physical_modes(layer)
 
 
-@pytest.mark.parametrize(("size", "spacing", "words"), [((4,), (1.0,), "odd"), ((3, 3), (1.0,), "equally many axes")])
+@pytest.mark.parametrize(
+    ("size", "spacing", "words"), [((4,), (1.0,), "odd"), ((3, 3), (1.0,), "the same number of axes")]
+)
 def test_a_bad_lattice_is_refused(size, spacing, words):
     with pytest.raises(ValueError, match=words):
         viz.Lattice(size, spacing)

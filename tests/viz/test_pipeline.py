@@ -56,11 +56,11 @@ def test_mistakes_are_named():
     layer = torchsonic.SonicConv2d(2, 2, num_modes=4)
     with pytest.raises(ValueError, match=r"x must have the shape \(2, N, N\), each N at least 3, got \(3, 8, 8\)"):
         viz.layer_pipeline(layer, torch.randn(3, 8, 8))
-    with pytest.raises(ValueError, match="layers must be of SonicConv2d, got 'first'"):
+    with pytest.raises(ValueError, match="layers must be from SonicConv2d, got 'first'"):
         viz.draw_pipeline(layer, torch.randn(1, 2, 8, 8), layers=["first"])
-    with pytest.raises(ValueError, match="SonicConv1d is a layer of signals"):
+    with pytest.raises(ValueError, match="SonicConv1d is a layer for signals"):
         viz.draw_pipeline(torchsonic.SonicConv1d(2, 2), torch.randn(1, 2, 8))
-    with pytest.raises(ValueError, match="models must be of images or volumes, but 'one' is of signals"):
+    with pytest.raises(ValueError, match="models must be for images or volumes, but 'one' is for signals"):
         viz.draw_stages_beside({"one": torchsonic.SonicConv1d(2, 2)})
 
 

@@ -81,7 +81,7 @@ def test_a_classifier_that_knows_no_spacing_is_measured_all_the_same():
     assert torch.equal(told.values, viz.receptive_field(model, x).values)
     assert told.spacing == (0.5, 0.5)
     tokens = torchsonic.create_model("vit_s16", num_classes=3)
-    with pytest.raises(ValueError, match="needs an output with places"):
+    with pytest.raises(ValueError, match="needs an output with spatial axes"):
         viz.receptive_field(tokens, torch.randn(1, 3, 32, 32), spacing=0.5)
 
 

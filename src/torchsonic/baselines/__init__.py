@@ -1,8 +1,8 @@
 """Published operators that Sonic layers are compared with, each written from its paper, all with one interface.
 
 ``Operator(in_channels, out_channels, stride=1, *, spatial_dims=2, ...)`` maps ``(B, C, N_1 .. N_D)`` to
-``(B, K, ceil(N_1 / stride) .. ceil(N_D / stride))`` in the dtype of its input. Whole networks stand beside the
-operators: ``VisionTransformer``, and MONAI's U-Net as ``MonaiUNet``. Importing this registers their names.
+``(B, K, ceil(N_1 / stride) .. ceil(N_D / stride))`` in the dtype of its input. There are whole networks as well:
+``VisionTransformer``, and MONAI's U-Net as ``MonaiUNet``. Importing this package registers their names.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
-"""The rivals as backbones of :class:`torchsonic.models.SynthShapeNet`: ``(B, width, H, W)`` to the same.
+"""The baselines as backbones of :class:`torchsonic.models.SynthShapeNet`: ``(B, width, H, W)`` to the same.
 
-Each has the block of the paper's Table 1, whose printed parameter counts leave little choice of norms and biases.
+Each has the block of the paper's Table 1, whose parameter counts leave little choice of norms and biases.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from torchsonic.nn.physical_layer import apply
 from torchsonic.spectral.spacing import Spacing
 
 Form = Literal["table", "released"]
-"""A block that meets the count of Table 1, or that of the script which SONIC's authors released."""
+"""A block with the parameter count of Table 1, or the block in the script that SONIC's authors released."""
 
 
 class FilterBlock(nn.Module):
-    r"""A depthwise global filter, then a mixing of channels, with a path round both.
+    r"""A depthwise global filter, then channel mixing, with one skip connection around both.
 
     .. math:: y = \phi(x + \mathrm{MLP}(\mathrm{norm}_2(A\,\mathrm{norm}_1(x))))
 
-    With ``two_paths`` each has a path of its own round it; the activation is none by default.
+    With ``two_paths``, each has its own skip connection; there is no activation by default.
     """
 
     takes_spacing: ClassVar[bool] = True
@@ -76,7 +76,7 @@ def conv_backbone(width: int, depth: int, *, kernel_size: int = 3, norm: Norm = 
 def gfnet_backbone(
     width: int, depth: int, *, grid: int = 32, mlp_ratio: int = 4, norm: Norm = "group", form: Form = "table"
 ) -> nn.Module:
-    """Norm, learned mask of ``grid x grid``, norm, MLP. As released: a path round each, and a bell that stays."""
+    """Norm, learned mask of ``grid x grid``, norm, MLP. As released: two skips, a fixed Gaussian mask."""
     released = choice(form, get_args(Form), "form") == "released"
 
     def block() -> nn.Module:
@@ -89,7 +89,7 @@ def gfnet_backbone(
 
 
 def niff_backbone(width: int, depth: int, *, norm: Norm = "group", form: Form = "table", **options: Any) -> nn.Module:
-    """Norm, filter from an MLP of frequency, 1x1, GELU, 1x1. As released: by bins, another norm, ReLU at the end."""
+    """Norm, filter from an MLP of frequency, 1x1, GELU, 1x1. As released: by bins, another norm, a final ReLU."""
     released = choice(form, get_args(Form), "form") == "released"
     around: dict[str, Any] = {"second_norm": True, "activation": "relu"} if released else {}
 
@@ -101,7 +101,7 @@ def niff_backbone(width: int, depth: int, *, norm: Norm = "group", form: Form = 
 
 
 def s4nd_backbone(width: int, depth: int, *, norm: Norm = "group", **options: Any) -> nn.Module:
-    """Norm, state-space filter, GELU, 1x1; told the spacing."""
+    """Norm, state-space filter, GELU, 1x1; takes the spacing."""
 
     def block() -> nn.Module:
         mix = nn.Sequential(nn.GELU(), make_conv(width, width, spatial_dims=2))

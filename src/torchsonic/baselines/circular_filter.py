@@ -1,6 +1,6 @@
-"""Filters given by their values on the half spectrum of the very grid they act on: circular convolutions.
+"""Circular convolutions with filters given by their values on the half spectrum of the grid.
 
-A response ``(C, N_1 .. N_D // 2 + 1)`` holds non-negative wavenumbers of the last axis only, as ``rfftn`` does.
+A response ``(C, N_1 .. N_D // 2 + 1)`` has only non-negative wavenumbers on the last axis, like ``rfftn``.
 """
 
 from __future__ import annotations

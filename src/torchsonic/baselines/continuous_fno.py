@@ -20,9 +20,9 @@ class ContinuousFNO(SymbolOperator):
     .. math:: \hat y(\omega) = \hat H(\omega)\,\hat x(\omega), \qquad
        \hat H(\omega) = \tfrac12 [G(\omega) + \overline{G(-\omega)}], \quad G = \mathrm{MLP}_1 + i\,\mathrm{MLP}_2
 
-    with ``G (K, C)``; the symmetric part is what a real field sees of it. The networks see ``omega`` in units of the
-    Nyquist frequency of the reference spacing, so a layer that is told the spacing is the same on every grid. Shapes:
-    ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable reals for hidden layers of width 16
+    with ``G (K, C)``; only the symmetric part acts on real fields. The networks see ``omega`` in units of the Nyquist
+    frequency of the reference spacing, so a layer that is told the spacing is the same on every grid. Shapes:
+    ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable parameters for hidden layers of width 16
     and 16: ``2 (16 D + 16 + 272 + 17 C K)``.
 
     Parameters
@@ -39,7 +39,7 @@ class ContinuousFNO(SymbolOperator):
     >>> layer = torchsonic.baselines.ContinuousFNO(8, 8)
     >>> layer(torch.randn(2, 8, 31, 48)).shape
     torch.Size([2, 8, 31, 48])
-    >>> layer(torch.randn(2, 8, 62, 96), spacing=0.5).shape  # the same field, sampled twice as fine
+    >>> layer(torch.randn(2, 8, 62, 96), spacing=0.5).shape  # the same field, sampled twice as finely
     torch.Size([2, 8, 62, 96])
 
     References

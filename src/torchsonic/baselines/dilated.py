@@ -1,4 +1,4 @@
-"""A dilated convolution: the oldest way to a larger field."""
+"""A dilated convolution: the oldest way to a larger receptive field."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Dilated(Operator):
 
     .. math:: y_k[n] = \sum_c \sum_{j \in \{-1, 0, 1\}^D} w_{kc}[j]\, x_c[\text{stride}\, n + \text{dilation}\, j]
 
-    Zeros surround the input. Shapes: ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable reals:
-    ``3^D C K``.
+    Zeros surround the input. Shapes: ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable
+    parameters: ``3^D C K``.
 
     Parameters
     ----------

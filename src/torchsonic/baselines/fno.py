@@ -1,4 +1,4 @@
-"""FNO: dense matrices for the few lowest wavenumbers, and nothing for the others."""
+"""FNO: dense matrices for the lowest wavenumbers, zero for all others."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ class FNO(Operator):
     .. math:: y = W x + \mathcal F^{-1}[R_k\,\mathcal F[x]_k], \qquad R_k = 0 \text{ unless } |k_d| < k_{\max}
 
     Wavenumbers ``k`` count periods of the *image*, so a matrix belongs to a wavelength relative to the extent: a field
-    sampled more finely gives the same field, a larger image of the same pixels another operator. A small grid uses
-    those below its Nyquist frequency. Shapes: ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``.
-    Learnable reals: ``2 K C k_max (2 k_max - 1)^(D - 1)``, and ``C K`` for W.
+    sampled more finely gives the same output field, but a larger image with the same pixels sees another operator. A
+    small grid uses the wavenumbers below its Nyquist frequency. Shapes: ``x (B, C, N_1 .. N_D)`` to
+    ``y (B, K, ceil(N_1 / stride) ..)``. Learnable parameters: ``2 K C k_max (2 k_max - 1)^(D - 1)``, plus ``C K`` for
+    W.
 
     Parameters
     ----------
@@ -31,9 +32,9 @@ class FNO(Operator):
     num_wavenumbers
         ``k_max``, a number or one per axis; the original keeps 12 in two dimensions.
     pointwise
-        Have W, without which all else is silent above ``k_max``.
+        Use W; without it, nothing above ``k_max`` passes.
     shape, options
-        Channels, stride and axes, as of :class:`~torchsonic.baselines.operator.Operator`.
+        Channels, stride and axes, as in :class:`~torchsonic.baselines.operator.Operator`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""GFNet: a filter whose Fourier transform is learnt bin by bin."""
+"""GFNet: a filter whose Fourier transform is learned bin by bin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INTERPOLATION = {1: "linear", 2: "bicubic", 3: "trilinear"}
 
 
 def _gaussian(shape: Sequence[int]) -> Tensor:
-    """Real and imaginary part ``(*shape, 2)``: a bell over rows from -1 to 1 and columns from 0 to 1."""
+    """Real and imaginary part ``(*shape, 2)``: a Gaussian over rows from -1 to 1 and columns from 0 to 1."""
     axes = [torch.linspace(-1, 1, n) for n in shape[:-1]] + [torch.linspace(0, 1, shape[-1])]
     radius = torch.stack(torch.meshgrid(*axes, indexing="ij")).square().sum(0)
     bell = torch.exp(-radius / (2 * GAUSSIAN_WIDTH**2))
@@ -28,28 +28,28 @@ def _gaussian(shape: Sequence[int]) -> Tensor:
 
 
 class GFNet(Depthwise):
-    r"""Global filter: depthwise, circular, one learnt complex number for each channel and frequency bin.
+    r"""Global filter: depthwise, circular, one learned complex number for each channel and frequency bin.
 
     .. math:: y_c = \mathcal F^{-1}[M_c \odot \mathcal F[x_c]]
 
-    The paper transforms with ``norm="ortho"``; the product of both transforms, and so the operator, is the same
-    under any normalisation. Shapes: ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable reals
-    in two dimensions: ``2 C H (W // 2 + 1)`` for a grid ``(H, W)``, and ``C K`` for the 1x1 convolution.
+    The paper uses transforms with ``norm="ortho"``; the product of both transforms, and so the operator, is the same
+    under any normalisation. Shapes: ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable
+    parameters in 2-D: ``2 C H (W // 2 + 1)`` for a grid ``(H, W)``, plus ``C K`` for the 1x1 convolution.
 
     Parameters
     ----------
     stride
         Averages cells of this size before the filter, whose mask then lives on the smaller grid.
     grid
-        Size of the *output* for which the mask is learnt, a number or one per axis. For other sizes the mask is
-        interpolated as it is stored, real and imaginary part separately, corners on corners: bicubic, or linear in
+        Size of the *output* for which the mask is learned, a number or one per axis. For other sizes the mask is
+        interpolated as it is stored, real and imaginary part separately, with aligned corners: bicubic, or linear in
         one and three dimensions.
     initial
-        Draw the mask as small noise, or as a bell round the middle of the mask's *stored* rows, as the script does that
-        SONIC's authors released. Rows are stored in the order of the transform, so that such a mask passes slow waves
-        along the last axis and fast ones along the others.
+        Initialise the mask with small noise, or with a Gaussian around the middle of its *stored* rows, as in the
+        script that SONIC's authors released. Rows are stored in FFT order, so such a mask passes low frequencies along
+        the last axis and high ones along the others.
     shape, options
-        As of :class:`~torchsonic.baselines.operator.Depthwise`.
+        As in :class:`~torchsonic.baselines.operator.Depthwise`.
 
     Examples
     --------

@@ -43,8 +43,8 @@ class NIFF(Depthwise):
 
     The networks see frequencies in units of the Nyquist frequency, so the filter follows the pixels and not the
     extent. They are evaluated on the half spectrum; the other half is its conjugate. Shapes: ``x (B, C, N_1 .. N_D)``
-    to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable reals for two hidden layers of width 8 and 4:
-    ``2 (8 D + 8 + 36 + 5 C)``, and ``C K`` for the 1x1 convolution.
+    to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable parameters for two hidden layers of width 8 and 4:
+    ``2 (8 D + 8 + 36 + 5 C)``, plus ``C K`` for the 1x1 convolution.
 
     Parameters
     ----------
@@ -53,10 +53,10 @@ class NIFF(Depthwise):
     hidden
         Widths of the hidden layers of both networks.
     bins
-        Let the networks see whole wavenumbers of either sign instead, and take the real part of the output, as the
-        script does that SONIC's authors released; the filter then follows the extent.
+        Let the networks see integer wavenumbers of either sign instead, and take the real part of the output, as in
+        the script that SONIC's authors released; the filter then follows the extent.
     shape, options
-        As of :class:`~torchsonic.baselines.operator.Depthwise`.
+        As in :class:`~torchsonic.baselines.operator.Depthwise`.
 
     Examples
     --------

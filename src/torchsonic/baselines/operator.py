@@ -1,4 +1,4 @@
-"""What operators share: arguments, the check of their input, pooling for a stride, mixing of channels, spacings."""
+"""What all operators share: arguments, input checks, pooling for a stride, mixing of channels, spacings."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Operator(nn.Module):
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
 
     def _work_dtype(self, x: Tensor) -> torch.dtype:
-        """What filters are computed in: never half precision, which transforms do not bear."""
+        """The dtype of filters: never half precision, which transforms do not support."""
         return torch.promote_types(torch.promote_types(x.dtype, next(self.parameters()).dtype), torch.float32)
 
     def _pool(self, x: Tensor) -> Tensor:

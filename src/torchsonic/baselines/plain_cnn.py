@@ -1,4 +1,4 @@
-"""A small convolutional classifier, of signals or images: what one would try first."""
+"""A small convolutional classifier of signals or images: what one would try first."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from torchsonic.nn.norm import make_conv, make_norm
 
 
 class PlainCNN(Classifier):
-    """Convolution, batch norm, ReLU in a row, mean, linear head; ``(B, C, *size)`` to ``(B, num_classes)``.
+    """Convolutions with batch norm and ReLU, mean, linear head; ``(B, C, *size)`` to ``(B, num_classes)``.
 
     Parameters
     ----------
     widths, strides
         Channels and stride of every convolution.
     kernel
-        Taps along each axis.
+        Kernel size.
     drop_rate, global_pool
-        Dropout before the last layer; ``avg``, ``max`` or ``""``.
+        Dropout before the last layer; ``avg``, ``max`` or ``""`` for pooling.
 
     Examples
     --------

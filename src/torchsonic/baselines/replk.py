@@ -1,4 +1,4 @@
-"""RepLK: a very large depthwise kernel trained beside a small one."""
+"""RepLK: a very large depthwise kernel trained in parallel with a small one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TRANSFORM_TAPS = 31
 
 
 def depthwise_conv(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, stride: Sequence[int]) -> Tensor:
-    """What ``F.convNd`` computes with one odd kernel for each channel and padding to the same size, in good time.
+    """A faster ``F.convNd`` for one odd kernel per channel and padding to the same size.
 
     Parameters
     ----------
@@ -99,18 +99,18 @@ class RepLK(Depthwise):
 
     .. math:: y = P\,[\mathrm{BN}(w_{31} * x) + \mathrm{BN}(w_5 * x)]
 
-    Zeros surround the input, which may be smaller than the kernel. On a CPU large kernels go through Fourier
-    transforms, equal up to rounding. Shapes: ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable
-    reals: ``C (31^D + 5^D + 4) + C K``.
+    Zeros surround the input, which may be smaller than the kernel. On a CPU, large kernels use Fourier transforms,
+    equal up to rounding. Shapes: ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable
+    parameters: ``C (31^D + 5^D + 4) + C K``.
 
     Parameters
     ----------
     stride
         Keeps every stride-th sample.
     kernel_size, small_kernel
-        Odd, the small one not larger than the other.
+        Odd sizes, the small one not larger than the other.
     shape, pointwise, options
-        As of :class:`~torchsonic.baselines.operator.Depthwise`; RepLKNet always has the 1x1 convolution.
+        As in :class:`~torchsonic.baselines.operator.Depthwise`; RepLKNet always has the 1x1 convolution.
 
     Examples
     --------
@@ -154,14 +154,14 @@ class RepLK(Depthwise):
     def merge(self) -> RepLK:
         """Fold both branches and their norms into one depthwise convolution with bias; in evaluation mode only.
 
-        Afterwards the layer holds ``merged`` and ``pointwise``; ``large`` and ``small`` are ``None``, so its state dict
-        has ``merged.weight`` and ``merged.bias`` instead of theirs and loads into a merged layer only. It does the
-        same in training mode, where it no longer normalises. Merging again changes nothing.
+        Afterwards the layer has ``merged`` and ``pointwise``; ``large`` and ``small`` are ``None``. So its state dict
+        has ``merged.weight`` and ``merged.bias`` instead of theirs, and loads only into a merged layer. Training mode
+        no longer makes a difference, since nothing is normalised. Merging again changes nothing.
         """
         if self.large is None or self.small is None:
             return self
         if self.training:
-            raise RuntimeError("merge needs running statistics that stay as they are; call eval() before merge()")
+            raise RuntimeError("merge needs fixed running statistics; call eval() before merge()")
         weight, bias = self.large.fold()
         small_weight, small_bias = self.small.fold()
         margin = (self.kernel_size - self.small_kernel) // 2

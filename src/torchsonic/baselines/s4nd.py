@@ -93,29 +93,29 @@ class S4ND(Depthwise, SpacedOperator):
     with poles :math:`A_m = -e^{a_m} + i f_m`, another ``C`` for negative lags, and a step ``h`` for each channel and
     axis, which is multiplied by ``spacing / reference``. Zeros surround the input. The kernel is separable, so the
     axes are convolved one after the other. Shapes: ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``.
-    Learnable reals: ``C (D (8 M + 1) + 1)``, and ``C K`` for the 1x1 convolution; the default 40 states give the 643
-    of a channel that the original spends in two dimensions on 32 states and a low-rank term.
+    Learnable parameters: ``C (D (8 M + 1) + 1)``, plus ``C K`` for the 1x1 convolution. The default of 40 states gives
+    643 per channel in 2-D, as many as the original has with 32 states and a low-rank term.
 
     Parameters
     ----------
     stride
         Averages cells of this size after the convolution.
     num_states
-        M, conjugate pairs for each channel and axis.
+        M, the number of conjugate pairs for each channel and axis.
     bandlimit
-        Silence states that oscillate faster than this part of the Nyquist frequency, of the reference spacing or of
-        the one in use, whichever is the coarser. The paper's remedy for states that alias when the resolution
-        changes; with 1 only those do.
+        Mute states that oscillate faster than this fraction of the Nyquist frequency of the reference spacing or of
+        the current one, whichever is coarser. This is the paper's remedy for states that alias when the resolution
+        changes; 1 mutes only those that do.
     spacing, shape, options
-        As of :class:`~torchsonic.baselines.operator.SpacedOperator`, at whose reference spacing steps are what is
-        stored, and :class:`~torchsonic.baselines.operator.Depthwise`.
+        As in :class:`~torchsonic.baselines.operator.SpacedOperator`, at whose reference spacing the stored steps apply,
+        and :class:`~torchsonic.baselines.operator.Depthwise`.
 
     Examples
     --------
     >>> layer = torchsonic.baselines.S4ND(8, 8)
     >>> layer(torch.randn(2, 8, 31, 48)).shape
     torch.Size([2, 8, 31, 48])
-    >>> layer(torch.randn(2, 8, 62, 96), spacing=0.5).shape  # the same field, sampled twice as fine
+    >>> layer(torch.randn(2, 8, 62, 96), spacing=0.5).shape  # the same field, sampled twice as finely
     torch.Size([2, 8, 62, 96])
 
     References
@@ -131,7 +131,7 @@ class S4ND(Depthwise, SpacedOperator):
         super().__init__(*shape, **options)
         self.num_states = positive(num_states, "num_states")
         if bandlimit is not None and not bandlimit > 0:
-            raise ValueError(f"bandlimit must be None or a positive part of the Nyquist frequency, got {bandlimit}")
+            raise ValueError(f"bandlimit must be None or a positive fraction of the Nyquist frequency, got {bandlimit}")
         self.bandlimit = bandlimit
         in_channels = self.in_channels
         states = (self.num_axes, in_channels, num_states)
@@ -147,12 +147,12 @@ class S4ND(Depthwise, SpacedOperator):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw the parameters anew: poles of S4D-Lin, ``-1/2 + i pi m``, and steps log-uniform from 1e-3 to 1e-1.
+        """Draw all parameters anew: poles of S4D-Lin, ``-1/2 + i pi m``, and steps log-uniform from 1e-3 to 1e-1.
 
         Readouts are complex normal. Their scale cancels the expected energy of the kernel over 32 lags on either side,
-        ``4 sum_m |(exp(h A) - 1) / A|^2 sum_l exp(-h l)``: without it that energy runs over two decades with the step,
-        and over four in two dimensions, and channels of small steps would start silent. Unit white noise so leaves the
-        kernel with a standard deviation of about 1 at any number of states, and the same again comes from the skip.
+        ``4 sum_m |(exp(h A) - 1) / A|^2 sum_l exp(-h l)``. Otherwise that energy would vary with the step over two
+        decades, and over four in 2-D, and channels with small steps would start silent. So unit white noise leaves the
+        kernel with a standard deviation of about 1 for any number of states, and the skip adds as much.
         """
         nn.init.constant_(self.log_decay, math.log(INITIAL_DECAY))
         index = torch.arange(self.num_states, device=self.frequency.device, dtype=self.frequency.dtype)

@@ -18,11 +18,11 @@ class SNO(SymbolOperator):
     .. math:: \hat H_{kc}(\omega) = \sum_{p} i^{\,|p| \bmod 2}\, S_{kcp} \prod_d P_{p_d}(\omega_d \Delta_d / \pi),
        \qquad p_d = 0 .. \text{degree}
 
-    Even terms are real and odd ones imaginary, as the symbol of a real kernel is. Beyond the Nyquist frequency of the
+    Even terms are real and odd ones imaginary, as for the symbol of a real kernel. Beyond the Nyquist frequency of the
     reference spacing, up to which the basis is orthogonal, the symbol keeps its value at the edge. This is how the
-    SONIC paper reads the spectral neural operator; the original maps Chebyshev coefficients of the *input* by a
-    matrix, which is no convolution. Shapes: ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable
-    reals: ``K C (degree + 1)^D``.
+    SONIC paper interprets the spectral neural operator; the original maps Chebyshev coefficients of the *input* by a
+    matrix, which is not a convolution. Shapes: ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``.
+    Learnable parameters: ``K C (degree + 1)^D``.
 
     Parameters
     ----------

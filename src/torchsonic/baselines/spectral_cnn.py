@@ -19,25 +19,25 @@ CONVOLVE = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 
 
 class SpectralCNN(Operator):
-    r"""Convolution with a small kernel that is learnt in the frequency domain, then spectral pooling.
+    r"""Convolution with a small kernel that is learned in the frequency domain, then spectral pooling.
 
     .. math:: y = \mathrm{crop}_{\text{band}}(w * x), \qquad w = \mathcal F^{-1}[\hat w]
 
-    Zeros surround the input of the convolution. Pooling keeps the lowest frequencies: of ``N`` samples on an axis the
-    band of ``max(1, ceil(band N))``, or of the output if that is smaller; where the output has more samples it is the
-    same band-limited field. Shapes: ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable reals:
-    ``2 C K k^(D - 1) (k // 2 + 1)``, of which as many as the kernel has taps are independent.
+    Zeros surround the input of the convolution. Pooling keeps the lowest frequencies: for ``N`` samples on an axis, the
+    band of ``max(1, ceil(band N))``, or that of the output if it is smaller. An output with more samples shows the same
+    band-limited field. Shapes: ``x (B, C, N_1 .. N_D)`` to ``y (B, K, ceil(N_1 / stride) ..)``. Learnable parameters:
+    ``2 C K k^(D - 1) (k // 2 + 1)``, of which as many are independent as the kernel has taps.
 
     Parameters
     ----------
     stride
-        Of the output's grid; nothing aliases.
+        Stride of the output grid, without aliasing.
     kernel_size
-        Odd, a number or one per axis.
+        Odd kernel size, a number or one per axis.
     band
-        Part of the frequencies on each axis that pooling keeps; with 1 and no stride there is no pooling.
+        Fraction of the frequencies on each axis that pooling keeps; with 1 and no stride there is no pooling.
     shape, options
-        Channels, stride and axes, as of :class:`~torchsonic.baselines.operator.Operator`.
+        Channels, stride and axes, as in :class:`~torchsonic.baselines.operator.Operator`.
 
     Examples
     --------

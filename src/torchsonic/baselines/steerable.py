@@ -1,4 +1,4 @@
-"""A network of escnn's steerable convolutions: exact at quarter turns, nearly so at other turns of the group."""
+"""A network of escnn's steerable convolutions: exact for quarter turns, nearly so for other rotations of the group."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from torchsonic.arguments import positive
 from torchsonic.models.classifier import Classifier
 
 SIGMA = 0.66
-"""Of the Gaussian before a stride, in pixels, as escnn's examples have it."""
+"""Width of the Gaussian before a stride, in pixels, as in escnn's examples."""
 
 
 class SteerableCNN(Classifier):
-    """Steerable convolutions over ``C{order}``, largest over the group, mean, linear head; ``(B, C, H, W)`` to logits.
+    """Steerable convolutions over ``C{order}``, maximum over the group, mean, linear head; ``(B, C, H, W)`` to logits.
 
     Parameters
     ----------
     order
         Number of rotations.
     widths, strides
-        Fields and stride of every convolution; a field has one channel per rotation.
+        Number of fields and stride of every convolution; a field has one channel per rotation.
     kernel
-        Taps along each axis.
+        Kernel size.
 
     References
     ----------
@@ -66,7 +66,7 @@ class SteerableCNN(Classifier):
         self.train()  # which drops what a new convolution keeps for evaluation
 
     def train(self, mode: bool = True) -> SteerableCNN:
-        """Choose training or evaluation; convolutions stay in training, since evaluation changes what they save."""
+        """Set the mode; convolutions stay in training mode, since evaluation would change their state dict."""
         super().train(mode)
         for module in self.modules():
             if isinstance(module, self._convolution):

@@ -1,4 +1,4 @@
-"""MONAI's U-Net as the convolutional rival in 3-D: built, saved and called like the other models here."""
+"""MONAI's U-Net as the convolutional baseline in 3-D: built, saved and called like the other models here."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from torchsonic.spectral.spacing import Spacing
 class MonaiUNet(PretrainedModel):
     """``monai.networks.nets.UNet`` with residual units: ``(B, C, *size)`` to logits ``(B, num_classes, *size)``.
 
-    It counts voxels, not millimetres, and so refuses a spacing. Sizes that its strides do not divide are padded with
-    the outermost voxels and cropped again.
+    It works in voxels, not millimetres, and therefore refuses a spacing. If the strides do not divide the size, the
+    input is padded with its outermost voxels and the output is cropped.
 
     Parameters
     ----------
     channels
-        Of each level, from fine to coarse.
+        Channels of each level, from fine to coarse.
     strides
-        Between the levels: a number or one per axis, one fewer than there are levels.
+        Strides between levels, one fewer than there are levels; each a number or one per axis.
     res_units
-        Convolutions of a residual unit.
+        Convolutions per residual unit.
     """
 
     takes_spacing: ClassVar[bool] = False
@@ -44,7 +44,7 @@ class MonaiUNet(PretrainedModel):
     ) -> None:
         super().__init__()
         if len(strides) != len(channels) - 1:
-            raise ValueError(f"strides must be one fewer than channels, got {len(strides)} and {len(channels)}")
+            raise ValueError(f"there must be one stride fewer than channels, got {len(strides)} and {len(channels)}")
         self.in_channels, self.num_axes = in_channels, spatial_dims
         steps = [(s,) * spatial_dims if isinstance(s, int) else tuple(s) for s in strides]
         self.multiple = [1] * spatial_dims
@@ -60,7 +60,7 @@ class MonaiUNet(PretrainedModel):
         )
 
     def _forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
-        """Logits; a spacing is refused, since nothing would hear it."""
+        """Logits; a spacing is refused, since it would have no effect."""
         refuse_unheard(self, spacing)
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
         size = x.shape[2:]

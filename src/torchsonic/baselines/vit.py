@@ -80,9 +80,9 @@ class VisionTransformer(Classifier):
     patch, dim, depth, num_heads, mlp_ratio, qkv_bias
         Size of patches and of the transformer.
     image_size
-        Usual size of images: the lattice on which positions are learnt.
+        Usual size of images, which sets the lattice on which positions are learned.
     global_pool
-        ``token`` reads the class token, ``avg`` the mean of the others.
+        ``token`` uses the class token, ``avg`` the mean of the others.
 
     Examples
     --------
@@ -161,11 +161,11 @@ class VisionTransformer(Classifier):
         self.blocks = self.blocks[: level + 1]
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Keep only the inputs of blocks for the backward pass; recompute the rest."""
+        """Keep only the inputs of blocks for the backward pass and recompute the rest."""
         self.checkpointing = enable
 
     def no_weight_decay(self) -> set[str]:
-        """Names of parameters that optimisers should not decay: positions and the class token."""
+        """Names of parameters without weight decay: positions and the class token."""
         return {"tokens.positions", "class_token"}
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:

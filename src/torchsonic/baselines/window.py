@@ -1,4 +1,4 @@
-"""Shorter ways of the rivals' blocks to a few pixels of their output; see :mod:`torchsonic.models.window`."""
+"""Shortcuts to a few output pixels of the baselines' blocks; see :mod:`torchsonic.models.window`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: one dataclass for each command, wired together in ``table`` and nowhere else.
+"""The command line: one dataclass for each command, all listed in ``table``.
 
 A command is a frozen dataclass whose fields are its options and whose ``run`` does the work. To add a command, add it
 to ``COMMANDS``; to add a kind of run, add it to ``KINDS``. Everything optional is imported when a command runs.
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _present_words(arguments: Sequence[str]) -> list[str]:
-    """Arguments with a command of the version before under its present name."""
+    """The arguments, with a command of the previous version under its current name."""
     words = list(arguments)
     if not words or words[0] not in FORMER:
         return words
@@ -73,7 +73,7 @@ def _present_words(arguments: Sequence[str]) -> list[str]:
 
 
 def _with_folders(words: list[str]) -> list[str]:
-    """The words, with folders in place of the names of networks that come along, before the first option."""
+    """The words, with names of trained networks before the first option replaced by their folders."""
     if words[0] not in ("predict", "evaluate", "explain", "explore", "export"):
         return words
     count = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
@@ -178,8 +178,8 @@ def _group_screen(name: str, group: Group) -> str:
     if group.by_run:
         usage = f"torchsonic {name} RUN [OPTIONS]"
         after = (
-            f"RUN is the folder of a run, or of a saved model that says what it was trained on. Its kind decides which "
-            f"options there are: see 'torchsonic {name} RUN --help', or 'torchsonic {name} KIND --help' without a run."
+            f"RUN is the folder of a run, or of a saved model that says what it was trained on. The options depend on "
+            f"its kind: see 'torchsonic {name} RUN --help', or 'torchsonic {name} KIND --help' without a run."
         )
     return "\n".join([f"usage: {usage}", "", group.help, "", *_rows(group.members), "", textwrap.fill(after, WIDTH)])
 

@@ -1,4 +1,4 @@
-"""Runs on arrays, signals and small images; and the digits to try them on."""
+"""Runs on arrays (signals and small images), and digits to try them on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TrainArrays(TrainCommand, ArraysConfig):
     config_class: ClassVar[type] = ArraysConfig
     experiment = ArrayExperiment
     presets = PRESETS
-    thrift: ClassVar[str] = "smaller --batch, or --accumulate"
+    thrift: ClassVar[str] = "a smaller --batch, or --accumulate"
 
     def show(self, results: dict[str, Any]) -> None:
         print(f"accuracy {results['accuracy']:.2%} of {results['samples']['test']} samples")
@@ -33,14 +33,14 @@ class TrainArrays(TrainCommand, ArraysConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DataMnist(Command):
-    """Write handwritten digits for 'train arrays': turned ones, upright ones to be tested turned, and row by row."""
+    """Write handwritten digits for 'train arrays': rotated, upright but tested rotated, and as sequences of pixels."""
 
     data: Path
-    """Folder of MNIST's four files, train-images-idx3-ubyte.gz and so on."""
+    """Folder with the four MNIST files, train-images-idx3-ubyte.gz and so on."""
     out: Path = Path("data/mnist")
     """Folder for rotated/, upright/ and sequence/."""
     seed: int = 0
-    """Seed of the angles and of the choice of digits."""
+    """Seed for the angles and the choice of digits."""
 
     def run(self) -> None:
         from torchsonic.lab.data.arrays import write_arrays

@@ -43,7 +43,7 @@ class Command:
     """Fields that are no options, those of groups as ``training.seed``."""
     renamed: ClassVar[Mapping[str, str]] = {}
     """Former names of options, with the present ones; a field may keep the former name."""
-    thrift: ClassVar[str] = "smaller --batch or --size"
+    thrift: ClassVar[str] = "a smaller --batch or --size"
     """Options that save memory."""
 
     @classmethod
@@ -74,7 +74,7 @@ class OnDevice(Command):
             torch.empty(0, device=self.device)
         except (RuntimeError, AssertionError, NotImplementedError) as error:  # "not compiled with" is an assertion
             reason = str(error).partition("\n")[0].partition(". ")[0]
-            raise UserError(f"--device {self.device}: {reason}; cpu always works") from error
+            raise UserError(f"--device {self.device}: {reason}; --device cpu always works") from error
 
 
 def require(*packages: str) -> None:
@@ -91,7 +91,7 @@ def error_text(error: Exception, command: Command | None) -> str | None:
     from torchsonic.lab.training.checkpoint import CheckpointError
 
     if is_exhaustion(error) and command is not None:
-        return f"{error}\nmemory ran out: {command.thrift}"
+        return f"{error}\nout of memory; try {command.thrift}"
     if isinstance(error, OSError) and error.filename is not None:
         out = getattr(command, "out", None)
         own = out is not None and Path(error.filename).is_relative_to(out)

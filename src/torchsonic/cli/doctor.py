@@ -23,9 +23,9 @@ class Doctor(OnDevice):
     """
 
     quick: bool = False
-    """Leave compilation out and measure a small step: seconds."""
+    """Skip compilation and measure a small step; takes seconds."""
     device: str = "all"
-    """Device to look at, such as cpu, cuda:1, xpu or mps."""
+    """Device to check, for example cpu, cuda:1, xpu or mps; all by default."""
     out: Path = Path("doctor.json")
     """File for the findings."""
 
@@ -58,7 +58,7 @@ class Doctor(OnDevice):
         write_json(self.out, {"line": line, **{name: [f._asdict() for f in own] for name, own in found.items()}})
         print("written:", self.out)
         if wrong := [f"{name}: {f.check}" for name, own in found.items() for f in own if f.verdict == "wrong"]:
-            raise UserError(f"wrong here: {'; '.join(wrong)}; {self.out} has the details")
+            raise UserError(f"failed: {'; '.join(wrong)}; see {self.out} for details")
 
 
 def make_page(found: Mapping[str, Sequence[Finding]]) -> Document:

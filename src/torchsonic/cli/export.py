@@ -23,7 +23,7 @@ GOAL = 1.5
 
 @dataclass(frozen=True, kw_only=True)
 class Export(Command):
-    """Write a network as an ONNX, torch.export or AOTInductor file.
+    """Export a network to an ONNX, torch.export or AOTInductor file.
 
     The file is then compared with PyTorch.
     """
@@ -31,17 +31,17 @@ class Export(Command):
     model: str
     """Folder of a run or of a saved model, or a name from 'torchsonic models' for untrained weights."""
     to: Literal["onnx", "pt2", "aoti"] = "onnx"
-    """onnx; pt2, a program of torch.export; or aoti, compiled by AOTInductor for machines like this one."""
+    """onnx; pt2, a torch.export program; or aoti, compiled by AOTInductor for machines like this one."""
     out: Path | None = None
     """New file; by default in the current folder, named after the model, or after a run's network and seed."""
     size: tuple[int, ...] = ()
-    """Pixels along each axis, or one number for all; by default those of the run or the registry."""
+    """Pixels along each axis, or one number for all; by default as in the run or the registry."""
     batch: int = 1
-    """Number of images in a call."""
+    """Number of images per call."""
     dynamic: tuple[Literal["batch", "size"], ...] = ()
-    """What may differ from call to call."""
+    """What may change from call to call."""
     spacing: tuple[float, ...] = ()
-    """Fixed spacing, one number or one per axis in array order; by default the one that it was trained with."""
+    """Fixed spacing, one number or one per axis in array order; by default as in training."""
     spacing_input: Literal["no", "batch", "sample"] = "no"
     """Make the spacing an input: one number per axis for the batch, or for each sample."""
     transforms: Literal["auto", "matmul", "fft"] = "auto"
@@ -59,7 +59,7 @@ class Export(Command):
         source = _find(self.model)
         size = self.size or source.size
         if not size:
-            raise UserError(f"--size is needed: nothing in {self.model} says how large its images are")
+            raise UserError(f"--size is needed: nothing in {self.model} says what size its images have")
         out = self.out or Path(source.name + ENDINGS[self.to])
         make_folder(out.parent)
         changed = {
@@ -148,8 +148,8 @@ def _find(given: str) -> _Source:
     folder = Path(given)
     if not folder.is_dir():
         if given not in list_models():
-            raise UserError(f"{given} is no folder and no model; 'torchsonic models' lists the names")
-        print(f"{given} comes with untrained weights; give the folder of a run or a saved model for trained ones")
+            raise UserError(f"{given} is neither a folder nor a model; 'torchsonic models' lists the names")
+        print(f"{given} has untrained weights; for trained ones, give the folder of a run or of a saved model")
         return _Source(given, create_model(given), {"input_size": model_entry(given)[0].input_size[1:]})
     own = is_run(folder)
     # Beside the model of a run on images stands what it knows of them.

@@ -15,7 +15,7 @@ from torchsonic.lab.runs.images import PRESETS, ImagesConfig, apply_init
 from torchsonic.lab.runs.images.run import ImageExperiment
 
 PRINTED = ("Top-1, percent", "Top-1 lost relative to the training size, percent")
-"""Tables of the report that a console shows, too."""
+"""Tables of the report that are also printed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,14 +23,14 @@ class TrainImages(TrainCommand, ImagesConfig):
     """Train a classifier on images in train/CLASS/ and val/CLASS/."""
 
     preset: Literal["smoke", "quick", "imagenet-50m"] = "quick"
-    """Steps and sizes. smoke takes less than a minute, quick about 25 with small networks; imagenet-50m is the
-    paper's."""
+    """Steps and sizes. smoke takes less than a minute, quick about 25 with small networks; imagenet-50m follows the
+    paper."""
 
     needs = ("PIL", *TrainCommand.needs)
     config_class: ClassVar[type] = ImagesConfig
     experiment = ImageExperiment
     presets = PRESETS
-    thrift: ClassVar[str] = "smaller --batch or --image-size, or --accumulate"
+    thrift: ClassVar[str] = "a smaller --batch or --image-size, or --accumulate"
 
     @classmethod
     def with_preset(cls, arguments: Sequence[str]) -> Any:
@@ -59,7 +59,7 @@ class EvaluateImages(OnDevice):
     resolutions: str = "96,128,160,192,224"
     """Image sizes in pixels, separated by commas; the training size is always tested."""
     data: Path | None = None
-    """Folder of the images, if they were moved since training."""
+    """Folder of the images, if they have moved since training."""
     control: bool = False
     """Also test networks that cannot be told the spacing on images resized back to the training size."""
     strict: bool = False
@@ -90,7 +90,7 @@ class EvaluateImages(OnDevice):
         except ValueError:
             sizes = ()
         if not sizes or min(sizes) < 8:
-            raise UserError(f"--resolutions must be sizes of at least 8 with commas, got {self.resolutions!r}")
+            raise UserError(f"--resolutions must be sizes of at least 8, separated by commas, got {self.resolutions!r}")
         return sizes
 
 
@@ -105,11 +105,11 @@ class PredictImages(OnDevice):
     data: tuple[Path, ...] = ()
     """Images and folders of images."""
     out: Path | None = None
-    """JSON file for the answers, which are then not printed."""
+    """JSON file for the predictions, which are then not printed."""
     top: int = 5
     """Number of classes to print for each image."""
     size: int | None = None
-    """Image size in pixels; that of training by default. A network that takes the spacing is told it."""
+    """Image size in pixels; by default as in training. A network that takes the spacing is told it."""
     json: bool = False
     """Print JSON: a list of {"file": .., "top": [{"class": .., "probability": ..}, ..]}."""
     strict: bool = False
@@ -147,7 +147,7 @@ class PredictImages(OnDevice):
     def _answer(self, rows: list[dict[str, Any]]) -> None:
         if self.out is not None:
             self.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-            print(f"{len(rows)} answers written to {self.out}")
+            print(f"{len(rows)} predictions written to {self.out}")
         elif self.json:
             print(json.dumps(rows, indent=1))
         else:

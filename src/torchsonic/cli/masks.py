@@ -15,10 +15,10 @@ PACKAGES = ("PIL", "scipy")
 
 @dataclass(frozen=True, kw_only=True)
 class TrainMasks(TrainFolds, MasksConfig):
-    """Train a network on a folder of images/ and masks/, of classes or of objects, and test it on whole images."""
+    """Train a network on images/ and masks/ of classes or of objects, and test it on whole images."""
 
     preset: Literal["smoke", "quick"] = "quick"
-    """Steps and sizes: smoke takes less than a minute; quick has 1,500 steps."""
+    """Steps and sizes. smoke takes less than a minute; quick trains for 1,500 steps."""
 
     config_class: ClassVar[type] = MasksConfig
     experiment = MaskExperiment
@@ -38,18 +38,18 @@ class TrainMasks(TrainFolds, MasksConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class PredictMasks(OnDevice):
-    """Write the masks that a run's network finds in images: PNG files of their names and sizes."""
+    """Write the masks that a run's network predicts for images, as PNG files with the same names and sizes."""
 
     folder: Path
     """Run of 'torchsonic train masks'."""
     data: Path
-    """An image, a folder of images, or one with images/ in it."""
+    """An image, a folder of images, or a folder with images/ in it."""
     out: Path
     """Folder for the masks."""
     spacing: tuple[float, ...] = ()
-    """Size of pixels, or height and width; by default as in training."""
+    """Size of a pixel, or its height and width; by default as in training."""
     spacing_table: Path | None = None
-    """CSV file of the pixel sizes instead: name,size or name,height,width."""
+    """CSV file with the pixel size of each image instead: name,size or name,height,width."""
     keep_going: bool = False
     """Skip bad images with a warning instead of stopping at the first."""
 

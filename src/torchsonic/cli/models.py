@@ -1,4 +1,4 @@
-"""Commands on models and operators: the registered ones; what a saved one has learnt; the authors' released weights."""
+"""Commands for models and operators: list them, show what they learned, convert the authors' released weights."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from torchsonic.lab.report.document import Table
 
 @dataclass(frozen=True, kw_only=True)
 class Explain(Command):
-    """Show on one page what a trained network has learnt."""
+    """Show on one page what a trained network has learned."""
 
     model: Path
     """Folder of a run or of a saved model."""
     out: Path = Path("explain.html")
     """HTML file to write; it needs no other file."""
     against: Path | None = None
-    """Another run or saved model, whose receptive field is shown beside this one; the same network with untrained
-    convolutions by default."""
+    """Another run or saved model, whose receptive field is shown next to this one; by default the same network with
+    untrained convolutions."""
     unit: str | None = None
-    """Unit of length in which spacings are given; px or mm where that is known."""
+    """Unit of length of the spacings; by default px or mm, if that is known."""
     layers: int = 6
     """Number of layers with pictures of their own, spread evenly over the network."""
 
@@ -36,7 +36,7 @@ class Explain(Command):
         if self.layers < 1:
             raise UserError(f"--layers must be at least 1, got {self.layers}")
         if self.out.is_dir():  # said before minutes of drawing
-            raise UserError(f"--out {self.out} is a folder; give an HTML file, such as {self.out / 'explain.html'}")
+            raise UserError(f"--out {self.out} is a folder; name an HTML file, such as {self.out / 'explain.html'}")
         from torchsonic.lab.report.explain import load_subject, write_explanation
 
         make_folder(self.out.parent)
@@ -51,15 +51,15 @@ class Explain(Command):
 class Explore(Command):
     """Open a web page to adjust a mode, filter images and browse a model.
 
-    The page runs on this machine alone.
+    The page runs only on this machine.
     """
 
     model: Path | None = None
-    """Folder of a run or of a saved model, whose modes to browse."""
+    """Folder of a run or of a saved model whose modes to browse."""
     host: str = "127.0.0.1"
-    """Address to listen at. At any but this machine's own, others can reach the page, which has no password."""
+    """Address to listen on. Unless it is this machine's own, others can reach the page, which has no password."""
     port: int = 0
-    """Port to listen at; 0 takes a free one."""
+    """Port to listen on; 0 chooses a free one."""
     browser: bool = True
     """Do not open a browser."""
 
@@ -79,16 +79,16 @@ class Convert(Command):
     """Convert weights of the authors' released code."""
 
     file: Path
-    """Weights: a .safetensors file, or one that torch.save wrote. Nothing in it is executed."""
+    """Weights: a .safetensors or torch.save file. Nothing in it is executed."""
     out: Path
-    """New folder, which torchsonic.from_pretrained reads."""
+    """New folder, for torchsonic.from_pretrained."""
     generation: Literal["rms", "dc", "free"] | None = None
-    """Generation of the released code; needed for 2-D layers with vx and vy, names that two generations share."""
+    """Generation of the released code; needed for 2-D layers with vx and vy, since two generations use these names."""
     spacing: tuple[float, ...] = (1.0,)
     """Spacing the layers were built with: one number, or one per axis in array order (dz dy dx)."""
     standardise: Literal["channel", "sample", "none"] | None = None
-    """What the input was standardised over; required, since the weights do not tell. 'none' if the network passed
-    normalize_input=False, as the released classifiers do; else 'channel' for rms, 'sample' for dc and free."""
+    """What the input was standardised over; required, since the weights do not show it. 'none' if the network passed
+    normalize_input=False, like the released classifiers; else 'channel' for rms, 'sample' for dc and free."""
     band_order: int | None = None
     """Butterworth order of layers with log_bandwidth; 4 by default."""
     missing_bandwidth: Literal["none", "half"] | None = None
@@ -109,16 +109,16 @@ class Convert(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Models(Command):
-    """List the models with their parameters and FLOPs, and the paper's."""
+    """List the models with their parameters and FLOPs, next to the paper's."""
 
     pattern: str = "*"
-    """Shell pattern for names, for example 'resnet50_*'."""
+    """Shell pattern for the names, for example 'resnet50_*'."""
     out: Path | None = None
     """Markdown file whose table to update; the text around the table stays."""
     flops: bool = True
-    """Leave out the FLOPs, which take a few seconds to count."""
+    """Skip the FLOPs, which take a few seconds to count."""
     pretrained: bool = False
-    """List the trained networks that come with torchsonic instead."""
+    """List the trained networks included in torchsonic instead."""
 
     needs = ("rich",)
     positional = ("pattern",)
@@ -162,11 +162,11 @@ def _pretrained_table() -> Table:
         training = results["config"]["training"]
         budget = f"{training['steps']:,} steps of {training['batch']}"
         rows.append([name, results["task"], results["model"], f"{results['parameters']:,}", budget])
-    return Table("Networks that come along", ("name", "task", "network", "parameters", "training"), rows, left=3)
+    return Table("Trained networks in torchsonic", ("name", "task", "network", "parameters", "training"), rows, left=3)
 
 
 def _read(path: Path) -> str:
-    """The text that is to hold the table, checked before minutes of work are spent on that."""
+    """The text to put the table into, checked before minutes of work are spent on it."""
     if not path.exists():
         make_folder(path.parent)
         return f"# Models\n\n{marked_table([], '')}\n"
@@ -196,12 +196,12 @@ def _row(name: str, *, flops: bool) -> CatalogueRow:
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOperators(Command):
-    """Measure every operator of the library on the same footing: laws, directions, field, cost; some minutes."""
+    """Compare all operators under the same conditions: laws, directions, field, cost; takes minutes."""
 
     out: Path = Path("operators")
     """Folder for the page, its figure and its numbers."""
     quick: bool = False
-    """Use small sizes and one draw of weights: under a minute."""
+    """Use small sizes and one draw of weights; takes less than a minute."""
 
     needs = ("rich", "matplotlib")
 

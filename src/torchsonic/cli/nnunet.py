@@ -18,7 +18,7 @@ class NnunetInstall(Command):
     """Let nnU-Net find torchsonic's trainers: write a file and print the variable to set."""
 
     folder: Path
-    """Folder for the file. Use one of its own, because nnU-Net imports every Python file in it."""
+    """Folder for the file. Use a separate folder, because nnU-Net imports every Python file in it."""
 
     needs = ("nnunetv2",)
     positional = ("folder",)
@@ -35,28 +35,28 @@ class NnunetInstall(Command):
         folders = [folder for folder in os.environ.get(VARIABLE, "").split(os.pathsep) if folder and folder != own]
         print(f"written: {path}")
         print("trainers:", ", ".join(TRAINERS))
-        print("now set, in every shell that runs nnU-Net:")
+        print("now set this in every shell that runs nnU-Net:")
         print(f"export {VARIABLE}={shlex.quote(os.pathsep.join([own, *folders]))}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class NnunetConvert(Command):
-    """Copy NIfTI files in images/ and labels/ to a raw dataset of nnU-Net."""
+    """Copy NIfTI files in images/ and labels/ to a raw nnU-Net dataset."""
 
     data: Path
     """Folder with images/ and labels/; several channels as name_0000.nii.gz, name_0001.nii.gz."""
     out: Path
-    """Folder of raw datasets, the one that nnUNet_raw names."""
+    """Folder of raw datasets, as in nnUNet_raw."""
     name: str
     """Name of the dataset."""
     id: int
-    """Number of the dataset, 1 to 999, which nnU-Net's commands ask for."""
+    """Number of the dataset, 1 to 999, for nnU-Net's commands."""
     channels: tuple[str, ...] = ()
     """Names of the channels; MRI by default. nnU-Net normalises CT differently."""
     labels: tuple[str, ...] = ()
     """Names of the classes 1, 2 and so on; class_1, class_2 by default."""
     tell_orientation: bool = True
-    """Let nnU-Net read volumes in the order of axes of their files instead of bringing them to one."""
+    """Let nnU-Net keep the axis order of each file instead of bringing all volumes to one."""
 
     needs = ("nibabel", "rich")
 

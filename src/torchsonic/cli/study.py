@@ -1,4 +1,4 @@
-"""Studies: comparisons of models over rates and seeds; and the headline numbers of several."""
+"""Studies: comparisons of models over learning rates and seeds, and their headline numbers."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from torchsonic.cli.command import Command, UserError, make_folder, publish
 
 @dataclass(frozen=True, kw_only=True)
 class RunStudy(Command):
-    """Compare networks over rates and seeds; without a name, list studies.
+    """Compare networks over learning rates and seeds; without a name, list studies.
 
     Each network is trained once at each rate and tested on validation data, then at its best rate once with each seed.
-    Runs that are finished are skipped, and a stopped one continues: give the same command again.
+    To continue a stopped study, run the same command again: finished runs are skipped.
     """
 
     name: str = ""
-    """Name of a study, or a TOML file like those of the package."""
+    """Name of a study, or a TOML file like those in the package."""
     out: Path | None = None
-    """Folder for the runs; the report is written to the folder 'report' in it. runs/NAME by default."""
+    """Folder for the runs, runs/NAME by default; the report is written to its subfolder 'report'."""
     data: Path = Path("data")
-    """Folder in which the data sets lie, by the names that the study gives."""
+    """Folder of the data sets, under the names that the study uses."""
     jobs: int = 1
-    """Runs at a time."""
+    """Number of runs at a time."""
     threads: int = 1
-    """Threads of each run; the last bits of results depend on it."""
+    """Threads per run; the last bits of results depend on it."""
     show: bool = False
-    """Do not train; only write and print the report on what is done and what is left."""
+    """Do not train; only write and print the report on what is finished and what is left."""
 
     needs = ("lightning_fabric", "rich", "matplotlib")
     positional = ("name",)
@@ -64,7 +64,7 @@ class Summary(Command):
     """Gather the headline numbers of studies into one file."""
 
     studies: tuple[Path, ...]
-    """Folders of studies' reports, each with report.json."""
+    """Report folders of studies, each with report.json."""
     out: Path = Path("results/summary.json")
     """File to write."""
 
@@ -80,7 +80,7 @@ class Summary(Command):
             report = read_json(folder / "report.json")
             for number in report.get("numbers", ()):
                 if number["name"] in numbers:
-                    raise UserError(f"{number['name']} is in two studies, the second in {folder}; name each once")
+                    raise UserError(f"{number['name']} is in two studies, the second in {folder}; name each study once")
                 numbers[number["name"]] = {"study": report["study"], **number}
         make_folder(self.out.parent)
         write_json(self.out, {"numbers": [numbers[name] for name in sorted(numbers)]})

@@ -1,4 +1,4 @@
-"""Runs on SynthShape and HalliGalli: their training, their test, and Table 1; pictures of their data; the demo."""
+"""Runs on SynthShape and HalliGalli: training, testing and Table 1; pictures of the data; the demo."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ RUNS = Path("runs")
 class _TrainSynthetic(TrainCommand, SyntheticConfig):
     preset: Preset = "quick"
     """Steps, batch size and samples. smoke takes a minute, demo a few, quick about eight; paper is the full protocol
-    of five seeds and, for SynthShape, five folds."""
+    with five seeds and, for SynthShape, five folds."""
     folds: tuple[int, ...] = ()
-    """Several folds, trained one after another, instead of --fold."""
+    """Folds to train one after another, instead of --fold."""
 
     config_class: ClassVar[type] = SyntheticConfig
     experiment = SyntheticExperiment
     presets: ClassVar[Collection[str]] = get_args(Preset)
-    thrift: ClassVar[str] = "smaller --batch, or --accumulate"
+    thrift: ClassVar[str] = "a smaller --batch, or --accumulate"
     task_name: ClassVar[TaskName]
     protocols: ClassVar[Collection[str]] = ("own",)
     hidden: ClassVar[Collection[str]] = ("task", *TrainCommand.hidden)  # the command's own name says the task
@@ -95,15 +95,15 @@ class TrainHalliGalli(_TrainSynthetic):
 class Table1(Command):
     """Train all networks of the paper's Table 1 and write the report.
 
-    Runs that are finished are skipped, so the same command continues where it was stopped.
+    Finished runs are skipped, so the same command continues where it stopped.
     """
 
     preset: Preset = "quick"
-    """Steps, batch size and samples of each run; paper is the full protocol of five seeds and five folds."""
+    """Steps, batch size and samples of each run; paper is the full protocol with five seeds and five folds."""
     model: tuple[ModelName, ...] = tuple(name for name in get_args(ModelName) if name != "orbitnet")
-    """Networks to train; the paper's by default, without orbitnet."""
+    """Networks to train; by default those of the paper, without orbitnet."""
     task: tuple[TaskName, ...] = ()
-    """Tasks to train them on; both by default, but SynthShape alone with the released protocol."""
+    """Tasks to train them on; both by default, but only SynthShape with the released protocol."""
     protocol: ProtocolName = "own"
     """Scenes, tests, loss and networks of SynthShape: our own, or those of the authors' released script."""
     seed: tuple[int, ...] = ()
@@ -117,7 +117,7 @@ class Table1(Command):
     test_samples: int | None = None
     """Samples to test on, instead of the preset's."""
     out: Path = RUNS
-    """Folder of runs; the report is written to the folder 'report' in it."""
+    """Folder of runs; the report is written to its subfolder 'report'."""
 
     needs = ("lightning_fabric", "rich", "matplotlib")
     renamed: ClassVar = {"--models": "--model", "--tasks": "--task", "--seeds": "--seed"}
@@ -147,9 +147,9 @@ class Report(Command):
     """Write Table 1 from a folder of runs, or a report on masks."""
 
     runs: Path = RUNS
-    """Folder with the runs, which may lie deeper in it; or one run of 'torchsonic train masks'."""
+    """Folder that contains the runs, at any depth; or one run of 'torchsonic train masks'."""
     out: Path | None = None
-    """Folder for the report; the folder 'report' beside the runs by default."""
+    """Folder for the report; by default the folder 'report' next to the runs."""
 
     needs = ("matplotlib", "rich")
     positional = ("runs",)
@@ -223,7 +223,7 @@ class DataPreview(Command):
     """Draw sheets of samples, perturbations and resolutions."""
 
     task: Literal["synthshape", "halligalli", "all"] = "all"
-    """Whose samples to draw."""
+    """Data set whose samples to draw."""
     out: Path = Path("preview")
     """Folder for the sheets."""
     seed: int = 0

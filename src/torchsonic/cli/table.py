@@ -1,6 +1,6 @@
-"""The table of commands and that of kinds of runs, of which ``train``, ``predict`` and ``evaluate`` are made.
+"""The table of commands, and the table of kinds of runs behind ``train``, ``predict`` and ``evaluate``.
 
-``find_command`` goes from words to a command; for ``predict`` and ``evaluate`` the run says which kind is meant.
+``find_command`` finds the command for some words; for ``predict`` and ``evaluate`` the run determines the kind.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ COMMANDS: dict[str, type[Command] | Group] = {
     "study": RunStudy,
     "summary": Summary,
     "compare": Group(
-        "Measure things side by side.", {"operators": CompareOperators, "orientations": CompareOrientations}
+        "Compare operators or runs.", {"operators": CompareOperators, "orientations": CompareOrientations}
     ),
     "report": Report,
     "explain": Explain,
@@ -165,7 +165,7 @@ def _find_kind(name: str, group: Group, words: list[str]) -> tuple[str, list[str
     kind = said or (_kind_of_options(name, group, words) if first is None else _kind_of_run(first))
     for run in runs:
         if (own := _kind_of_run(run)) != kind:
-            remedy = f"leave out {said!r}" if said else f"{first} is not; give runs of one kind at a time"
+            remedy = f"leave out {said!r}" if said else f"{first} is not; name runs of one kind at a time"
             raise UserError(f"{name}: {run} is a run on {own} data; {remedy}")
     if kind not in group.members:
         known = " or ".join(group.members)
@@ -187,7 +187,7 @@ def _kind_of_run(word: str) -> str:
         if near:
             text += f"; did you mean {near[0]!r}?"
         elif not set(text) & set(";?"):  # there is no remedy in it yet
-            text += "; give the folder of a run, which 'torchsonic train' prints"
+            text += "; name the folder of a run, which 'torchsonic train' prints"
         raise UserError(text) from error
 
 
@@ -200,5 +200,5 @@ def _kind_of_options(name: str, group: Group, words: Sequence[str]) -> str:
         if given <= {f"--{prefix}{option}" for option in names for prefix in ("", "no-")}:
             fitting.append(kind)
     if len(fitting) != 1:
-        raise UserError(f"{name}: name the folder of a run, or say which kind: {', '.join(fitting or group.members)}")
+        raise UserError(f"{name}: name the folder of a run, or one of the kinds {', '.join(fitting or group.members)}")
     return fitting[0]

@@ -19,7 +19,7 @@ class TrainCommand(Command):
     seed: tuple[int, ...] = (0,)
     """Seed for weights, data and dropout; several seeds are trained one after another."""
     out: Path = Path("runs")
-    """Folder of runs. Each run has a folder of its own in it; a run that was stopped continues."""
+    """Folder of runs. Each run gets its own subfolder; a stopped run continues."""
 
     needs = ("lightning_fabric", "rich")
     hidden: ClassVar[Collection[str]] = ("training.seed",)
@@ -92,13 +92,13 @@ class TrainFolds(TrainCommand):
     all_folds: bool = False
     """Train the whole cross-validation, one fold after another, instead of --fold."""
 
-    thrift = "smaller --batch or --patch, or --accumulate"
+    thrift = "a smaller --batch or --patch, or --accumulate"
 
     def folds_to_train(self: Any) -> Sequence[int]:
         if self.model == "unet":
             require("monai")
         if self.all_folds and self.split is not None:
-            raise UserError("--all-folds and --split exclude each other")
+            raise UserError("--all-folds and --split cannot be combined; leave one out")
         return range(self.folds) if self.all_folds else (self.fold,)
 
 

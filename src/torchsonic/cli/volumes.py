@@ -13,7 +13,7 @@ from torchsonic.lab.runs.volumes import PRESETS, VolumesConfig
 from torchsonic.lab.runs.volumes.run import VolumeExperiment
 
 PRINTED = ("Scores", "Differences", "Lesions")
-"""Tables of the report that a console shows, too."""
+"""Tables of the report that are also printed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +68,7 @@ class PredictVolumes(OnDevice):
 
     needs = ("nibabel", "scipy", "rich")
     positional = ("folder",)
-    thrift: ClassVar[str] = "use a device with more memory, or --device cpu"
+    thrift: ClassVar[str] = "a device with more memory, or --device cpu"
 
     def run(self) -> None:
         from torchsonic.lab.data.volumes import find_cases, read_case, write_labels
@@ -84,7 +84,7 @@ class PredictVolumes(OnDevice):
         cases = find_cases(self.data, labels=False)
         inputs = {image.resolve().parent for case in cases for image in case.images}
         if self.out.resolve() in {*inputs, (self.data / "labels").resolve()}:
-            raise UserError(f"--out {self.out} holds the data, which would be overwritten; name another folder")
+            raise UserError(f"--out {self.out} contains the data, which would be overwritten; choose another folder")
         out, written = make_folder(self.out), 0
         with counting_progress("predicting", len(cases), show=True) as advance:
             told = {"tell_spacing": self.tell_spacing, "tell_orientation": self.tell_orientation}
@@ -114,24 +114,24 @@ class EvaluateVolumes(OnDevice):
     data: Path | None = None
     """Folder of the runs' own cases, if they were moved since training."""
     predictions: tuple[Path, ...] = ()
-    """Folders of labels that nnU-Net or any other tool predicted, instead of runs; several are compared."""
+    """Folders of labels predicted by nnU-Net or any other tool, instead of runs; several are compared."""
     labels: Path | None = None
     """Folder of true labels, with --predictions."""
     images: Path | None = None
     """Folder of images to draw behind the labels, with --predictions."""
     classes: tuple[str, ...] = ()
-    """Names of the classes from 1 on; by default those in nnU-Net's dataset.json, or their numbers. With --predictions
+    """Names of the classes from 1 up; by default those in nnU-Net's dataset.json, or their numbers. With --predictions,
     also regions of several labels, which may overlap: kidney=1,2,3 tumour=2."""
     lesions: int | None = None
-    """Class whose lesions are counted: AUROC, AP, F1, sensitivity, precision."""
+    """Class whose lesions are scored one by one: AUROC, AP, F1, sensitivity, precision."""
     probabilities: Path | None = None
-    """Folder of probabilities of the lesion class, with --predictions; by default beside these (nnU-Net's .npz)."""
+    """Folder of probabilities of the lesion class, with --predictions; by default next to them (nnU-Net's .npz)."""
     threshold: float = 0.5
     """Lowest confidence at which a lesion is reported."""
     tolerance: float = 2.0
     """Distance in mm within which surfaces agree."""
     pictures: bool = True
-    """Leave out the pictures."""
+    """Do not draw pictures."""
     keep_going: bool = False
     """Skip bad cases with a warning instead of stopping at the first."""
     out: Path = Path("evaluation")
@@ -159,7 +159,7 @@ class EvaluateVolumes(OnDevice):
 
     def _check(self) -> None:
         if bool(self.runs) == bool(self.predictions):
-            raise UserError("give runs, or --predictions and --labels, but not both")
+            raise UserError("name runs, or use --predictions and --labels, but not both")
         for name in ("labels", "images", "probabilities") if self.runs else ("external", "data", "device"):
             if getattr(self, name) not in (None, OnDevice.device):
                 owner, other = ("--predictions", "runs") if self.runs else ("runs", "--predictions")
@@ -167,7 +167,7 @@ class EvaluateVolumes(OnDevice):
         if not self.runs and self.labels is None:
             raise UserError("--predictions needs --labels, the folder of true labels")
         if self.external is not None and self.data is not None:
-            raise UserError("--external and --data exclude each other: name one folder of cases")
+            raise UserError("--external and --data cannot be combined: name one folder of cases")
         if not 0.0 < self.threshold <= 1.0:
             raise UserError(f"--threshold must be in (0, 1], got {self.threshold}")
         if not self.tolerance > 0:

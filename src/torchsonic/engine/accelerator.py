@@ -21,13 +21,13 @@ _chosen: CouplingName | None = None
 
 
 def set_coupling(name: CouplingName) -> None:
-    """Choose what couples modes on GPUs from now on.
+    """Choose what couples modes on GPUs.
 
     Parameters
     ----------
     name
-        ``"triton"``, the default on CUDA, ROCm and XPU devices if Triton is installed: kernels that evaluate responses
-        where they are used and never store them. ``"torch"``: PyTorch's operations. Other devices always use these.
+        ``"triton"``, the default on CUDA, ROCm and XPU devices if Triton is installed: kernels that compute responses
+        where they are needed and never store them. ``"torch"``: PyTorch's operations, which other devices always use.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def _installed() -> bool:
 def _warn_once(kind: str) -> None:
     warnings.warn(
         f"Triton is not installed, so modes are coupled by PyTorch's operations on {kind}, which is slower and takes "
-        'more memory; pip install "torchsonic[triton]", or torchsonic.set_coupling("torch") to keep it so',
+        'more memory; run: pip install "torchsonic[triton]", or silence this with torchsonic.set_coupling("torch")',
         UserWarning,
         stacklevel=2,
     )

@@ -147,7 +147,7 @@ OLD_ORDERS = {
 def known_order(order: str) -> str:
     """``"auto"`` or one of :data:`ORDERS`; names of older versions are translated."""
     if order in OLD_ORDERS:
-        warnings.warn(f"order={order!r} is now {OLD_ORDERS[order]!r}; pass that", FutureWarning, stacklevel=2)
+        warnings.warn(f"order={order!r} is now {OLD_ORDERS[order]!r}; pass that instead", FutureWarning, stacklevel=2)
     return choice(OLD_ORDERS.get(order, order), ("auto", *ORDERS), "order")
 
 

@@ -34,7 +34,7 @@ _refused: set[tuple] = set()
 
 
 def set_fft_backend(name: FFTBackend) -> None:
-    """Choose the library that runs Fourier transforms from now on, in all threads.
+    """Choose the library that runs Fourier transforms, in all threads.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def fft_backend() -> FFTBackend:
 
 @contextmanager
 def use_fft_backend(name: FFTBackend) -> Iterator[None]:
-    """Choose a backend for a block of code; see :func:`set_fft_backend`."""
+    """Use a backend within a ``with`` block; see :func:`set_fft_backend`."""
     before = _chosen
     set_fft_backend(name)
     try:
@@ -129,7 +129,7 @@ def _try(x: Tensor, size: tuple[int, ...], run: Callable[[Engine], Tensor]) -> T
         _refused.add((kind, x.dtype, size) if kind in _engines else (kind,))
         if str(reason) not in _told:
             _told.add(str(reason))
-            warnings.warn(f"torch.fft takes over from VkFFT: {reason}", UserWarning, stacklevel=3)
+            warnings.warn(f"using torch.fft instead of VkFFT: {reason}", UserWarning, stacklevel=3)
         return None
 
 

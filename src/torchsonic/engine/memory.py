@@ -44,7 +44,7 @@ def is_exhaustion(error: BaseException) -> bool:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Bytes that could still be allocated on a device, or ``None`` where that is not known."""
+    """Bytes that can still be allocated on a device, or ``None`` if that is not known."""
     if device.type == "cpu":
         return _free_on_host()
     if device.type == "cuda":
@@ -93,9 +93,9 @@ def keep_pages() -> None:
 def keep_all_pages() -> bool:
     """Let the allocator keep all freed memory while there is plenty of it.
 
-    Meant for programs that repeat the same step, such as training: the process does not shrink any more, and a training
-    step on volumes takes about half the time. Call it at every step. Kept memory becomes fragmented, so once the
-    process holds more than four times the free memory, it returns what it kept and keeps nothing from then on.
+    This is for programs that repeat the same step, such as training: the process no longer shrinks, and a training step
+    on volumes takes about half the time. Call it at every step. Kept memory becomes fragmented, so once the process
+    holds more than four times the free memory, it returns what it kept and keeps nothing from then on.
 
     Returns
     -------

@@ -35,9 +35,9 @@ USABLE = 0.8
 def estimated_bytes(
     batch: int, in_channels: int, out_channels: int, num_modes: int, size: Sequence[int], **options: Any
 ) -> int:
-    """Peak memory of one call of the operator, in bytes, beyond its input, its weights and the output's gradient.
+    """Peak memory of one call of the operator in bytes, in addition to input, weights and the output's gradient.
 
-    Nothing of that size is allocated. Measured peaks of PyTorch's allocator agree within 20 %.
+    Nothing of that size is allocated. Peaks measured by PyTorch's allocator agree within 20 %.
 
     Parameters
     ----------
@@ -45,10 +45,10 @@ def estimated_bytes(
         B, C, K, M, and the samples on each axis.
     options
         ``output_size``, ``padding_mode``, ``padding``, ``order``, ``mode_chunk``, ``recompute``, ``symmetry`` and
-        ``limits`` as for :func:`torchsonic.functional.spectral_conv`; ``training=False`` counts the forward pass alone;
+        ``limits`` as in :func:`torchsonic.functional.spectral_conv`; ``training=False`` counts only the forward pass;
         ``per_sample=True`` means that each sample has its own spacing, and so its own responses; ``dtype`` is the
-        precision of the computation, float32 by default, or float64; ``device`` is the type of the device, ``"cpu"`` by
-        default, which may take the batch a few samples at a time.
+        precision, float32 (the default) or float64; ``device`` is the type of device, by default ``"cpu"``, which may
+        process the batch a few samples at a time.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def estimated_bytes(
     for name, count in counts.items():
         positive(count, name)
     if not isinstance(size, Sequence) or not 1 <= len(size) <= 3:
-        raise ValueError(f"size must be the samples of 1 to 3 axes, got {size!r}")
+        raise ValueError(f"size must be the number of samples on 1 to 3 axes, got {size!r}")
     grid = per_axis(size, len(size), "size")
     return step_bytes(_with_options(Step(batch, in_channels, out_channels, num_modes, grid, Options(grid)), **options))
 
@@ -185,9 +185,9 @@ def advice(step: Step, device: torch.device, held: int) -> str:
     free = free_bytes(device)  # only now, since estimating loads modules, which takes memory
     chunk, recompute = step.options.mode_chunk or None, not step.keep
     lines = [
-        f"Memory ran out in a Sonic operator: batch {step.batch}, {step.in_channels} to {step.out_channels} channels, "
+        f"Out of memory in a Sonic operator: batch {step.batch}, {step.in_channels} to {step.out_channels} channels, "
         f"{step.num_modes} modes, grid {step.size}, {step.dtype}, mode_chunk={chunk}, recompute={recompute}.",
-        f"This needs about {_readable(asked)} beyond its input and weights "
+        f"This needs about {_readable(asked)} in addition to input and weights "
         f"({'forward and backward' if step.training else 'forward'}).",
     ]
     if free is None:
@@ -195,7 +195,7 @@ def advice(step: Step, device: torch.device, held: int) -> str:
         return " ".join([*lines, f"mode_chunk={fit.mode_chunk} needs about {_readable(fit.needed)}."])
     free += held
     fit = largest_fit(int(USABLE * free), step)
-    lines.append(f"About {_readable(free)} are free.")
+    lines.append(f"About {_readable(free)} is free.")
     if not fit.fits:
         text = f"Even mode_chunk=1 needs about {_readable(fit.needed)}: make the batch or the grid smaller."
     elif fit.mode_chunk < (chunk or step.num_modes):

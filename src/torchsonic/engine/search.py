@@ -38,7 +38,7 @@ _remembered: dict[str, Choice] = {}
 
 
 def set_plan_search(name: PlanSearch, *, file: str | os.PathLike | None = None) -> None:
-    """Choose how plans are found from now on. A plan is the order of a call's operations, and its chunks.
+    """Choose how plans are found. A plan is the order of operations in a call, and its chunks.
 
     Parameters
     ----------
@@ -48,8 +48,7 @@ def set_plan_search(name: PlanSearch, *, file: str | os.PathLike | None = None) 
         reuse their responses always use the cost model. The environment variable ``TORCHSONIC_PLAN_SEARCH`` sets the
         default of a process.
     file
-        Where to keep measured plans for other processes, beside those that they keep there. Plans in the file are used
-        at once. Its folder must exist.
+        File in which processes share measured plans. Plans already in the file are used at once. Its folder must exist.
 
     Examples
     --------
@@ -85,7 +84,7 @@ def remembered_plans() -> dict[str, list]:
 
 
 def restore_plans(plans: Mapping[str, list]) -> None:
-    """Use plans measured before, whatever :func:`set_plan_search` was set to."""
+    """Use plans measured earlier, whatever :func:`set_plan_search` was set to."""
     _remembered.update(_checked(plans))
 
 
@@ -141,4 +140,4 @@ def _read(path: Path) -> dict[str, Choice]:
     try:
         return _checked(json.loads(path.read_text()))
     except (ValueError, TypeError, AttributeError) as error:
-        raise ValueError(f"file {path} holds no plans ({error}); delete it, or name another") from error
+        raise ValueError(f"file {path} contains no plans ({error}); delete it, or name another") from error

@@ -62,7 +62,7 @@ class Engine:
             with self._lock:
                 self._transform(kind, given, out, shape, dtype)
         except self._errors as error:
-            raise RefusalError(f"VkFFT refuses {dtype} of size {shape[1:]}: {error}") from error
+            raise RefusalError(f"VkFFT does not accept {dtype} of size {shape[1:]}: {error}") from error
         return out
 
     def _transform(self, kind: str, given: Tensor, out: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> None:
@@ -118,7 +118,7 @@ def make_engine(device: torch.device) -> Engine:
     """The engine for tensors on a device."""
     known = {"cpu": (_OpenCL, "pyvkfft, pyopencl"), "cuda": (_Cuda, "pyvkfft, cupy")}
     if device.type not in known:
-        raise RefusalError(f"VkFFT knows no tensors on {device.type}")
+        raise RefusalError(f"VkFFT does not support tensors on {device.type}")
     make, needed = known[device.type]
     try:
         return make()

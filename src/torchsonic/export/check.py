@@ -1,4 +1,4 @@
-"""An exported file against the model it came from: the same numbers, and how fast."""
+"""Compare an exported file with its model: the numbers, and the speed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_REPEATS = 20
 
 @dataclass(frozen=True)
 class CheckRow:
-    """One input: its shape, how far the file is off, and the times of both in seconds if they were taken."""
+    """One input: its shape, the file's error, and the times of both in seconds if they were measured."""
 
     shape: tuple[int, ...]
     spacing: tuple[float, ...]
@@ -45,12 +45,12 @@ class CheckRow:
 def check_file(
     model: nn.Module, path: Path, config: ExportConfig, *, timed_seconds: float = TIMED_SECONDS
 ) -> list[CheckRow]:
-    """Compare a file with its model, in evaluation mode, at the sizes of the configuration and at others it allows.
+    """Compare a file with its model, in evaluation mode, at the configured sizes and at others that they allow.
 
     Parameters
     ----------
     timed_seconds
-        How long both are timed at the first size, in turns; 0 leaves the times out.
+        How long to time both at the first size, alternating between them; 0 skips the timing.
     """
     exported = load_exported(path, config.to)
     rows = []
@@ -94,7 +94,7 @@ def _cases(config: ExportConfig) -> list[tuple[int, tuple[int, ...]]]:
 
 def _relative_error(actual: Tensor, expected: Tensor) -> float:
     if actual.shape != expected.shape:
-        raise ValueError(f"the file answers with shape {tuple(actual.shape)}, the model with {tuple(expected.shape)}")
+        raise ValueError(f"the file returns shape {tuple(actual.shape)}, the model {tuple(expected.shape)}")
     actual, expected = actual.cpu().double(), expected.cpu().double()  # ONNX answers on the CPU, wherever the model is
     difference = (actual - expected).abs().amax()
     return float(difference / expected.abs().amax().clamp_min(1e-30))
@@ -102,7 +102,7 @@ def _relative_error(actual: Tensor, expected: Tensor) -> float:
 
 @torch.no_grad()
 def _time_in_turns(first: Callable[[], Tensor], second: Callable[[], Tensor], seconds: float) -> tuple[float, float]:
-    """Median times; in turns, so that other work on the machine meets both."""
+    """Median times; alternating, so that other work on the machine affects both."""
     times: tuple[list[float], list[float]] = ([], [])
     start = time.perf_counter()
     while len(times[0]) < 3 or (time.perf_counter() - start < seconds and len(times[0]) < MOST_REPEATS):

@@ -1,4 +1,4 @@
-"""What is exported: format, sizes, and which of them stay open."""
+"""What is exported: format, sizes, and which sizes are dynamic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIRST_OPSET = 18
 
 
 class ExportError(RuntimeError):
-    """A model that cannot be exported, or whose file does not do what the model does; the message says what to do."""
+    """A model cannot be exported, or its file does not give the same results; the message says what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,24 +26,24 @@ class ExportConfig:
     Parameters
     ----------
     to
-        ``onnx``, ``pt2`` (a program of ``torch.export``) or ``aoti`` (compiled by AOTInductor for such a machine).
+        ``onnx``, ``pt2`` (a ``torch.export`` program) or ``aoti`` (compiled by AOTInductor for this kind of machine).
     size
-        Samples of each axis. If sizes are dynamic, those with which the model is traced and checked first.
+        Size of the input along each axis. Dynamic sizes are traced and first checked at this size.
     batch
-        Samples at once; with which it is checked first, if it is dynamic.
+        Batch size. A dynamic batch is first checked at this size.
     dynamic
-        What may differ from call to call: ``"batch"``, ``"size"`` or both.
+        What may change from call to call: ``"batch"``, ``"size"`` or both.
     spacing
-        Fixed physical step of each axis; empty leaves every layer its own, as a call without spacing does.
+        Fixed physical step of each axis; if empty, every layer uses its own, as in a call without spacing.
     spacing_input
-        ``"no"``; ``"batch"`` adds an input ``spacing`` of D numbers, ``"sample"`` one of ``(batch, D)``.
+        ``"no"``; ``"batch"`` adds an input ``spacing`` of D numbers, ``"sample"`` one of shape ``(batch, D)``.
     transforms
-        Fourier transforms as products with matrices (``"matmul"``) or PyTorch's own (``"fft"``, not for ONNX); by
-        default what is faster in each format.
+        Fourier transforms as matrix products (``"matmul"``) or PyTorch's own (``"fft"``, not for ONNX); by default
+        whichever is faster in the format.
     opset
-        Of ONNX; by default PyTorch's choice.
+        ONNX opset; by default PyTorch's choice.
     constant_megabytes
-        Most that responses may take in the file; those beyond are computed at each call.
+        Largest size of precomputed responses in the file; the rest is computed in each call.
     """
 
     to: Format
@@ -66,7 +66,7 @@ class ExportConfig:
         choice(self.spacing_input, get_args(SpacingInput), "spacing_input")
         if self.spacing and self.spacing_input != "no":
             raise ValueError(
-                f"spacing={self.spacing} and spacing_input={self.spacing_input!r} exclude each other; leave one out"
+                f"spacing={self.spacing} and spacing_input={self.spacing_input!r} cannot be combined; drop one of them"
             )
         if self.spacing and len(self.spacing) not in (1, len(self.size)):
             raise ValueError(f"spacing must be 1 or {len(self.size)} numbers, got {self.spacing}")
@@ -74,12 +74,12 @@ class ExportConfig:
             raise ValueError(f"spacing must be positive and finite, got {self.spacing}")
         if self.to == "onnx" and self.transforms == "fft":
             raise ValueError(
-                "transforms='fft' is not for to='onnx', whose runtimes are slow and inexact there; use matmul"
+                "transforms='fft' does not support to='onnx', whose runtimes are slow and inexact there; use matmul"
             )
         if self.opset is not None and self.to != "onnx":
-            raise ValueError(f"opset={self.opset} belongs to to='onnx', got to={self.to!r}")
+            raise ValueError(f"opset={self.opset} is only for to='onnx', got to={self.to!r}")
         if self.opset is not None and self.opset < FIRST_OPSET:
-            raise ValueError(f"opset must be at least {FIRST_OPSET}, from which PyTorch writes, got {self.opset}")
+            raise ValueError(f"opset must be at least {FIRST_OPSET}, the first PyTorch can write, got {self.opset}")
         if self.constant_megabytes < 0:
             raise ValueError(f"constant_megabytes must be at least 0, got {self.constant_megabytes}")
 

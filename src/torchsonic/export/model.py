@@ -23,7 +23,7 @@ from torchsonic.io import replacing
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """What was written, and how it compares with the model."""
+    """The file that was written, and how it compares with the model."""
 
     path: Path
     num_bytes: int
@@ -31,7 +31,7 @@ class ExportedFile:
 
     @property
     def error(self) -> float | None:
-        """The largest one found; ``None`` if the file was not checked."""
+        """The largest error found; ``None`` if the file was not checked."""
         return max((row.error for row in self.rows), default=None)
 
 
@@ -46,19 +46,18 @@ def export_model(
     timed_seconds: float = 2.0,
     say: Callable[[str], None] = lambda text: None,
 ) -> ExportedFile:
-    """Write a model for another runtime, and compare the file with it.
+    """Export a model to another runtime and compare the file with the model.
 
     Parameters
     ----------
     model
-        Any module of one input, told ``spacing`` if it ``takes_spacing``; it is exported in evaluation mode.
+        Any module with one input, and ``spacing`` if it ``takes_spacing``; it is exported in evaluation mode.
     path
-        Of the new file, ending in ``.onnx`` or ``.pt2``; it appears when it is whole and right, and nothing is left of
-        one that is not.
+        Path of the new file, ending in ``.onnx`` or ``.pt2``. The file appears only if it is complete and correct.
     classes
-        Names of the model's answers, to be kept in the file.
+        Names of the classes, stored in the file.
     preparation
-        How input is made from raw data, in words that JSON can hold; kept in the file.
+        A description of how input is made from raw data, stored in the file as JSON.
     check, timed_seconds
         See :func:`check_file`.
     say
@@ -67,9 +66,9 @@ def export_model(
     Raises
     ------
     ValueError
-        If model and configuration do not fit.
+        If model and configuration do not match.
     ExportError
-        If the model cannot be exported, or its file differs from it by more than 1e-4 of the largest answer.
+        If the model cannot be exported, or if the file's output differs by more than 1e-4 of the largest value.
 
     Examples
     --------
@@ -98,7 +97,7 @@ def export_model(
         for row in rows:
             if not row.error <= TOLERANCE:
                 raise ExportError(
-                    f"the exported file differs from the model by {row.error:.1e} of the largest answer for an input "
+                    f"the exported file differs from the model by {row.error:.1e} of the largest value for an input "
                     f"{row.shape}, more than {TOLERANCE:.0e}; nothing was written"
                 )
         num_bytes = scratch.stat().st_size

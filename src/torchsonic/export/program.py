@@ -1,4 +1,4 @@
-"""A model as a program of ``torch.export``, made of operations that every runtime knows."""
+"""A model as a ``torch.export`` program, made of operations that every runtime supports."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ class _Traced(nn.Module):
 
 
 def call_model(model: nn.Module, inputs: tuple[Tensor, ...], config: ExportConfig) -> Tensor:
-    """The model's answer to the inputs of its file."""
+    """The model's output for the inputs of its file."""
     if len(inputs) == 2:
         return model(inputs[0], spacing=inputs[1])
     return model(inputs[0], spacing=config.spacing) if config.spacing else model(inputs[0])
 
 
 def reference_spacing(model: nn.Module) -> tuple[float, ...] | None:
-    """Spacing of the input for which a model was made; ``None`` if no layer knows one."""
+    """Reference spacing of a model's input; ``None`` if no layer has one."""
     for _, layer in spaced_layers(model):
         return layer.network_spacing
     return None
 
 
 def input_channels(model: nn.Module) -> int:
-    """Channels of the first layer that says its own."""
+    """Input channels of the first layer that has ``in_channels``."""
     for module in model.modules():
         channels = getattr(module, "in_channels", None)
         if isinstance(channels, int):
             return channels
-    raise ExportError(f"{type(model).__name__} does not say its in_channels, so no input can be made for it")
+    raise ExportError(f"{type(model).__name__} has no attribute in_channels, so no example input can be made")
 
 
 def example_inputs(
@@ -74,31 +74,31 @@ def _check_spacing(model: nn.Module, config: ExportConfig) -> None:
 
 
 def _check_numbers(model: nn.Module, config: ExportConfig) -> None:
-    """Runtimes for ONNX lack operations on other numbers than float32, or round between them."""
+    """ONNX runtimes lack operations for types other than float32, or round between them."""
     others = {p.dtype for p in model.parameters() if p.is_floating_point()} - {torch.float32}
     if config.to == "onnx" and others:
         raise ValueError(
-            f"to='onnx' is for float32, and this {type(model).__name__} holds {min(map(str, others))}; call "
-            "model.float() first, or take to='pt2'"
+            f"to='onnx' is for float32, but this {type(model).__name__} contains {min(map(str, others))}; call "
+            "model.float() first, or use to='pt2'"
         )
 
 
 def trace_model(model: nn.Module, config: ExportConfig) -> ExportedProgram:
-    """Trace a model in evaluation mode; the model itself stays as it is.
+    """Trace a model in evaluation mode; the model itself does not change.
 
     Raises
     ------
     ValueError
-        If model and configuration do not fit.
+        If model and configuration do not match.
     ExportError
-        If the model does what cannot be traced.
+        If the model cannot be traced.
     """
     _check_spacing(model, config)
     _check_numbers(model, config)
     if is_sharded(model):
         raise ValueError(
-            f"each process holds a part of this {type(model).__name__}, and a file would hold no more; put it together "
-            "by save_pretrained and from_pretrained first"
+            f"this {type(model).__name__} is sharded over processes, and a file would contain only a part of it; "
+            "gather it with save_pretrained and from_pretrained first"
         )
     # Constants would be those of sizes that need not come.
     budget = 0 if "size" in config.dynamic else config.constant_megabytes << 20
@@ -140,6 +140,6 @@ def _dynamic_shapes(config: ExportConfig) -> dict[str, Any]:
 
 
 def axis_names(config: ExportConfig) -> dict[str, dict[int, str]]:
-    """Names of dynamic axes, for files that hold them."""
+    """Names of dynamic axes, for formats that store them."""
     names = {0: "batch"} | {2 + axis: f"size_{axis}" for axis in range(len(config.size))}
     return {name: {axis: names[axis] for axis in axes} for name, axes in _dynamic_shapes(config).items()}

@@ -43,12 +43,12 @@ def _check(tensor: Tensor, name: str, dtype: str, shape: Sequence[int | None]) -
 
 
 METADATA = "torchsonic"
-"""Under this key files hold JSON that describes them."""
+"""Files store a JSON description under this key."""
 _PACKAGES = {"onnx": ("onnx", "onnxscript", "onnxruntime"), "pt2": (), "aoti": ()}
 
 
 class Exported:
-    """A loaded file: call it with the tensors it was exported for; ``metadata`` says which, others are refused."""
+    """A loaded file. Call it with the tensors that ``metadata`` describes; others are refused."""
 
     def __init__(self, run: Callable[..., Tensor], metadata: dict[str, Any]) -> None:
         self._run, self.metadata = run, metadata
@@ -59,12 +59,12 @@ class Exported:
 
 
 def first_line(error: Exception) -> str:
-    """Class and first line of an error of some library, whose messages may fill pages."""
+    """Class and first line of another library's error, whose message may fill pages."""
     return f"{type(error).__name__}: {next(iter(str(error).strip().splitlines()), '')}"
 
 
 def require_packages(to: Format) -> None:
-    """Refuse to go on without what a format needs."""
+    """Check that the packages a format needs are installed."""
     import importlib.util
 
     for package in _PACKAGES[to]:
@@ -73,9 +73,9 @@ def require_packages(to: Format) -> None:
 
 
 def load_exported(path: Path, to: Format) -> Exported:
-    """Load a file that :func:`export_model` wrote; ONNX runs on the CPU with as many threads as PyTorch.
+    """Load a file written by :func:`export_model`; ONNX runs on the CPU with as many threads as PyTorch.
 
-    ``pt2`` and ``aoti`` files are for machines that trust whoever wrote them: the latter hold compiled code.
+    Load ``pt2`` and ``aoti`` files only from sources you trust; the latter contain compiled code.
 
     Raises
     ------

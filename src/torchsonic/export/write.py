@@ -23,9 +23,9 @@ COMPILERS = {"darwin": "clang++", "win32": "cl"}
 
 
 def write_program(program: ExportedProgram, path: Path, config: ExportConfig, metadata: str) -> None:
-    """Write a program in the format of the configuration, ``metadata`` (JSON) within.
+    """Write a program in the configured format, together with ``metadata`` (JSON).
 
-    The program is changed: it forgets which lines of source it came from, and where those lie on this machine.
+    The program is changed: references to source lines and to paths on this machine are removed.
     """
     _forget_sources(program)
     try:
@@ -52,10 +52,10 @@ def _write_onnx(program: ExportedProgram, path: Path, config: ExportConfig, meta
     import onnx
 
     if config.opset is not None and config.opset > onnx.defs.onnx_opset_version():
-        raise ExportError(f"opset={config.opset} is not known to onnx, whose last is {onnx.defs.onnx_opset_version()}")
+        raise ExportError(f"opset={config.opset} is unknown to onnx, whose latest is {onnx.defs.onnx_opset_version()}")
     if _num_bytes(program) > ONNX_LIMIT:
         raise ExportError(
-            f"weights and constants take {_num_bytes(program) / 1e9:.1f} GB, an ONNX file holds at most 2; "
+            f"weights and constants take {_num_bytes(program) / 1e9:.1f} GB, but an ONNX file holds at most 2; "
             "lower constant_megabytes or size"
         )
     with warnings.catch_warnings():
@@ -72,7 +72,7 @@ def _write_onnx(program: ExportedProgram, path: Path, config: ExportConfig, meta
     assert onnx_program is not None
     model = onnx_program.model
     if config.opset not in (None, model.opset_imports[""]):  # PyTorch keeps its own where it cannot convert
-        raise ExportError(f"opset={config.opset} does not suit this model, which needs {model.opset_imports['']}")
+        raise ExportError(f"opset={config.opset} does not work for this model, which needs {model.opset_imports['']}")
     for part in (model, model.graph, *model.graph.inputs, *model.graph.outputs, *model.graph.all_nodes()):
         part.metadata_props.clear()  # where in the model and its source a node came from
     model.metadata_props[METADATA] = metadata
@@ -87,7 +87,7 @@ def _write_aoti(program: ExportedProgram, path: Path, config: ExportConfig, meta
     compiler = os.environ.get("CXX", COMPILERS.get(sys.platform, "g++"))
     if shutil.which(compiler) is None:
         raise ExportError(
-            f"to='aoti' needs a C++ compiler, and there is no {compiler}; install it, or set CXX to another"
+            f"to='aoti' needs a C++ compiler, but {compiler} was not found; install it, or set CXX to another"
         )
     from torch._inductor import aoti_compile_and_package
 

@@ -2,7 +2,7 @@
 
     y = Re{ C F^-1[ g_m T_m(w) F[B x]_m ] } + bias
 
-Here arguments are checked; :func:`torchsonic.engine.autograd.convolve` applies it.
+Arguments are checked here; :func:`torchsonic.engine.autograd.convolve` applies the operator.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ def sonic_conv(
     x
         Real samples, ``(B, C, N_1 .. N_D)``.
     modes
-        Physical parameters, for example ``layer.modes()``; or a :class:`ModeOperator`, which has limits of the
-        responses and the symmetry too, for example ``layer.reference_operator()``.
+        Physical parameters, for example ``layer.modes()``; or a :class:`ModeOperator`, which also has limits and a
+        symmetry, for example ``layer.reference_operator()``.
     bias
         ``(K,)`` or ``None``.
     spacing
         Physical step of ``x``: a number, one per axis, or ``(B, D)``.
     output_size
-        Samples of the output, on the same extent; by default those of ``x``.
+        Number of output samples over the same extent. Defaults to the size of ``x``.
     padding_mode
         ``"circular"``, ``"zeros"`` or ``"reflect"``.
     padding
-        Width of the margin of zeros, or of the mirror image, in samples: a number or one per axis. By default the
+        Width of the margin of zeros, or of the mirror image, in samples: a number, or one per axis. By default the
         margin is as wide as the image, and only modes longer than the image wrap around.
     execution
-        How it is evaluated, which does not change the result: a :class:`torchsonic.nn.Execution` or a mapping of its
+        How it is computed; this does not change the result. A :class:`torchsonic.nn.Execution` or a mapping of its
         fields.
 
     Returns
@@ -118,7 +118,7 @@ def _take_old(modes: Modes | ModeOperator, execution: Any, old: Mapping[str, Any
 
 
 class SpectralOptions(TypedDict, total=False):
-    """Further options of :func:`spectral_conv`; see there."""
+    """Further options of :func:`spectral_conv`, described there."""
 
     output_size: Sequence[int] | None
     padding_mode: PaddingMode
@@ -150,15 +150,15 @@ def spectral_conv(
     mix_in, mix_out
         ``(M, 2, C)`` with ``Re B, Im B`` and ``(K, M, 2)`` with ``Re C, -Im C``.
     shape
-        Responses' parameters, shared (G = 1) or one set per sample.
+        Parameters of the responses, shared (G = 1) or one set per sample.
     bias
         ``(K,)`` or ``None``.
     spacing
         ``(1, D)`` or ``(B, D)``.
     options
-        ``output_size``, ``padding_mode``, ``padding`` and ``execution`` as for :func:`sonic_conv`; ``limits`` of the
-        responses, by default none, of which a band limit needs ``shape.cutoff``; and ``symmetry``, ``"real"`` for the
-        exact operator or ``"half"`` for the paper's use of the half spectrum.
+        ``output_size``, ``padding_mode``, ``padding`` and ``execution`` as in :func:`sonic_conv`; ``limits`` of the
+        responses, by default none (a band limit needs ``shape.cutoff``); and ``symmetry``, ``"real"`` for the exact
+        operator or ``"half"`` for the paper's use of the half spectrum.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Rarely used options of the operator, in groups, and the old keywords that they replaced."""
+"""Rarely used options of the operator, in groups, and the old keywords they replace."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def warn_once(subject: str, message: str, *, stacklevel: int = 3) -> None:
 
 
 class Execution(NamedTuple):
-    """How the operator is evaluated, which does not change its result.
+    """How the operator is computed; this does not change its result.
 
     Attributes
     ----------
     order
-        What to transform: ``"modes"``, ``"channels"``, or ``"auto"`` for the cheaper of both. The paper's variant
+        What to transform: ``"modes"``, ``"channels"``, or ``"auto"`` for the cheaper of the two. The paper's variant
         always transforms channels.
     mode_chunk
         Number of modes to compute at once, to save memory; ``None`` for all.
     recompute
-        Whether to keep only ``x`` for the backward pass and compute the rest again; ``None`` for yes if there is a
-        ``mode_chunk``.
+        Whether to keep only ``x`` for the backward pass and recompute the rest; ``None`` means yes if ``mode_chunk``
+        is set.
     """
 
     order: str = "auto"
@@ -65,7 +65,7 @@ def as_group(kind: Any, given: Any, name: str) -> Any:
         raise TypeError(f"{name} must be a {kind.__name__} or a mapping with any of {fields}, got {given!r}")
     for field in given:
         if field not in kind._fields:
-            raise ValueError(f"{name} must have only {fields}, got {field!r}")
+            raise ValueError(f"{name} may contain only {fields}, got {field!r}")
     return kind(**{field: value for field, value in given.items() if value is not None})
 
 
@@ -85,14 +85,12 @@ def group_old(arguments: Mapping[str, Any], *, warn: bool) -> dict[str, Any]:
             remedy = "leave it out" if value is None else f"pass {group}={{{field!r}: {value!r}}} instead"
             warn_once(old, f"{old}= is deprecated; {remedy}", stacklevel=5)
         if kept.get(group) is not None:
-            raise TypeError(
-                f"{old}={value!r} is part of {group} now; pass it there, as {group}={{{field!r}: {value!r}}}"
-            )
+            raise TypeError(f"{old}={value!r} is now part of {group}; pass {group}={{{field!r}: {value!r}}}")
         groups.setdefault(group, {}).update({} if value is None else {field: value})
     return {**kept, **groups}
 
 
 def refuse_unknown(owner: str, given: Iterable[str], reasons: Mapping[str, str] | None = None) -> None:
-    """Refuse keywords that nobody knows."""
+    """Refuse unknown keywords."""
     for name in given:
         raise TypeError(f"{owner} has no option {name!r}{(reasons or {}).get(name, '')}")

@@ -26,7 +26,7 @@ def resample(x: Tensor, size: int | Sequence[int]) -> Tensor:
     x
         Real samples, ``(B, C, N_1 .. N_D)`` with D = 1, 2 or 3.
     size
-        New size, one integer for all axes or D of them.
+        New size: one integer for all axes, or D of them.
 
     Returns
     -------

@@ -1,9 +1,9 @@
-"""torchsonic in MONAI: networks that read spacing and orientation of a ``MetaTensor``, and windows that keep them.
+"""torchsonic in MONAI: networks that read the spacing and orientation of a ``MetaTensor``, and windows that keep them.
 
-MONAI's images carry an affine, whose columns belong to the spatial axes of the tensor in their order, and transforms
-keep both in step (``Orientationd``, ``Spacingd``, ``RandZoomd`` and so on). :class:`SonicNet` takes spacing and
-orientation from there, for each sample of a batch its own. ``monai.inferers.SlidingWindowInferer`` cuts windows out of
-plain tensors, so that the network would no longer hear either; :class:`SlidingWindowInferer` here gives them back.
+MONAI's images have an affine, whose columns correspond to the spatial axes of the tensor in order, and transforms
+(``Orientationd``, ``Spacingd``, ``RandZoomd`` and so on) update it. :class:`SonicNet` reads spacing and orientation
+from it, separately for each sample of a batch. ``monai.inferers.SlidingWindowInferer`` cuts windows out of plain
+tensors, so the network would get neither; :class:`SlidingWindowInferer` in this module passes them on.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ Segmenter = models.SonicNet | models.SonicUNet | models.OrbitNet
 
 
 class SonicNet(nn.Module):
-    """:class:`torchsonic.models.SonicNet` with MONAI's arguments; spacing and orientation come with the image.
+    """:class:`torchsonic.models.SonicNet` with MONAI's arguments; it reads spacing and orientation from the image.
 
     Parameters
     ----------
     spatial_dims, in_channels, out_channels
         As everywhere in MONAI.
     use_meta
-        Take spacing and orientation from a ``MetaTensor``. With ``False``, or given a plain tensor, the network assumes
-        its reference spacing unless ``forward`` is told another.
+        Read spacing and orientation from a ``MetaTensor``. With ``False``, or for a plain tensor, the network assumes
+        its reference spacing unless ``forward`` is given another.
     use_orientation
-        Take the orientation, too: images in any order of axes are one. ``False`` takes arrays as they are.
+        Read the orientation as well, so that the axis order of an image does not matter. ``False`` ignores it.
     options
-        Of :class:`torchsonic.models.SonicNet`: ``width``, ``depth``, ``num_modes``, ``stride``, ``norm``, ``spacing``
-        (the reference, along the tensor's axes) and so on.
+        Options of :class:`torchsonic.models.SonicNet`: ``width``, ``depth``, ``num_modes``, ``stride``, ``norm``,
+        ``spacing`` (the reference, along the tensor's axes) and so on.
 
     Examples
     --------
     >>> from monai.data import MetaTensor
     >>> model = SonicNet(3, 1, 4, width=8, depth=2, spacing=(1.5, 1.5, 8.0))
     >>> affine = torch.diag(torch.tensor([0.75, 0.75, 5.0, 1.0]))
-    >>> logits = model(MetaTensor(torch.randn(1, 1, 20, 24, 6), affine=affine))  # hears (0.75, 0.75, 5.0)
+    >>> logits = model(MetaTensor(torch.randn(1, 1, 20, 24, 6), affine=affine))  # uses (0.75, 0.75, 5.0)
     >>> tuple(logits.shape), logits.pixdim.tolist()
     ((1, 4, 20, 24, 6), [0.75, 0.75, 5.0])
     """
@@ -93,9 +93,9 @@ class SonicNet(nn.Module):
         x
             ``(B, in_channels, *size)``.
         spacing
-            A number, one per axis, or ``(B, D)``; wins over what the image says.
+            A number, one per axis, or ``(B, D)``; takes precedence over the image's.
         orientation
-            ``(D, D)`` or ``(B, D, D)``; wins over what the image says.
+            ``(D, D)`` or ``(B, D, D)``; takes precedence over the image's.
         """
         if spacing is None and self.use_meta:
             spacing = self._listen(x)
@@ -111,7 +111,7 @@ class SonicNet(nn.Module):
         if steps is None:
             if self._heard:
                 warnings.warn(
-                    "this network was told spacings by MetaTensors and now gets a plain tensor, for which it assumes "
+                    "this network got its spacing from MetaTensors before and now gets a plain tensor, so it assumes "
                     "its reference spacing; pass spacing=, or use torchsonic.integrations.monai.SlidingWindowInferer",
                     stacklevel=3,
                 )
@@ -122,14 +122,14 @@ class SonicNet(nn.Module):
         return tuple(steps[0].tolist()) if bool((steps == steps[0]).all()) else steps
 
     def save_pretrained(self, folder: str | os.PathLike) -> Path:
-        """Save the network alone, which all of torchsonic reads."""
+        """Save the network without the MONAI wrapper; :func:`torchsonic.from_pretrained` loads it, too."""
         return self.network.save_pretrained(folder)
 
     @classmethod
     def from_pretrained(
         cls, source: str | os.PathLike, *, use_meta: bool = True, use_orientation: bool = True, **options: Any
     ) -> SonicNet:
-        """Load what :meth:`save_pretrained` or the network itself saved; options as there."""
+        """Load a model saved by :meth:`save_pretrained` or by the network itself; options as in its constructor."""
         model = cls.__new__(cls)
         nn.Module.__init__(model)
         model._wrap(cls.network_type.from_pretrained(source, **options), use_meta, use_orientation)
@@ -137,7 +137,7 @@ class SonicNet(nn.Module):
 
 
 class SonicUNet(SonicNet):
-    """:class:`torchsonic.models.SonicUNet` with MONAI's arguments, otherwise as :class:`SonicNet`; for volumes.
+    """:class:`torchsonic.models.SonicUNet` with MONAI's arguments; otherwise like :class:`SonicNet`, for volumes.
 
     Examples
     --------
@@ -150,7 +150,7 @@ class SonicUNet(SonicNet):
 
 
 class OrbitNet(SonicNet):
-    """:class:`torchsonic.models.orbitnet.OrbitNet` with MONAI's arguments: logits that turn with the image.
+    """:class:`torchsonic.models.orbitnet.OrbitNet` with MONAI's arguments: logits that rotate with the image.
 
     Examples
     --------
@@ -163,13 +163,13 @@ class OrbitNet(SonicNet):
 
 
 class SlidingWindowInferer(monai.inferers.SlidingWindowInferer):
-    """MONAI's inferer, whose windows keep the spacing of the image they are cut from.
+    """MONAI's inferer with windows that keep the spacing of their image.
 
-    All arguments are MONAI's. Of a ``MetaTensor``, the network gets every window as one, too, with the affine of its
-    image (so its origin is the image's, not the window's); windows of several images may share a call. A ``spacing``
-    given with the call, for example of a plain tensor, goes to the network as ``spacing``, each window its image's. For
-    a network that hears the orientation, an image in another order of axes is brought to the axes of training first:
-    ``roi_size`` counts along these, windows lie at the same places of the body, and the result has the image's axes.
+    All arguments are MONAI's. For a ``MetaTensor``, every window is a ``MetaTensor`` with the affine of its image (so
+    its origin is the image's, not the window's); windows of several images may share a call. A ``spacing`` passed to
+    the call, for example with a plain tensor, is passed on to the network, each window with that of its image. For a
+    network that uses the orientation, an image with another axis order is first brought to the axes of training:
+    ``roi_size`` refers to these axes, windows cover the same anatomy, and the result has the axes of the image.
 
     Examples
     --------
@@ -182,7 +182,7 @@ class SlidingWindowInferer(monai.inferers.SlidingWindowInferer):
     """
 
     def __call__(self, inputs: Tensor, network: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Stitched outputs of all windows, as MONAI's."""
+        """Stitched outputs of all windows, as in MONAI."""
         storages = self._storages(inputs, network)
         if storages is not None:
             spacing = kwargs.get("spacing")

@@ -1,4 +1,4 @@
-"""Spacing and orientation of MONAI's images, from the affine that they carry."""
+"""Spacing and orientation of MONAI's images, from their affine."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ def spacing_of(x: Tensor, spatial_dims: int = 3) -> Tensor | None:
     Parameters
     ----------
     x
-        ``(B, C, *size)``. A batch has an affine for each sample, ``(B, 4, 4)``, if MONAI collated it, or one for all.
+        ``(B, C, *size)``. A batch that MONAI collated has one affine per sample, ``(B, 4, 4)``; otherwise one for all.
     spatial_dims
-        Number of spatial axes D; an image of fewer axes than its affine uses the affine's first ones.
+        Number of spatial axes D; an image with fewer axes than its affine uses the affine's first ones.
 
     Returns
     -------
     Tensor or None
-        ``(B, D)``, float64, in the order of the tensor's axes; ``None`` of a plain tensor. Where a file had no affine
-        MONAI puts the identity, so its spacing is 1.
+        ``(B, D)``, float64, in the order of the tensor's axes; ``None`` for a plain tensor. If a file has no affine,
+        MONAI uses the identity, so the spacing is 1.
 
     Examples
     --------
@@ -39,15 +39,15 @@ def spacing_of(x: Tensor, spatial_dims: int = 3) -> Tensor | None:
     steps = torch.linalg.vector_norm(affine[:, :-1, :spatial_dims], dim=1)
     if not bool((torch.isfinite(steps) & (steps > 0)).all()):
         raise ValueError(
-            f"the affine of the MetaTensor gives the spacing {steps.tolist()}; mend it or use use_meta=False"
+            f"the affine of the MetaTensor gives the spacing {steps.tolist()}; fix it or use use_meta=False"
         )
     return steps.expand(x.shape[0], -1)
 
 
 def orientation_of(x: Tensor, spatial_dims: int = 3) -> Tensor | None:
-    """Orientation of each sample of a batch, from its affine: ``(n, D, D)``, n 1 or the batch, float64.
+    """Orientation of each sample of a batch, from its affine: ``(n, D, D)`` in float64, where n is 1 or the batch size.
 
-    ``None`` of a plain tensor, and of an image whose affine has more axes and leads out of their first D.
+    ``None`` for a plain tensor, and for an image whose affine has more axes and maps out of the first D.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def orientation_of(x: Tensor, spatial_dims: int = 3) -> Tensor | None:
 
 
 def affine_of(x: Tensor, spatial_dims: int) -> Tensor | None:
-    """Affine matrices of a batch, ``(n, E + 1, E + 1)`` with E at least D; ``None`` of a plain tensor."""
+    """Affine matrices of a batch, ``(n, E + 1, E + 1)`` with E at least D; ``None`` for a plain tensor."""
     if not isinstance(x, MetaTensor):
         return None
     affine = torch.as_tensor(x.affine).as_subclass(Tensor).detach().to("cpu", torch.float64)

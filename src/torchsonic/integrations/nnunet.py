@@ -1,8 +1,8 @@
-"""torchsonic's networks in nnU-Net v2: trainers that change the network and nothing else.
+"""torchsonic's networks in nnU-Net v2: trainers that change only the network.
 
-``torchsonic nnunet install DIR`` lets nnU-Net's commands find them; :mod:`torchsonic.integrations.nnunet_settings` says
-what can be set. For prediction nnU-Net rebuilds a network from the ``plans.json`` beside its folds and nothing else, so
-the settings are written into the configuration of the plans, and with these into every checkpoint.
+``torchsonic nnunet install DIR`` lets nnU-Net's commands find them; :mod:`torchsonic.integrations.nnunet_settings`
+lists the settings. For prediction, nnU-Net rebuilds a network from the ``plans.json`` next to its folds and nothing
+else. So the settings are written into the configuration of the plans, and thereby into every checkpoint.
 """
 
 # nnU-Net finds trainers by their names, which follow its own.
@@ -29,7 +29,7 @@ try:
 except ImportError as error:
     raise ImportError(f'this needs nnunetv2 ({error}); run: pip install "torchsonic[medical]"') from error
 except RuntimeError as error:  # a torchvision built for another torch says so in its own way
-    raise ImportError(f"nnunetv2 cannot be imported ({error}); install a torchvision that fits torch") from error
+    raise ImportError(f"nnunetv2 cannot be imported ({error}); install a torchvision that matches torch") from error
 
 from torchsonic.engine.memory import keep_all_pages
 from torchsonic.integrations.nnunet_checkpoint import read_checkpoint, saved_settings
@@ -75,7 +75,7 @@ class _SettableTrainer(nnUNetTrainer):
         self._apply()
         unused = sorted(self._given - self.uses)
         if unused:
-            self.print_to_log_file(f"torchsonic: {type(self).__name__} has no use for {', '.join(unused)}")
+            self.print_to_log_file(f"torchsonic: {type(self).__name__} does not use {', '.join(unused)}")
 
     def _changes(self, plans: dict, configuration: str) -> dict[str, Any]:
         """What the settings change in a configuration of the plans, themselves included."""
@@ -133,11 +133,11 @@ class _SettableTrainer(nnUNetTrainer):
     def on_train_start(self) -> None:
         self._refuse_another_network()
         if (reader := self.plans_manager.plans.get("image_reader_writer")) != READER:
-            self.print_to_log_file(f"torchsonic: {reader} keeps the files' axes; if these differ, set {REMEDY}")
+            self.print_to_log_file(f"torchsonic: {reader} keeps the files' axes; if they differ, set {REMEDY}")
         if self.settings.seed is not None and get_allowed_n_proc_DA() > 0:
             self.print_to_log_file(
-                "torchsonic: the seed fixes the weights alone, because other processes draw the patches; "
-                "nnUNet_n_proc_DA=0 fixes these too"
+                "torchsonic: the seed fixes only the weights, because other processes draw the patches; "
+                "set nnUNet_n_proc_DA=0 to fix those too"
             )
         super().on_train_start()
 
@@ -173,23 +173,23 @@ class _SettableTrainer(nnUNetTrainer):
         for name in sorted({*before, *after}):
             if before.get(name) != after.get(name):
                 raise ValueError(
-                    f"{own.parent / others[0]} was trained with {name}={before.get(name)}, now it is "
-                    f"{after.get(name)}; folds share one network: set it as before, or use another nnUNet_results"
+                    f"{own.parent / others[0]} was trained with {name}={before.get(name)}, but now it is "
+                    f"{after.get(name)}; all folds share one network: set it as before, or use another nnUNet_results"
                 )
 
     def load_checkpoint(self, filename_or_checkpoint: dict | str) -> None:
-        """Go on from a checkpoint with its settings; what is given now counts only for the length of training."""
+        """Resume from a checkpoint with its settings; of the current ones, only the length of training counts."""
         checkpoint = filename_or_checkpoint
         if isinstance(checkpoint, str):
             checkpoint = read_checkpoint(checkpoint)
         kept = checkpoint["init_args"]["plans"]["configurations"][self.configuration_name]
         if KEY not in kept:
-            raise ValueError(f"{filename_or_checkpoint} holds no settings, so it is not from {type(self).__name__}")
+            raise ValueError(f"{filename_or_checkpoint} has no settings, so it is not from {type(self).__name__}")
         saved = saved_settings(kept[KEY]["settings"])
         for name in sorted(self._given & self.uses - MAY_CHANGE):
             given, used = getattr(self.settings, name), getattr(saved, name)
             if given != used:
-                self.print_to_log_file(f"torchsonic: {name}={given} is given, but the checkpoint's {used} is used")
+                self.print_to_log_file(f"torchsonic: {name}={given} is ignored; the checkpoint's {used} is used")
         self.settings = replace(saved, **{name: getattr(self.settings, name) for name in self._given & MAY_CHANGE})
         plans = self.plans_manager.plans
         own = plans["configurations"][self.configuration_name]
@@ -206,7 +206,7 @@ class _SettableTrainer(nnUNetTrainer):
 
 
 class nnUNetTrainerBudget(_SettableTrainer):
-    """nnU-Net's own network and optimiser with settable epochs, iterations, seed, batch, patch, rate and decay.
+    """nnU-Net's own network and optimiser with settings for epochs, iterations, seed, batch, patch, rate and decay.
 
     With the same settings and ``nnUNet_n_proc_DA=0`` it sees the same patches in the same order as the Sonic trainers.
     """
@@ -241,7 +241,7 @@ class nnUNetTrainerSonic(_SettableTrainer):
         num_output_channels: int,
         enable_deep_supervision: bool = False,
     ) -> nn.Module:
-        """Build the network that the configuration describes, for training and for prediction alike.
+        """Build the network that the configuration describes, both for training and for prediction.
 
         ``(B, num_input_channels, *patch)`` to logits ``(B, num_output_channels, *patch)``.
         """
@@ -250,8 +250,8 @@ class nnUNetTrainerSonic(_SettableTrainer):
         kept = configuration_manager.configuration.get(KEY)
         if kept is None:
             raise ValueError(
-                f"the plans of {plans_manager.dataset_name} hold no entry '{KEY}' to build the network from; "
-                "plans.json must be the one that the trainer wrote beside its folds"
+                f"the plans of {plans_manager.dataset_name} have no entry '{KEY}' to build the network from; "
+                "use the plans.json that the trainer wrote next to its folds"
             )
         spacing = tuple(float(step) for step in configuration_manager.spacing)  # in the order of array axes
         arguments = complete_network(kept["network"])
@@ -259,7 +259,7 @@ class nnUNetTrainerSonic(_SettableTrainer):
         return build(num_input_channels, num_output_channels, spatial_dims=len(spacing), spacing=spacing, **arguments)
 
     def set_deep_supervision_enabled(self, enabled: bool) -> None:
-        """There is none to switch; nnU-Net asks for it round every validation."""
+        """Do nothing: there is no deep supervision, but nnU-Net calls this around every validation."""
 
     def _do_i_compile(self) -> bool:
         # The compiler takes the operator as one piece and gains little, so it is left to those who ask for it.
@@ -270,14 +270,14 @@ class nnUNetTrainerSonic(_SettableTrainer):
 
 
 class nnUNetTrainerSonicHybrid(nnUNetTrainerSonic):
-    """The same with a small local convolution beside each global one."""
+    """The same with a small local convolution next to each global one."""
 
     uses = ALL - {"group"}
     kind: ClassVar = {"hybrid": True}
 
 
 class nnUNetTrainerSonicOrbit(nnUNetTrainerSonic):
-    """nnU-Net with :class:`torchsonic.models.OrbitNet`, whose logits turn with the image."""
+    """nnU-Net with :class:`torchsonic.models.OrbitNet`, whose logits rotate with the image."""
 
     uses = (ALL - NETWORK) | ORBIT
     kind: ClassVar = {"orbit": True}

@@ -1,8 +1,8 @@
 """Reading a checkpoint of nnU-Net without executing anything in it.
 
-nnU-Net reads checkpoints as full pickles, which may execute what a file says. Its checkpoints hold tensors, plain
-containers and, in the log of the training, NumPy's numbers. A file that can be read with those alone is harmless, so
-our trainers read it this way first.
+nnU-Net reads checkpoints as full pickles, which can execute code. Its checkpoints contain tensors, plain containers
+and, in the training log, NumPy numbers. A file that can be read with those alone is harmless, so our trainers read it
+this way first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SAFE = [_SCALAR, (_SCALAR, "numpy.core.multiarray.scalar"), np.dtype, *[type(np.
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
-    """The content of a checkpoint, on the CPU; refuses a file that holds more than numbers, text and containers."""
+    """The content of a checkpoint, on the CPU; files with more than numbers, text and containers are refused."""
     try:
         return load_plain(path, also=SAFE)
     except RefusedFileError as reason:

@@ -1,4 +1,4 @@
-"""What a training in nnU-Net cost, kept beside its checkpoints."""
+"""The cost of a training in nnU-Net, stored next to its checkpoints."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ COST_FILE = "cost.json"
 def write_cost(
     folder: Path, network: nn.Module, begun: Sequence[float], ended: Sequence[float], device: torch.device
 ) -> None:
-    """Write ``cost.json``: parameters, seconds of all epochs, and the most GPU memory that PyTorch held at one time.
+    """Write ``cost.json``: parameters, seconds of all epochs, and PyTorch's peak GPU memory.
 
-    Times are those that nnU-Net logs and keeps in checkpoints, so a training that was stopped counts as one. Memory is
-    unknown (``None``) on other devices than GPUs.
+    Times are those that nnU-Net logs and keeps in checkpoints, so a resumed training counts as one. Memory is unknown
+    (``None``) on devices other than GPUs.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Files that nnU-Net reads: the one that shows it our trainers, and datasets in its layout."""
+"""Files that nnU-Net reads: one that makes our trainers known to it, and datasets in its layout."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["TRAINERS", "convert_dataset", "install_trainers"]
 
 TRAINERS = ("nnUNetTrainerSonic", "nnUNetTrainerSonicHybrid", "nnUNetTrainerSonicOrbit", "nnUNetTrainerBudget")
 READER = "NibabelIOWithReorient"
-"""nnU-Net's reader that brings volumes to one order of axes, and predictions back to that of the file."""
+"""nnU-Net's reader that brings volumes to one axis order, and predictions back to that of the file."""
 REMEDY = f'"overwrite_image_reader_writer": "{READER}" in dataset.json, and plan again'
 TRAINER_FILE = "torchsonic_trainers.py"
 
 
 def install_trainers(folder: Path) -> Path:
-    """Write the file through which nnU-Net's search, told the folder by ``nnUNet_extTrainer``, finds the trainers.
+    """Write the file that makes the trainers known to nnU-Net, which finds it if ``nnUNet_extTrainer`` is the folder.
 
     Returns
     -------
@@ -55,23 +55,23 @@ def convert_dataset(
     tell_orientation: bool = True,
     advance: Callable[[], None] = lambda: None,
 ) -> Path:
-    """Copy a folder with ``images/`` and ``labels/`` into nnU-Net's layout; it appears whole or not at all.
+    """Copy a folder with ``images/`` and ``labels/`` into nnU-Net's layout, completely or not at all.
 
-    Every case is read and checked first, as :func:`torchsonic.lab.data.volumes.read_case` does it.
+    Every case is first read and checked by :func:`torchsonic.lab.data.volumes.read_case`.
 
     Parameters
     ----------
     raw
         The folder that ``nnUNet_raw`` names.
     name, number
-        Of the dataset: its folder is ``Dataset042_name`` for 42.
+        Name and number of the dataset: its folder is ``Dataset042_name`` for 42.
     channels
-        Names of the image's channels, from which nnU-Net chooses how to normalise: ``CT`` by the intensities of the
-        whole dataset, any other name image by image. ``MRI`` by default.
+        Names of the image channels, by which nnU-Net chooses the normalisation: ``CT`` uses the intensities of the
+        whole dataset, any other name those of each image. ``MRI`` by default.
     labels
-        Names of the classes behind the background; ``class_1`` and so on by default.
+        Names of the classes after the background; ``class_1`` and so on by default.
     tell_orientation
-        Let nnU-Net bring volumes to one order of axes, whatever those of the files.
+        Let nnU-Net bring volumes to one axis order, whatever that of the files.
     advance
         Called after each case.
 
@@ -112,7 +112,7 @@ def _copy_case(case: Case, made: Path, ending: str) -> set[int]:
     assert case.label is not None
     for path in (*case.images, case.label):
         if _ending(path) != ending:
-            problem = f"ends in {_ending(path)} where others end in {ending}; nnU-Net needs one ending for all files"
+            problem = f"ends in {_ending(path)} but others end in {ending}; nnU-Net needs the same ending for all files"
             raise CaseError(case.name, path, problem)
     for index, path in enumerate(case.images):
         shutil.copyfile(path, made / "imagesTr" / f"{case.name}_{index:04d}{ending}")
@@ -139,7 +139,7 @@ def _channel_names(cases: Sequence[Case], channels: Sequence[str]) -> Sequence[s
     count = len(cases[0].images)
     for case in cases:
         if len(case.images) != count:
-            problem = f"{len(case.images)} channels, where {cases[0].name} has {count}; add or remove files"
+            problem = f"{len(case.images)} channels, but {cases[0].name} has {count}; add or remove files"
             raise CaseError(case.name, case.images[0], problem)
     if not channels:
         return ["MRI"] * count

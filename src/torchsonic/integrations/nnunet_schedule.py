@@ -1,4 +1,4 @@
-"""nnU-Net's optimiser and schedule for networks whose modes learn at a rate of their own."""
+"""nnU-Net's optimiser and schedule for networks whose modes have their own learning rate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOMENTUM = 0.99  # nnU-Net's
 
 
 class GroupedPolyLR(PolyLRScheduler):
-    """nnU-Net's schedule, which gives every group one rate, with each group's own share of it."""
+    """nnU-Net's schedule, scaled by each parameter group's own factor."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, initial_lr: float, max_steps: int) -> None:
         self.shares = [group["lr"] / initial_lr for group in optimizer.param_groups]

@@ -1,7 +1,7 @@
-"""What can be set of the nnU-Net trainers without touching code: environment variables and one file.
+"""Settings of the nnU-Net trainers, from environment variables and a file.
 
 ``TORCHSONIC_NNUNET_WIDTH=32`` sets ``width``; ``TORCHSONIC_NNUNET_CONFIG=settings.toml`` names a TOML or JSON file with
-any of the settings. A variable wins over the file. nnU-Net itself is not needed here.
+any of the settings. A variable takes precedence over the file. nnU-Net itself is not needed here.
 """
 
 from __future__ import annotations
@@ -33,58 +33,58 @@ FILE = f"{PREFIX}CONFIG"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Of a run of nnU-Net; the defaults are nnU-Net's own, and those of the model preset."""
+    """Settings of an nnU-Net run; the defaults are those of nnU-Net and of the model preset."""
 
     epochs: int = 1000
-    """Epochs, over which the learning rate falls to zero."""
+    """Number of epochs, over which the learning rate falls to zero."""
     iterations: int = 250
-    """Training steps of an epoch."""
+    """Training steps per epoch."""
     val_iterations: int = 50
-    """Validation batches of an epoch, for the curve and the best checkpoint."""
+    """Validation batches per epoch, for the curve and the best checkpoint."""
     save_every: int = 50
-    """Epochs between checkpoints from which `--c` goes on."""
+    """Epochs between checkpoints, from which `--c` resumes."""
     seed: int | None = None
-    """Of weights and, with `nnUNet_n_proc_DA=0`, of patches and augmentation; not set by default."""
+    """Seed of the weights and, with `nnUNet_n_proc_DA=0`, of patches and augmentation; not set by default."""
     batch_size: int | None = None
-    """Patches in a step; the plans' by default."""
+    """Patches per step; by default as in the plans."""
     patch_size: tuple[int, ...] | None = None
-    """Voxels of a patch in array order, as `40,56,40`; the plans' by default."""
+    """Patch size in voxels, in array order, for example `40,56,40`; by default as in the plans."""
     optimiser: Literal["sgd", "adamw"] = "sgd"
     """nnU-Net's SGD with Nesterov momentum 0.99, or AdamW."""
     learning_rate: float = 1e-2
-    """At the start."""
+    """Initial learning rate."""
     weight_decay: float = 3e-5
-    """Of matrices; vectors and modes have none."""
+    """Weight decay of matrices; vectors and modes have none."""
     mode_lr_scale: float = 0.01
-    """Rate of the modes of Sonic layers, relative to the others'."""
+    """Learning rate of the modes of Sonic layers, relative to that of other parameters."""
     preset: Literal["default", "light", "paper", "paper_size"] = "default"
-    """`sonicunet3d`, but SonicNet in 2-D and given one of its own settings; the others are presets of that."""
+    """`default` is `sonicunet3d`, or SonicNet in 2-D or with a setting of its own; others are SonicNet presets."""
     width: int | None = None
-    """Channels of SonicNet; the preset's by default, as all below."""
+    """Channels of SonicNet; by default as in the preset, like all settings below."""
     depth: int | None = None
-    """Blocks."""
+    """Number of blocks."""
     num_modes: int | None = None
-    """Modes of each block."""
+    """Modes per block."""
     stride: tuple[int, ...] | None = None
-    """Of the first block: one number or one per axis, as `1,2,2`."""
+    """Stride of the first block: one number or one per axis, for example `1,2,2`."""
     mlp_ratio: int | None = None
-    """Width, in channels, of a two-layer network at each voxel behind each block, 0 for none."""
+    """Width of the two-layer network after each block, as a multiple of the channels; 0 for none."""
     norm: Norm | None = None
     """Normalisation."""
     form: Form | None = None
-    """Norm behind (post) or before (pre) the operator."""
+    """Norm after (post) or before (pre) the operator."""
     variant: Variant | None = None
-    """Of the operator: exact, or as in the paper's notes."""
+    """Variant of the operator: exact, or as in the paper's notes."""
     padding_mode: PaddingMode | None = None
     """What the operator sees beyond the patch."""
     field: float | None = None
     """Longest decay of the initial modes, in voxels."""
     head_kernel: int | None = None
-    """Taps of the last convolution, odd."""
+    """Kernel size of the last convolution, odd."""
     local_kernel: int = 3
-    """Taps of the local convolutions of nnUNetTrainerSonicHybrid, odd."""
+    """Kernel size of the local convolutions of nnUNetTrainerSonicHybrid, odd."""
     group: str | None = None
-    """Rotations of nnUNetTrainerSonicOrbit, such as `C8` in 2-D and `O` or `C4` in 3-D."""
+    """Rotation group of nnUNetTrainerSonicOrbit, for example `C8` in 2-D and `O` or `C4` in 3-D."""
     checkpointing: bool | None = None
     """Keep only the inputs of blocks for the backward pass: less memory, more time."""
 
@@ -110,7 +110,7 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> tuple[Settings
     Returns
     -------
     Settings
-        With defaults for what is not given.
+        The settings, with defaults for those not given.
     frozenset of str
         Names of the settings that were given.
 
@@ -140,9 +140,9 @@ def read_settings(environment: Mapping[str, str] = os.environ) -> tuple[Settings
 def network_arguments(
     settings: Settings, num_axes: int, *, hybrid: bool = False, orbit: bool = False
 ) -> dict[str, Any]:
-    """The class of the network, as ``"class"``, and its arguments that a preset and the settings over it make.
+    """The class of the network, as ``"class"``, and its arguments from a preset and the settings.
 
-    They are complete but for channels, axes and spacing: a saved network must not change with defaults and presets.
+    All arguments but channels, axes and spacing are included: a saved network must not change with later defaults.
     """
     own = ORBIT if orbit else NETWORK - {"preset", "local_kernel", "group"}
     given = {key: getattr(settings, key) for key in own if getattr(settings, key) is not None}
@@ -156,7 +156,7 @@ def network_arguments(
     try:
         entry, chosen = model_entry(name)
     except ValueError as error:
-        raise ValueError(f"preset={settings.preset} fits no {num_axes}-D configuration: {error}") from error
+        raise ValueError(f"preset={settings.preset} does not fit a {num_axes}-D configuration: {error}") from error
     if settings.stride is not None:
         steps = given["stride"] = list(settings.stride)
         if len(steps) not in (1, num_axes):
@@ -205,17 +205,17 @@ def _read_file(path: Path) -> Mapping[str, Any]:
     try:
         values = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except ValueError as error:  # both parsers' errors are ones
-        raise ValueError(f"{FILE}: {path} is no {path.suffix[1:].upper()}: {error}") from error
+        raise ValueError(f"{FILE}: {path} is not valid {path.suffix[1:].upper()}: {error}") from error
     if not isinstance(values, dict):
-        raise ValueError(f"{FILE}: {path} must hold names and values, got a {type(values).__name__}")
+        raise ValueError(f"{FILE}: {path} must contain names and values, got a {type(values).__name__}")
     return values
 
 
 def _refuse_unknown(name: str, known: Mapping[str, Any], source: str) -> None:
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-        remedy = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
-        raise ValueError(f"{source} is no setting; {remedy}")
+        remedy = f"did you mean {close[0]}?" if close else f"choose from {', '.join(known)}"
+        raise ValueError(f"{source} is not a setting; {remedy}")
 
 
 def _convert(value: Any, kind: Any, source: str) -> Any:

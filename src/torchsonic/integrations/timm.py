@@ -2,8 +2,8 @@
 
 Afterwards ``timm.create_model("resnet50_sonic", num_classes=10)`` works as for any other model, with ``in_chans``,
 ``drop_rate``, ``drop_path_rate``, ``global_pool``, ``features_only``, ``out_indices``, ``checkpoint_path`` and
-``preset="paper"`` for torchsonic's presets. Names that timm has itself (``resnet50``) stay timm's own. The tag
-of a name is a trained network that comes with torchsonic, as in
+``preset="paper"`` for torchsonic's presets. Names that timm already has (``resnet50``) stay timm's own. The tag
+of a name selects a pretrained network of torchsonic, as in
 ``timm.create_model("resnet50_sonic.imagenette", pretrained=True)``.
 """
 
@@ -39,7 +39,7 @@ RENAMED = {"in_chans": "in_channels", "img_size": "image_size"}
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 registered: list[str] = []
-"""Names this module gave to timm."""
+"""Names that this module registered with timm."""
 
 
 def _default_cfg(name: str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _default_cfg(name: str) -> dict[str, Any]:
 
 
 def _first_conv(model: Classifier) -> str | None:
-    """Name of the convolution that meets the image, which depends on the stem: one of Sonic layers has none."""
+    """Name of the first convolution, which depends on the stem; a stem of Sonic layers has none."""
     name, stem = next(model.named_children())
     found = (f"{name}.{part}".rstrip(".") for part, module in stem.named_modules() if isinstance(module, nn.Conv2d))
     return next(found, None)
@@ -123,8 +123,8 @@ def _build(name: str):
         elif pretrained:
             tags = ", ".join(f"{name}.{tag}" for tag in _packaged(name))
             raise ValueError(
-                f"there are no published weights of {name}{f'.{tag}' if isinstance(tag, str) else ''}; "
-                + (f"{tags} comes with torchsonic; " if tags else "")
+                f"there are no published weights for {name}{f'.{tag}' if isinstance(tag, str) else ''}; "
+                + (f"torchsonic has weights for {tags}; " if tags else "")
                 + "use checkpoint_path= for your own, or torchsonic.from_pretrained for a saved model"
             )
         feature_cfg = {"out_indices": levels, "feature_cls": "getter"}

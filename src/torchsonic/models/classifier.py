@@ -1,4 +1,4 @@
-"""What all classifiers share: features, pooling, a linear head, and the interface that timm's users know."""
+"""What all classifiers share: features, pooling, a linear head, and the interface that timm users know."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from torchsonic.spectral.spacing import Spacing
 
 
 class Classifier(PretrainedModel):
-    """Base of the classifiers; ``(B, C, H, W)``, or ``(B, C, L)`` for signals, to ``(B, num_classes)``.
+    """Base class of the classifiers; ``(B, C, H, W)``, or ``(B, C, L)`` for signals, to ``(B, num_classes)``.
 
-    Subclasses build their stages, list them in :meth:`_stages` in the order features are taken, and call
+    Subclasses build their stages, list them in :meth:`_stages` in the order of feature levels, and call
     :meth:`_build_head` last. ``forward``, ``forward_features`` and ``forward_intermediates`` take ``spacing`` if
     ``takes_spacing``.
     """
@@ -40,7 +40,7 @@ class Classifier(PretrainedModel):
         self, num_features: int, num_classes: int, *, drop_rate: float, global_pool: str, norm: nn.Module | None = None
     ) -> None:
         if not isinstance(num_classes, Integral) or num_classes < 0:
-            raise ValueError(f"num_classes must be an integer of at least 0, got {num_classes!r}")
+            raise ValueError(f"num_classes must be an integer >= 0, got {num_classes!r}")
         self.num_features = self.head_hidden_size = num_features
         self.num_classes = num_classes
         self.norm = nn.Identity() if norm is None else norm
@@ -51,13 +51,13 @@ class Classifier(PretrainedModel):
         self.takes_spacing = knows_spacing(self)
 
     def _stages(self) -> list[tuple[str, Sequence[nn.Module]]]:
-        """Names of the feature levels with the modules that lead from one to the next."""
+        """Names of the feature levels, with the modules that lead from one to the next."""
         raise NotImplementedError
 
     def _run(
         self, x: Tensor, spacing: Spacing | None, last: int, taken: Sequence[int] = (), norm: bool = False
     ) -> tuple[Tensor, list[Tensor]]:
-        """Features behind level ``last``, and those of the levels taken, of which ``norm`` normalises the very last."""
+        """Features after level ``last`` and those of the requested levels; ``norm`` normalises the network's last."""
         kept = []
         for level, (_, modules) in enumerate(self._stages()[: last + 1]):
             for module in modules:
@@ -73,7 +73,7 @@ class Classifier(PretrainedModel):
     def forward_features(
         self, x: Tensor, spacing: Spacing | None = None, *, orientation: Matrix | None = None, affine=None
     ) -> Tensor:
-        """Features of the last stage, ``(B, num_features, h, w)``, normalised if the network does that."""
+        """Features of the last stage, ``(B, num_features, h, w)``, after the final norm if the network has one."""
         return self._oriented(self._features, x, spacing, orientation=orientation, affine=affine)
 
     def _features(self, x: Tensor, spacing: Spacing | None) -> Tensor:
@@ -111,11 +111,11 @@ class Classifier(PretrainedModel):
         Parameters
         ----------
         indices
-            Levels to return: a number for the last so many, ``None`` for all.
+            Levels to return: a list, a number ``n`` for the last n, or ``None`` for all.
         norm
-            Normalise the last level as the head sees it.
+            Apply the final norm to the last level, as before the head.
         stop_early
-            Compute nothing behind the last level asked for.
+            Compute nothing beyond the last requested level.
         """
         choice(output_fmt, self.formats, "output_fmt")
         taken, end = self._levels(indices), self._num_kept - 1
@@ -130,7 +130,7 @@ class Classifier(PretrainedModel):
         return self._oriented(run, x, spacing, orientation=orientation, affine=affine)
 
     def _as_map(self, feature: Tensor, size: Sequence[int], output_fmt: str) -> Tensor:
-        """Features of an image of the given size, in the format asked for."""
+        """Features of an image of the given size, in the requested format."""
         return feature
 
     def _levels(self, indices: int | Sequence[int] | None) -> list[int]:
@@ -139,13 +139,13 @@ class Classifier(PretrainedModel):
             return list(range(count))
         asked = range(count - indices, count) if isinstance(indices, int) else indices
         if len(asked) == 0 or any(not -count <= level < count for level in asked):
-            raise ValueError(f"indices must name some of {count} feature levels, got {indices}")
+            raise ValueError(f"indices must select from the {count} feature levels, got {indices}")
         return [level % count for level in asked]
 
     def prune_intermediate_layers(
         self, indices: int | Sequence[int] = 1, prune_norm: bool = False, prune_head: bool = True
     ) -> list[int]:
-        """Drop what lies behind the last level asked for; the model is then for features only. Returns the levels."""
+        """Drop everything after the last requested level; only features remain. Returns the levels."""
         taken = self._levels(indices)
         self._drop_behind(max(taken))
         self._num_kept = max(taken) + 1
@@ -160,11 +160,11 @@ class Classifier(PretrainedModel):
             setattr(self, name, nn.Identity())
 
     def get_classifier(self) -> nn.Module:
-        """The linear layer that gives the logits."""
+        """The linear layer that computes the logits."""
         return self.fc
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Put a new head on; 0 classes leave the pooled features."""
+        """Replace the head; with 0 classes the model returns the pooled features."""
         if global_pool is not None:
             self.global_pool = choice(global_pool, self.pools, "global_pool")
             self.arguments["global_pool"] = global_pool
@@ -175,13 +175,13 @@ class Classifier(PretrainedModel):
             self.fc = nn.Linear(self.num_features, num_classes, device=weight.device, dtype=weight.dtype)
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Keep only the inputs of blocks for the backward pass; recompute the rest."""
+        """Keep only the inputs of blocks for the backward pass and recompute the rest."""
         for module in self.modules():
             if isinstance(module, SpacedSequential):
                 module.checkpointing = enable
 
     def no_weight_decay(self) -> set[str]:
-        """Names of parameters that optimisers should not decay: those of the modes."""
+        """Names of parameters without weight decay: those of the modes."""
         chosen = {id(p) for p in mode_parameters(self)}
         return {name for name, parameter in self.named_parameters() if id(parameter) in chosen}
 
@@ -190,7 +190,7 @@ class Classifier(PretrainedModel):
         raise NotImplementedError
 
     def init_weights(self) -> None:
-        """Kaiming normal for convolutions, small normal for linear layers; operators keep what they drew themselves."""
+        """Kaiming normal for convolutions, small normal for linear layers; operators keep their own initialisation."""
         _draw_weights(self)
         spread_over_depth(sonic_layers(self))
 
@@ -215,7 +215,7 @@ def linear_rates(last: float, count: int) -> list[float]:
 
 
 def stage_options(options: Mapping[str, Any], stage: int, num_stages: int) -> dict[str, Any]:
-    """Options of one stage: of lists with as many values as there are stages, its own."""
+    """Options of one stage: a list with one value per stage is replaced by the stage's own value."""
     return {
         key: value[stage] if isinstance(value, (list, tuple)) and len(value) == num_stages else value
         for key, value in options.items()

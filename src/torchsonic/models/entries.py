@@ -1,4 +1,4 @@
-"""The catalogue: which names there are and what they are built from. Importing this file registers them."""
+"""The catalogue of model names and what they are built from. Importing this file registers them."""
 
 from __future__ import annotations
 

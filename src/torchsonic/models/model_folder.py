@@ -1,6 +1,6 @@
-"""The two files of a saved model, as they are written and read, and where folders with these come from.
+"""Write and read the two files of a saved model, and find the folders that contain them.
 
-Small trained networks come with the package, each in a folder like that of a finished run: ``model/`` (weights and
+Small trained networks are part of the package, each in a folder like that of a finished run: ``model/`` (weights and
 configuration), the run's ``config.json`` and ``results.json``, and a model card. Others are on the Hugging Face Hub.
 """
 
@@ -22,7 +22,7 @@ from torchsonic.io import replacing
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
 FORMAT = 2
-"""Holds all arguments; format 1 held only those that were passed, so that a default could not change."""
+"""Contains all arguments; format 1 contained only those that were passed, so defaults could not change."""
 MAX_CONFIG_BYTES = 1 << 20
 
 
@@ -31,7 +31,7 @@ class PretrainedError(ValueError):
 
 
 def write_model(folder: Path, config: dict[str, Any], state: dict[str, Tensor]) -> None:
-    """Write weights and configuration, which gets the digest of the weights; each file appears whole or not at all."""
+    """Write the weights, and the configuration with their digest; each file is written completely or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     text = folder / CONFIG_NAME
     with replacing(text, durable=True) as new_text, replacing(folder / WEIGHTS_NAME, durable=True) as weights:
@@ -46,38 +46,38 @@ def file_digest(path: Path) -> str:
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """What a model was built with; refuses a file that is not of this kind."""
+    """Read what a model was built with; other files are refused."""
     if not path.is_file():
         raise _missing(path)
     if path.stat().st_size > MAX_CONFIG_BYTES:
-        raise PretrainedError(f"{path} is {path.stat().st_size} bytes long; this is no configuration of torchsonic")
+        raise PretrainedError(f"{path} is {path.stat().st_size} bytes long, so it is not a torchsonic configuration")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise PretrainedError(f"{path} is no valid JSON, perhaps cut short: {error}") from error
+        raise PretrainedError(f"{path} is not valid JSON, perhaps cut short: {error}") from error
     if not isinstance(config, dict) or not isinstance(config.get("class"), str) or "torchsonic" not in config:
-        raise PretrainedError(f"{path} was not written by torchsonic: it names no class and no version")
+        raise PretrainedError(f"{path} was not written by torchsonic: it does not name a class and version")
     if config.get("format") not in range(1, FORMAT + 1):
         raise PretrainedError(
-            f"{path} has format {config.get('format')!r}, this version reads up to {FORMAT}; update torchsonic"
+            f"{path} has format {config.get('format')!r}, but this version reads up to {FORMAT}; update torchsonic"
         )
     if not isinstance(config.get("arguments"), dict):
-        raise PretrainedError(f"{path} holds no arguments of {config['class']}")
+        raise PretrainedError(f"{path} does not contain the arguments of {config['class']}")
     return config
 
 
 def read_weights(path: Path, digest: str | None) -> dict[str, Tensor]:
-    """Tensors by name; refuses a file that is damaged, or has another digest if one is given."""
+    """Tensors by name; a file is refused if it is damaged, or if it does not match the digest."""
     if not path.is_file():
         raise _missing(path)
     try:
         with safe_open(path, framework="pt") as file:
             state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
-        raise PretrainedError(f"{path} is no whole safetensors file ({error}); copy or download it again") from error
+        raise PretrainedError(f"{path} is not a valid safetensors file ({error}); copy or download it again") from error
     if digest is not None and file_digest(path) != digest:
         raise PretrainedError(
-            f"{path} is not the file that {CONFIG_NAME} was saved with: damaged or replaced; "
+            f"{path} is not the file that {CONFIG_NAME} was saved with: it is damaged or was replaced; "
             "copy both again, or pass verify=False if you replaced it on purpose"
         )
     return state
@@ -85,7 +85,7 @@ def read_weights(path: Path, digest: str | None) -> dict[str, Tensor]:
 
 def _missing(path: Path) -> PretrainedError:
     found = sorted(p.name for p in path.parent.iterdir() if not p.name.startswith("."))
-    listing = f"it holds {', '.join(found[:8])}" if found else "it is empty"
+    listing = f"the folder contains {', '.join(found[:8])}" if found else "the folder is empty"
     return PretrainedError(f"{path.name} is missing in {path.parent}: {listing}; was it renamed?")
 
 

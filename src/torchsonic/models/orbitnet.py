@@ -1,4 +1,4 @@
-"""Networks that turn with the image: for segmentation, for classification, and in the frame of synthetic shapes."""
+"""Rotation-equivariant networks: for segmentation, for classification, and as the backbone for synthetic shapes."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ __all__ = ["OrbitClassifier", "OrbitFeatures", "OrbitNet"]
 
 
 class OrbitFeatures(nn.Module):
-    """Orbit blocks, then the largest and the mean over the group: features that turn with the image.
+    """Orbit blocks, then maximum and mean over the group: features that rotate with the image.
 
     ``(B, C, *size)`` to ``(B, 2 width, *size / stride)``.
 
     Parameters
     ----------
     widths, strides, num_modes
-        Fields of every block, its stride and its modes.
+        Number of fields, stride and number of modes of every block.
     group, axis
         See :class:`torchsonic.SonicOrbitConv2d`.
-    dropout, drop_path
-        Probability of dropping a field behind a block, and of the last block, in training; earlier ones have less.
+    dropout
+        Probability of dropping a field after a block during training.
+    drop_path
+        Probability of skipping the last block during training; earlier blocks are skipped less often.
     options
-        Of the Sonic layers.
+        Options of the Sonic layers.
     """
 
     takes_spacing: ClassVar[bool] = True
@@ -102,20 +104,20 @@ class OrbitFeatures(nn.Module):
 
 
 class OrbitNet(PretrainedModel):
-    r"""Orbit blocks and a head: ``(B, C, *size)`` to logits ``(B, num_classes, *size)`` that turn with the image.
+    r"""Orbit blocks and a head: ``(B, C, *size)`` to logits ``(B, num_classes, *size)`` that rotate with the image.
 
     Parameters
     ----------
     in_channels, num_classes
-        Of images and logits.
+        Channels of images and of logits.
     width, depth, num_modes
-        Fields, blocks, and modes of each block. A field has one channel per element of the group.
+        Number of fields, of blocks, and of modes per block. A field has one channel per element of the group.
     group, axis
         See :class:`torchsonic.SonicOrbitConv2d`.
     stride
-        The first block's, alias-free; the logits return to the input's grid by band-limited interpolation.
+        Stride of the first block, alias-free. Band-limited interpolation brings the logits back to the input's grid.
     standardise
-        Whether Sonic layers see each channel with mean 0 and variance 1.
+        Whether Sonic layers normalise each input channel to mean 0 and variance 1.
     spacing, field, padding, padding_mode, checkpointing
         As in :class:`torchsonic.models.SonicNet`.
 
@@ -186,18 +188,18 @@ class OrbitNet(PretrainedModel):
 class OrbitClassifier(Classifier):
     """Orbit blocks with strides, mean over the image, linear head; ``(B, C, H, W)`` to ``(B, num_classes)``.
 
-    The logits do not change when the image turns by an element of the group.
+    The logits do not change when the image is rotated by an element of the group.
 
     Parameters
     ----------
     widths, strides, num_modes
-        Fields of every block, its stride and its modes.
+        Number of fields, stride and number of modes of every block.
     dropout
-        Probability of dropping a field behind a block, in training.
+        Probability of dropping a field after a block during training.
     drop_rate, drop_path_rate, global_pool
-        Dropout before the last layer; stochastic depth; ``avg``, ``max`` or ``""``.
+        Dropout before the last layer; stochastic depth; ``avg``, ``max`` or ``""`` for pooling.
     norm
-        ``group``, or ``batch``, which learns faster where batches are large.
+        ``group``, or ``batch``, which learns faster with large batches.
     group, spacing, field, padding, padding_mode, standardise
         As in :class:`OrbitNet`.
 
@@ -278,9 +280,9 @@ def orbit_backbone(
     standardise: bool = True,
     **options: Any,
 ) -> nn.Module:
-    """Orbit blocks between ordinary channels; options of :class:`OrbitFeatures`.
+    """Orbit blocks between ordinary channels; takes the options of :class:`OrbitFeatures`.
 
-    Eight directions leave gaps: between them, shapes turned by 15 or 30 degrees lose up to 0.1 of Dice.
+    Eight directions are too few: shapes rotated by 15 or 30 degrees then lose up to 0.1 of Dice.
     """
     options |= {"group": group, "padding": padding, "standardise": standardise}
     return _OrbitBackbone(width, depth, num_modes, **options)

@@ -1,8 +1,8 @@
 """Saving and loading whole models without pickle.
 
 A saved model is a folder of two files: ``model.safetensors`` with the weights and ``config.json`` with the class, its
-constructor's arguments and the version that wrote it. Loading builds a new model, compares every name and shape first,
-and only then copies: a bad file changes nothing. Nothing read from a file is executed; the class must be known already.
+constructor arguments and the version that wrote it. Loading builds a new model, compares every name and shape, and only
+then copies, so a bad file changes nothing. Nothing read from a file is executed; the class must be known already.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ M = TypeVar("M", bound="PretrainedModel")
 
 
 class PretrainedModel(OrientedNetwork):
-    """A module that remembers its constructor's arguments, so that it can be saved and built again.
+    """A module that remembers its constructor arguments, so that it can be saved and rebuilt.
 
-    Subclasses take keyword arguments that JSON can hold: numbers, strings, booleans, ``None``, lists and dictionaries
-    of these.
+    Subclasses take keyword arguments that JSON can represent: numbers, strings, booleans, ``None``, and lists and
+    dictionaries of these.
     """
 
     known: ClassVar[dict[str, type[PretrainedModel]]] = {}
@@ -72,13 +72,13 @@ class PretrainedModel(OrientedNetwork):
 
     @classmethod
     def complete_format_1(cls, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Arguments of a file of format 1, with the defaults of that time where they have changed since."""
+        """Arguments of a file of format 1, completed with the old value of every default that has changed since."""
         return arguments
 
     def save_pretrained(self, folder: str | os.PathLike) -> Path:
-        """Write ``model.safetensors`` and ``config.json``; each file appears whole or not at all.
+        """Write ``model.safetensors`` and ``config.json``; each file is written completely or not at all.
 
-        All processes among which a model is shared out have to call this; the first one writes it, whole.
+        If the model is sharded over processes, all of them must call this; the first one writes the whole model.
 
         Returns
         -------
@@ -97,7 +97,7 @@ class PretrainedModel(OrientedNetwork):
 
         folder = Path(folder)
         if folder.exists() and not folder.is_dir():
-            raise NotADirectoryError(f"{folder} is a file; give a folder for {CONFIG_NAME} and {WEIGHTS_NAME}")
+            raise NotADirectoryError(f"{folder} is a file; pass a folder for {CONFIG_NAME} and {WEIGHTS_NAME}")
         config = {"format": FORMAT, "torchsonic": __version__, "class": own_class(self).__name__}
         config["arguments"] = {name: _plain(name, value) for name, value in self.arguments.items()}
         # One tensor under two names would be refused; a loaded copy of each is the same model.
@@ -119,19 +119,19 @@ class PretrainedModel(OrientedNetwork):
         device: torch.device | str = "cpu",
         verify: bool = True,
     ) -> M:
-        """Build a saved model, which is then in evaluation mode.
+        """Load a saved model, in evaluation mode.
 
         Parameters
         ----------
         source
-            Folder of a saved model or of a finished run; the name of a network that comes with the package (see
-            :func:`torchsonic.list_pretrained`); or ``hub:owner/name`` (Hugging Face Hub), which alone asks the network.
+            Folder of a saved model or of a finished run; the name of a network included in the package (see
+            :func:`torchsonic.list_pretrained`); or ``hub:owner/name``, which downloads from the Hugging Face Hub.
         revision, token
-            Of the repository.
+            Revision of the Hub repository, and the token to access it.
         device
-            Where the weights go.
+            Device to put the weights on.
         verify
-            Check that the weights are those the configuration was saved with; ``False`` accepts replaced weights of
+            Check that the weights are those the configuration was saved with; ``False`` accepts replaced weights with
             the same names and shapes.
         """
         folder = locate(source, revision=revision, token=token)
@@ -147,7 +147,7 @@ class PretrainedModel(OrientedNetwork):
             expected = _expected_state(build, config["arguments"])
         except Exception as error:  # whatever a constructor makes of arguments that are not its own
             raise PretrainedError(
-                f"{folder / CONFIG_NAME}: {build.__name__} refuses the arguments saved by torchsonic "
+                f"{folder / CONFIG_NAME}: {build.__name__} does not accept the arguments saved by torchsonic "
                 f"{config['torchsonic']}: {error}"
             ) from error
         # The arguments define the layers, also where an older version kept no definition beside their weights.
@@ -160,7 +160,7 @@ class PretrainedModel(OrientedNetwork):
         return model.to(device).eval()  # type: ignore[return-value]
 
     def push_to_hub(self, repo_id: str, *, private: bool = False, token: str | None = None, message: str = "") -> str:
-        """Upload the saved model to the Hugging Face Hub; returns the address of the commit."""
+        """Upload the model to the Hugging Face Hub; returns the URL of the commit."""
         api = import_hub().HfApi(token=token)
         api.create_repo(repo_id, private=private, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
@@ -170,12 +170,12 @@ class PretrainedModel(OrientedNetwork):
 
 
 def from_pretrained(source: str | os.PathLike, **options: Any) -> PretrainedModel:
-    """Build any saved torchsonic model; see :meth:`PretrainedModel.from_pretrained`."""
+    """Load any saved torchsonic model; see :meth:`PretrainedModel.from_pretrained`."""
     return PretrainedModel.from_pretrained(source, **options)
 
 
 def _plain(name: str, value: Any) -> Any:
-    """An argument as JSON holds it."""
+    """An argument as JSON represents it."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, Real):  # numpy's
@@ -192,45 +192,42 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def _expected_state(build: type[PretrainedModel], arguments: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Names and shapes of a model's tensors, without memory for them and without moving the user's seed."""
+    """Names and shapes of a model's tensors, without allocating them or advancing the user's random state."""
     with torch.random.fork_rng(devices=[]), torch.device("meta"):
         return build(**arguments).state_dict()
 
 
 def _check_rebuilds(model: PretrainedModel, fresh: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
-    """Refuse a model that its arguments no longer describe: loading would fail when it is too late."""
+    """Refuse to save a model that its arguments no longer describe, since it could not be loaded."""
     changed = [n for n in {**fresh, **state} if n not in fresh or n not in state or _problem(n, state[n], fresh[n])]
     if changed:
         raise ValueError(
-            f"this {own_class(model).__name__} is not what its arguments build (pruned, merged or edited since): "
+            f"this {own_class(model).__name__} is not what its arguments build (was it pruned, merged or edited?): "
             f"{len(changed)} tensors differ, {changed[0]} first; save it before such changes"
         )
 
 
 def locate(source: str | os.PathLike, *, revision: str | None = None, token: str | None = None) -> Path:
-    """The folder with both files: the given one, that of a run's network, or a download if the Hub is named.
-
-    That of a run, also of one that comes along, is called ``model`` and lies in the folder of the run.
-    """
+    """The folder with both files: the given one, the ``model`` folder of a run, or a download if the Hub is named."""
     name, folder = os.fspath(source), Path(source)
     if name.startswith(HUB):
         try:
             return download(name.removeprefix(HUB), (CONFIG_NAME, WEIGHTS_NAME), revision=revision, token=token)
         except (ImportError, OSError, ValueError) as error:  # the Hub's own errors and the network's are of these
-            raise PretrainedError(f"{name} cannot be fetched from the Hub: {error}") from error
+            raise PretrainedError(f"{name} cannot be downloaded from the Hub: {error}") from error
     if not folder.exists() and (stored := pretrained_folder(name)):
         folder = stored
     if folder.is_dir():
         is_run = not (folder / WEIGHTS_NAME).is_file() and (folder / "model" / CONFIG_NAME).is_file()
         if not is_run and (folder / "checkpoints").is_dir():
-            raise PretrainedError(f"the training in {folder} has not ended; give its command again, which goes on")
+            raise PretrainedError(f"the training in {folder} has not finished; run its command again to continue")
         return folder / "model" if is_run else folder
     if folder.exists():
-        raise PretrainedError(f"{folder} is a file; give the folder with {CONFIG_NAME} and {WEIGHTS_NAME}")
+        raise PretrainedError(f"{folder} is a file; pass the folder with {CONFIG_NAME} and {WEIGHTS_NAME}")
     # Nothing is asked for over the network by mistake: the name of a folder may be confidential.
     hint = f"; for a repository on the Hugging Face Hub write {HUB}{name}" if is_repository(name) else ""
     known = ", ".join(list_pretrained())
-    raise PretrainedError(f"there is no folder {name}{hint}, and no such network comes with torchsonic ({known})")
+    raise PretrainedError(f"there is no folder {name!r}{hint}, and torchsonic has no such trained network ({known})")
 
 
 def _check_names_and_shapes(expected: Mapping[str, Tensor], state: Mapping[str, Tensor], path: Path) -> None:
@@ -241,17 +238,17 @@ def _check_names_and_shapes(expected: Mapping[str, Tensor], state: Mapping[str, 
             for title, names in (("lacks", missing), ("has foreign", foreign))
             if names
         ]
-        raise PretrainedError(f"{path} holds weights of another model: {' and '.join(parts)}")
+        raise PretrainedError(f"{path} contains the weights of another model: {' and '.join(parts)}")
     for name, value in expected.items():
         if value.is_floating_point() and state[name].dtype not in DTYPES:
-            raise PretrainedError(f"{path} holds {name} as {state[name].dtype}, which is no dtype of weights")
+            raise PretrainedError(f"{path} stores {name} as {state[name].dtype}, which weights cannot have")
         problem = _problem(name, state[name], value)
         if problem:
-            raise PretrainedError(f"{path} holds weights of another model: {problem}")
+            raise PretrainedError(f"{path} contains the weights of another model: {problem}")
 
 
 def _problem(name: str, saved: Tensor, expected: Tensor) -> str | None:
-    """How a tensor, or the definition of a layer, is not the expected one."""
+    """How a tensor, or the definition of a layer, differs from the expected one."""
     if is_definition(name):
         problem = definition_problem(saved, expected)
         return problem and f"{name}: {problem}"

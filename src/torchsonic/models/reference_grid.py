@@ -1,4 +1,4 @@
-"""From any sampling of an image to a grid near the network's own, or to that very grid."""
+"""Resample an image of any spacing to the network's own grid, or to one close to it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def reference_size(layer: SpacedLayer, size: Sequence[int], given: Spacing) -> t
     if isinstance(given, Tensor):
         if lowering() is not None:
             raise ValueError(
-                "the stem chooses its grid by the spacing (grid='reference'), so an exported model cannot take "
-                "it as an input; export with a fixed spacing, or build the model with grid='input' and stem='deep'"
+                "the stem's grid depends on the spacing (grid='reference'), so an exported model cannot take it as an "
+                "input; export with a fixed spacing, or build the model with grid='input' and stem='deep'"
             )
         # Samples of a batch share one grid, on which none of them may lose what it would have alone.
         steps = as_spacing(given, len(size), batch=ANY_BATCH).amax(0).tolist()
@@ -39,7 +39,7 @@ def reference_size(layer: SpacedLayer, size: Sequence[int], given: Spacing) -> t
         return SpacedLayer.output_size(layer, size)
     if lowering() is not None and is_symbolic(tuple(size)):
         raise ValueError(
-            f"with grid='reference' sizes can be dynamic only at the reference spacing {reference}, got spacing "
+            f"with grid='reference', sizes can be dynamic only at the reference spacing {reference}, got spacing "
             f"{tuple(steps)}; export with fixed sizes, or build the model with grid='input' and stem='deep'"
         )
     whole = zip(size, steps, reference, layer.stride, strict=True)
@@ -47,21 +47,21 @@ def reference_size(layer: SpacedLayer, size: Sequence[int], given: Spacing) -> t
     refined = any(count > MOST_REFINEMENT * n for n, count in zip(size, counts, strict=True))
     if refined and math.prod(counts) > SMALL_GRID:
         raise ValueError(
-            f"spacing {tuple(steps)} is so far above the reference {reference} that grid='reference' would blow an "
-            f"image of {tuple(size)} up to {counts}; use grid='input' and stem='deep'"
+            f"spacing {tuple(steps)} is so far above the reference {reference} that grid='reference' would enlarge an "
+            f"image of {tuple(size)} to {counts}; use grid='input' and stem='deep'"
         )
     return counts
 
 
 class ReferenceGrid(SpacedLayer):
-    """Resample an image onto the network's own grid, exactly; ``(B, C, *size)`` to ``(B, C, *grid)``.
+    """Resample an image exactly onto the network's own grid; ``(B, C, *size)`` to ``(B, C, *grid)``.
 
-    Layers behind it may count pixels: two samplings of one band-limited image are the same to them.
+    Later layers may depend on pixels: two samplings of one band-limited image look the same to them.
 
     Parameters
     ----------
     spacing
-        Of the network's grid; images that are told no spacing have this one and stay as they are.
+        Spacing of the network's grid. Images without a given spacing are assumed to have it and stay unchanged.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class ReferenceGrid(SpacedLayer):
         return reference_size(self, size, self.told(spacing))
 
     def output_spacing(self, size: Sequence[int], spacing: Spacing | None = None) -> Tensor:
-        """Spacing of the network's grid, ``(1, D)`` or ``(B, D)``: at most the reference, as it fills the image."""
+        """Spacing of the network's grid, ``(1, D)`` or ``(B, D)``: at most the reference, to fit the extent."""
         steps = as_spacing(self.told(spacing), self.num_axes, batch=ANY_BATCH)
         return steps * torch.tensor(self.coarsening(size, spacing), dtype=steps.dtype, device=steps.device)
 
@@ -103,12 +103,12 @@ class ReferenceGrid(SpacedLayer):
         return y, scale_spacing(given, [n / m for n, m in zip(size, out_size, strict=True)])
 
     def _check_batch(self, rows: Tensor) -> None:
-        """Refuse samples of different spacings ``(B, D)``: layers behind that count pixels would not know."""
+        """Refuse samples of different spacings ``(B, D)``: later layers that depend on pixels would not know them."""
         if not torch.equal(rows, rows[:1].expand_as(rows)):
             raise ValueError(
                 f"samples of a batch have different spacings, between {rows.amin(0).tolist()} and "
-                f"{rows.amax(0).tolist()}, and so no grid in common for a stem that counts pixels; call the model "
-                "for each spacing, or build it with stem='deep'"
+                f"{rows.amax(0).tolist()}, and so no common grid for a stem that depends on pixels; call the model "
+                "once per spacing, or build it with stem='deep'"
             )
 
     def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
@@ -120,11 +120,11 @@ class ReferenceGrid(SpacedLayer):
 
 
 class OctaveGrid(ReferenceGrid):
-    """Resample an image by the power of two, per axis, that brings its spacing nearest to the reference.
+    """Resample an image by the power of two, per axis, that brings its spacing closest to the reference.
 
-    Levels behind it then hold about the same frequencies whatever the sampling, and cost the same. Most images stay as
-    they are: those whose voxels are within a factor of the square root of two of the reference. Samples of a batch
-    share one grid, chosen by their mean spacing. ``(B, C, *size)`` to ``(B, C, *grid)``.
+    Later levels then see about the same frequencies at every sampling, at the same cost. Most images stay unchanged:
+    those whose voxel size is within a factor of the square root of two of the reference. Samples of a batch share
+    one grid, chosen by their mean spacing. ``(B, C, *size)`` to ``(B, C, *grid)``.
 
     Examples
     --------
@@ -150,10 +150,10 @@ class OctaveGrid(ReferenceGrid):
         return tuple(grid)
 
     def walk(self, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
-        """Resample the image; return it and its spacing. One that stays as it is may go on untold."""
+        """Resample the image; return it and its spacing, which may stay ``None`` if the image is unchanged."""
         if self.output_size(x.shape[2:], spacing) == tuple(x.shape[2:]):
             return x, spacing
         return super().walk(x, spacing)
 
     def _check_batch(self, rows: Tensor) -> None:
-        """Layers behind are told each sample's own spacing."""
+        """Later layers are told each sample's own spacing."""

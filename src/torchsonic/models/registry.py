@@ -1,4 +1,4 @@
-"""Networks, and the parts they are put together from, by name."""
+"""Networks, and the parts they are built from, by name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Named things of one kind; an unknown name is refused with the nearest known one."""
+    """Named things of one kind; for an unknown name, the error suggests the closest known one."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -25,7 +25,7 @@ class Registry(Generic[T]):
     def add(self, name: str, entry: T) -> T:
         """Register an entry; names are unique."""
         if name in self._entries:
-            raise ValueError(f"{self.kind} {name!r} is registered already")
+            raise ValueError(f"{self.kind} {name!r} is already registered")
         self._entries[name] = entry
         return entry
 
@@ -46,7 +46,7 @@ def _nearest(name: str, known: Mapping[str, Any] | list[str]) -> str:
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.4)
     if close:
         return f"; did you mean {close[0]!r}?"
-    return f"; known are {', '.join(known)}" if known else "; there are none"
+    return f"; choose from {', '.join(known)}" if known else "; there are none"
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,12 @@ class ModelEntry:
     build: type[PretrainedModel]
     arguments: Mapping[str, Any]
     input_size: tuple[int, ...]
-    """Channels and axes of the image the model is usually given; for counting, not a limit."""
+    """Channels and size of the usual input, for counting operations; not a limit."""
     task: str
-    """``segmentation``, ``classification`` of photographs, or that of ``arrays``."""
+    """``segmentation``, ``classification`` (of photographs) or ``arrays`` (their classification)."""
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     paper: Mapping[str, str] = field(default_factory=dict)
-    """Row of the paper's table for the model itself (``""``) and its presets."""
+    """Row of the paper's table, for the model itself (``""``) and its presets."""
 
 
 # An operator is built by `(in_channels, out_channels, stride, *, grid, **options)`, where `grid` is the size of its
@@ -105,7 +105,7 @@ def model_entry(name: str) -> tuple[ModelEntry, dict[str, Any]]:
 
 
 def create_model(name: str, **overrides: Any) -> PretrainedModel:
-    """Build a model by name with new weights.
+    """Build an untrained model by name.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""ResNet-50 in which every 3x3 convolution may be any operator."""
+"""ResNet-50 in which any operator can take the place of the 3x3 convolutions."""
 
 from __future__ import annotations
 
@@ -23,30 +23,31 @@ class ResNet(Classifier):
     Parameters
     ----------
     operator
-        What looks at neighbours in the blocks: ``conv``, ``sonic``, ``hybrid``, ``s4nd``, ``niff``, ``gfnet``,
-        ``replk`` or ``dilated``.
+        The spatial operator in the blocks: ``conv``, ``sonic``, ``hybrid``, ``s4nd``, ``niff``, ``gfnet``, ``replk`` or
+        ``dilated``.
     operator_options
-        Arguments of the operator; four values in a list give each stage its own.
+        Arguments of the operator; a list of four values gives each stage its own.
     stem
         ``conv``: 7x7 convolution of stride 2 and max pooling, as usual. ``local``: the same on the network's own grid,
-        onto which an image that is told its spacing is resampled exactly. ``sonic``: one Sonic layer of stride 4, which
-        makes the whole network independent of the sampling when it is told the spacing. ``deep``: two Sonic layers of
-        stride 2 with a norm and a nonlinearity between them, which is as independent and sees finer detail.
+        onto which an image with a given spacing is resampled exactly. ``sonic``: one Sonic layer of stride 4, which
+        makes the whole network independent of the sampling if it is told the spacing. ``deep``: two Sonic layers of
+        stride 2 with a norm and a nonlinearity between them; equally independent, and it sees finer detail.
     grid
-        See :class:`torchsonic.models.stem.SonicStem`; of ``stem="sonic"`` and ``stem="deep"``.
+        See :class:`torchsonic.models.stem.SonicStem`; only for ``stem="sonic"`` and ``stem="deep"``.
     block
         ``bottleneck``, or ``plain``: one operator and a skip, no expansion.
     strides
-        Of the four stages.
+        Strides of the four stages.
     image_size
-        Usual size of images, for operators tied to a grid (GFNet) and the reach of the initial modes of Sonic ones.
+        Usual size of images: sets the grid of operators that need one (GFNet) and the reach of initial Sonic modes.
     spacing
         Reference spacing of images.
     zero_init_last
-        Let every block start as its skip: deep networks then start with moderate gradients, whatever the
+        Let every block start as its skip connection, so that deep networks start with moderate gradients whatever the
         operator.
     drop_rate, drop_path_rate, global_pool
-        Dropout before the last layer; stochastic depth, growing towards the last block; ``avg``, ``max`` or ``""``.
+        Dropout before the last layer; stochastic depth, growing towards the last block; ``avg``, ``max`` or ``""`` for
+        pooling.
 
     Examples
     --------
@@ -56,8 +57,8 @@ class ResNet(Classifier):
 
     References
     ----------
-    He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition (2016). With dilations for strides: Yu, Koltun,
-    Funkhouser: Dilated Residual Networks (2017).
+    He, Zhang, Ren, Sun: Deep Residual Learning for Image Recognition (2016). With dilations instead of strides: Yu,
+    Koltun, Funkhouser: Dilated Residual Networks (2017).
     """
 
     def __init__(
@@ -88,14 +89,14 @@ class ResNet(Classifier):
         choice(stem, ("conv", "local", "sonic", "deep"), "stem")
         choice(grid, ("reference", "input"), "grid")
         if "spacing" in options:
-            raise ValueError(f"give spacing to the model, not in operator_options: {options['spacing']}")
+            raise ValueError(f"pass spacing to the model, not in operator_options: {options['spacing']}")
         choice(block, ("bottleneck", "plain"), "block")
         if len(depths) != 4 or len(strides) != 4:
             raise ValueError(f"depths and strides must be four numbers each, got {depths} and {strides}")
         self.conv1: nn.Module
         if stem == "conv":
             if grid != "reference":
-                raise ValueError(f"grid={grid!r} given, but stem='conv' takes pixels as they come; use stem='deep'")
+                raise ValueError(f"grid={grid!r} given, but stem='conv' uses the input's pixels; use stem='deep'")
             self.conv1 = make_conv(in_channels, width, 7, spatial_dims=2, stride=2)
         else:
             shared = {"grid": grid, "spacing": spacing, "field": field_of(image_size)}
@@ -126,7 +127,7 @@ class ResNet(Classifier):
             self.feature_info.append({"num_chs": channels, "reduction": reduction, "module": f"layer{stage + 1}"})
         self._build_head(channels, num_classes, drop_rate=drop_rate, global_pool=global_pool)
         if not self.takes_spacing and spacing != 1.0:
-            raise ValueError(f"spacing={spacing} given, but neither stem nor operator {operator!r} knows spacing")
+            raise ValueError(f"spacing={spacing} given, but neither the stem nor operator {operator!r} uses it")
         self.init_weights()
         if zero_init_last:
             for module in self.modules():
@@ -149,7 +150,7 @@ class ResNet(Classifier):
 def _operator_of_stage(
     name: str, options: Mapping[str, Any], stage: int, size: int, spacing: float | Sequence[float]
 ) -> Operator:
-    """The builder of one stage's operator, its options resolved."""
+    """The builder of one stage's operator, with its options resolved."""
     chosen = stage_options(options, stage, 4)
     if name in ("sonic", "hybrid", "s4nd", "sno", "continuous_fno"):
         chosen["spacing"] = spacing

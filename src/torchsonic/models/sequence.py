@@ -1,4 +1,4 @@
-"""A classifier of signals: Sonic blocks along one axis, which may be time."""
+"""A classifier of signals: Sonic blocks along one axis, such as time."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from torchsonic.spectral.boundary import PaddingMode
 class SequenceClassifier(Classifier):
     """Sonic blocks, mean over the signal, linear head; ``(B, C, L)`` to ``(B, num_classes)``.
 
-    Told the spacing of its samples, it gives the same answer for a signal at any sampling rate that holds it.
+    If told the spacing of its samples, it gives the same answer at every sampling rate that can represent the signal.
 
     Parameters
     ----------
     width, strides, num_modes, mlp_ratio
-        Channels; stride of every block, without aliasing; modes of each block, and width of the two-layer network after
-        it, relative to ``width``.
+        Number of channels; stride of every block, alias-free; modes per block; and width of the two-layer network after
+        each block, relative to ``width``.
     spacing
-        Time between two samples of the signals it is trained on.
+        Time between two samples of the training signals.
     field, bank, padding, padding_mode
-        Of the Sonic layers, see :class:`torchsonic.SonicConv1d`.
+        Options of the Sonic layers, see :class:`torchsonic.SonicConv1d`.
     form, norm
         See :class:`torchsonic.nn.SonicBlock`.
     drop_rate, drop_path_rate, global_pool
-        Dropout before the last layer; stochastic depth, growing towards the last block; ``avg``, ``max`` or ``""``.
+        Dropout before the last layer; stochastic depth, growing towards the last block; ``avg``, ``max`` or ``""`` for
+        pooling.
 
     Examples
     --------

@@ -33,13 +33,13 @@ class _Downsample(SonicConv2d):
 
 
 class MixerBlock(nn.Module):
-    r"""Mix places, then channels.
+    r"""Mix positions, then channels.
 
     .. math::
         x \leftarrow x + \gamma_1 A\,\mathrm{norm}(x), \qquad
         x \leftarrow x + \gamma_2\,\mathrm{MLP}(\mathrm{norm}(x))
 
-    ``A`` is a Sonic layer, with a local branch if asked for; the MLP acts on each pixel. ``(B, C, H, W)`` to the same.
+    ``A`` is a Sonic layer, optionally with a local branch; the MLP acts on each pixel. ``(B, C, H, W)`` to the same.
 
     Examples
     --------
@@ -80,32 +80,32 @@ class MixerBlock(nn.Module):
 class SonicClassifier(Classifier):
     """A stem of stride 4, stages of Sonic and MLP blocks, mean, linear head; ``(B, C, H, W)`` to ``(B, num_classes)``.
 
-    The stem brings an image that is told its spacing onto the reference grid, so that it gives the same logits at every
-    sampling that holds its frequencies.
+    The stem brings an image with a given spacing onto the reference grid, so that it gives the same logits at every
+    sampling that can represent its frequencies.
 
     Parameters
     ----------
     widths, depths
-        Channels and blocks of the stages; each stage halves the grid of the one before.
+        Channels and blocks of the stages; each stage halves the grid of the previous one.
     modes_ratio
-        Modes of a layer over its channels.
+        Number of modes of a layer relative to its channels.
     mlp_ratio, norm, layer_scale, drop_path_rate, local_kernel
-        Of the blocks; ``local_kernel=3`` adds a local branch.
+        Options of the blocks; ``local_kernel=3`` adds a local branch.
     operator_options
-        Further arguments of the Sonic layers in the stages, such as ``num_modes``, ``bank`` or ``field``; a list of as
-        many values as there are stages gives each its own.
+        More arguments of the Sonic layers in the stages, such as ``num_modes``, ``bank`` or ``field``; a list with one
+        value per stage gives each its own.
     stem
         ``linear``: one Sonic layer of stride 4, which passes nothing finer than 8 pixels. ``deep``: two of stride 2
         with a norm and GELU between them. ``local``: the 7x7 convolution and max pooling of ResNets on the network's
-        own grid, onto which an image that is told its spacing is resampled exactly; registered networks have it.
+        own grid, onto which an image with a given spacing is resampled exactly; the registered networks use it.
     grid
-        See :class:`torchsonic.models.stem.SonicStem`; of ``stem="linear"`` and ``stem="deep"``.
+        See :class:`torchsonic.models.stem.SonicStem`; only for ``stem="linear"`` and ``stem="deep"``.
     image_size
-        Usual size of images: the longest initial modes of a stage reach over its grid at this size. It is no limit.
+        Usual size of images, not a limit: at this size, the longest initial modes of a stage span its grid.
     spacing, padding_mode
-        Reference spacing of images, and what surrounds them to Sonic layers; a local stem sees zeros there.
+        Reference spacing of images, and how Sonic layers pad them; a local stem pads with zeros.
     drop_rate, global_pool
-        Dropout before the last layer; ``avg``, ``max`` or ``""``.
+        Dropout before the last layer; ``avg``, ``max`` or ``""`` for pooling.
 
     Examples
     --------
@@ -140,10 +140,10 @@ class SonicClassifier(Classifier):
         super().__init__()
         self.in_channels = positive(in_channels, "in_channels")
         if len(widths) != len(depths) or not widths or min(*widths, *depths) < 1:
-            raise ValueError(f"widths and depths must be equally many positive numbers, got {widths} and {depths}")
+            raise ValueError(f"widths and depths must be positive and of equal length, got {widths} and {depths}")
         for name in ("spacing", "padding_mode", "stride"):
             if name in (operator_options or {}):
-                raise ValueError(f"{name} belongs to the whole network, not into operator_options: {operator_options}")
+                raise ValueError(f"pass {name} to the network, not in operator_options: {operator_options}")
         sonic: dict[str, Any] = {"spacing": spacing, "padding_mode": padding_mode}
         positive(image_size, "image_size")
         modes = [max(8, round(modes_ratio * width)) for width in widths]

@@ -1,4 +1,4 @@
-"""A collection of Sonic layers without a network round them, to be saved and loaded like one."""
+"""A collection of Sonic layers without a network around them, saved and loaded like one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchsonic.spectral.spacing import Spacing
 
 
 class SonicLayers(PretrainedModel):
-    """Sonic layers by the names they have in some network, for example one that ``torchsonic convert`` read.
+    """Sonic layers under the names they have in some network, for example one that ``torchsonic convert`` read.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class SonicLayers(PretrainedModel):
         taken = nn.ModuleDict()
         for name in layers:
             if not name or "/" in name or hasattr(taken, name):
-                raise ValueError(f"layers must have names without '/' that no module has of its own, got {name!r}")
+                raise ValueError(f"layer names must not contain '/' or clash with attributes of a module, got {name!r}")
         # Names of modules may hold no dots. Files of older versions have keywords of these.
         self.layers = nn.ModuleDict(
             {name.replace(".", "/"): make_sonic(**group_old(given, warn=False)) for name, given in layers.items()}
@@ -45,7 +45,7 @@ class SonicLayers(PretrainedModel):
     def __getitem__(self, name: str) -> SonicConvNd:
         key = name.replace(".", "/")
         if key not in self.layers:
-            raise KeyError(f"there is no layer {name!r}; there are {', '.join(self)}")
+            raise KeyError(f"there is no layer {name!r}; choose from {', '.join(self)}")
         layer = self.layers[key]
         assert isinstance(layer, SonicConvNd)
         return layer
@@ -57,7 +57,7 @@ class SonicLayers(PretrainedModel):
         return len(self.layers)
 
     def _forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
-        """Apply the layer, if there is but one."""
+        """Apply the layer, if there is only one."""
         if len(self) != 1:
             raise ValueError(
                 f"there are {len(self)} layers; apply one of them, for example layers[{next(iter(self))!r}]"

@@ -1,4 +1,4 @@
-"""SonicUNet: a segmentation network of Sonic blocks on a fine grid and on coarser ones, in 1, 2 or 3 dimensions."""
+"""SonicUNet: a segmentation network of Sonic blocks on fine and coarse grids, in 1, 2 or 3 dimensions."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.spacing import Spacing, spacing_values
 
 COARSE = 2.0
-"""Axes so many times as coarse as the finest are not halved: that would lose thick slices."""
+"""Axes coarser than the finest by this factor are not halved, which would lose thick slices."""
 
 
 def halving_strides(spacing: Sequence[float], levels: int) -> list[tuple[int, ...]]:
-    """Strides into each level: 2 along the axes that are about as fine as the finest by then.
+    """Strides into each level: 2 along the axes that are about as fine as the finest at that level.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def halving_strides(spacing: Sequence[float], levels: int) -> list[tuple[int, ..
 
 
 class SonicUNet(PretrainedModel):
-    r"""Sonic blocks on ever coarser grids and back: ``(B, C, *size)`` to logits ``(B, num_classes, *size)``.
+    r"""Sonic blocks on coarser and coarser grids and back: ``(B, C, *size)`` to logits ``(B, num_classes, *size)``.
 
     ::
 
@@ -48,26 +48,27 @@ class SonicUNet(PretrainedModel):
                    -> block 1, stride -----------------> + -> block ---^
                         -> block 2, stride -> block -----^
 
-    A stride crops the spectrum, along the axes that are about as fine as the finest. The way back is a 1x1 projection
-    and band-limited interpolation, added to what the level had. The finest level, half as fine as the image, has most
-    of the voxels and so few channels and modes: one block, of which only the input is kept for the backward pass, and
-    two 1x1 convolutions as the head. Told the spacing, the network gives the same answer at samplings that differ by
-    powers of two (:class:`OctaveGrid`) and a similar one between: nothing but a local branch sees voxels.
+    A stride crops the spectrum along the axes that are about as fine as the finest. The way back is a 1x1 projection
+    and band-limited interpolation, added to the features of the level. The finest level, half as fine as the image,
+    has most of the voxels and therefore few channels and modes: one block, of which only the input is kept for the
+    backward pass, and two 1x1 convolutions as the head. If told the spacing, the network gives the same answer at
+    samplings that differ by powers of two (:class:`OctaveGrid`) and a similar one in between: only a local branch
+    depends on voxels.
 
     Parameters
     ----------
     in_channels, num_classes
-        Of images and logits.
+        Channels of images and of logits.
     widths, num_modes
         Channels and modes of the blocks of each level, from fine to coarse.
     norm, mlp_ratio, local_kernel
-        Of the blocks, see :class:`torchsonic.nn.SonicBlock`; the finest level has no local branch.
+        Options of the blocks, see :class:`torchsonic.nn.SonicBlock`; the finest level has no local branch.
     spacing
-        The reference, for example the training set's median voxel, by which the axes to be halved are chosen.
+        Reference spacing, for example the median voxel size of the training set; determines which axes are halved.
     field
-        Voxels of each level that its longest initial modes cover.
+        Length of each level's longest initial modes, in voxels of that level.
     padding, padding_mode, variant
-        As of :class:`SonicNet`.
+        As in :class:`SonicNet`.
 
     Examples
     --------
@@ -100,7 +101,7 @@ class SonicUNet(PretrainedModel):
         positive(num_classes, "num_classes")
         levels = len(widths)
         if levels != len(num_modes) or levels < 2:
-            raise ValueError(f"widths and num_modes must be as many, at least 2, got {widths} and {num_modes}")
+            raise ValueError(f"widths and num_modes must have equal length, at least 2, got {widths} and {num_modes}")
         steps = spacing_values(spacing, spatial_dims)
         strides = halving_strides(steps, levels)
         behind = [(1,) * spatial_dims]  # strides before each level, and before its second block

@@ -30,17 +30,17 @@ def border_options(
     spacing: Sequence[float],
     stride: Sequence[float] | None = None,
 ) -> dict[str, Any]:
-    """Options of a Sonic layer, behind a stride, in a network whose images have a margin.
+    """Padding options of a Sonic layer behind a stride, in a network whose images have a margin.
 
     Parameters
     ----------
     padding
-        Pixels of the image: one number for its finest axis, of which coarser ones get as many millimetres, or one per
+        Pixels of the image: one number for its finest axis (coarser axes get the same physical width), or one per
         axis; ``None`` for a margin as wide as the image.
     spacing
-        Of images.
+        Spacing of the images.
     stride
-        Before the layer, per axis; by default none.
+        Stride in front of the layer, per axis; by default none.
 
     Examples
     --------
@@ -59,33 +59,33 @@ def border_options(
 class SonicNet(PretrainedModel):
     r"""Sonic blocks and a head: ``(B, C, *size)`` to logits ``(B, num_classes, *size)``.
 
-    The first block lifts C to ``width`` channels, the others keep them; norm, GELU and a convolution give the logits.
-    Told the spacing, the network is the same on every grid: nothing in it but the head sees pixels, and that only
-    with ``head_kernel > 1``.
+    The first block maps C to ``width`` channels, the others keep them; norm, GELU and a convolution give the logits.
+    If told the spacing, the network does the same on every grid: only the head depends on pixels, and only with
+    ``head_kernel > 1``.
 
     Parameters
     ----------
     in_channels, num_classes
-        Of images and logits.
+        Channels of images and of logits.
     width, depth, num_modes
-        Channels, blocks, and modes of each block.
+        Number of channels, of blocks, and of modes per block.
     stride
-        The first block's, alias-free; the logits return to the input's grid by band-limited interpolation. 2 saves
-        three quarters of the work in 2-D, seven eighths in 3-D.
+        Stride of the first block, alias-free. Band-limited interpolation brings the logits back to the input's grid.
+        A stride of 2 saves three quarters of the work in 2-D, seven eighths in 3-D.
     form, norm, activation, local_kernel, mlp_ratio
-        Of the blocks, see :class:`torchsonic.nn.SonicBlock`.
+        Options of the blocks, see :class:`torchsonic.nn.SonicBlock`.
     head_kernel
-        1 by default; the paper has 3.
+        Kernel size of the head: 1 by default, 3 in the paper.
     standardise
-        Whether Sonic layers see each channel with mean 0 and variance 1, as the paper's do. It speeds up learning:
-        the mean of an image otherwise drowns the rest in long modes.
+        Whether Sonic layers normalise each input channel to mean 0 and variance 1, as in the paper. This speeds up
+        learning: otherwise the mean of an image dominates the long modes.
     spacing, field, variant, bank, mode_dropout, mode_chunk, recompute
-        Of the Sonic layers; ``spacing`` is the reference, for example the training set's median voxel.
-        ``bank="released"`` gives each layer the released values of its depth.
+        Options of the Sonic layers. ``spacing`` is the reference, for example the median voxel size of the training
+        set. ``bank="released"`` gives each layer the released values for its depth.
     padding, padding_mode
         What every Sonic layer sees beyond the edge of its input, as in :class:`torchsonic.SonicConv2d`: by default a
-        margin of zeros. A number is in pixels along the finest axis of the image; coarser axes and coarser grids have
-        as many millimetres. ``padding_mode="circular"`` wraps, for which the laws of the layers are exact;
+        margin of zeros. A number is in pixels along the finest axis of the image; coarser axes and coarser grids get
+        the same physical width. ``padding_mode="circular"`` wraps around, which keeps the layers' laws exact;
         ``padding=None`` makes the margin as wide as the image.
     checkpointing
         Keep only the inputs of blocks for the backward pass.

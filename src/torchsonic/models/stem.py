@@ -1,4 +1,4 @@
-"""The first layer of a classifier: from any sampling of an image to the network's own grid."""
+"""The first layers of a classifier, which bring an image of any spacing to the network's own grid."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHORT_MODES: Mapping[str, Any] = {"field": 4.0, "bank": {"shortest_decay": 0.5},
 
 
 def field_of(grid: int) -> float:
-    """Pixels that the longest initial mode of a layer covers: its grid, and not more than it would by default."""
+    """Length in pixels of a layer's longest initial mode: the size of its grid, but no more than the default."""
     return min(float(grid), DEFAULT_FIELD[2])
 
 
@@ -34,8 +34,8 @@ class SonicStem(nn.Module):
 
     ``(B, C, *size)`` to ``(B, K, *grid)``. With ``grid="reference"`` the output is sampled at ``stride`` times the
     *reference* spacing, whatever the spacing of the input: two samplings of one band-limited field give the same
-    features, here and in everything behind. With ``grid="input"`` it is ``stride`` times coarser than the input. Both
-    are one evaluation of the same continuous operator; they agree when the input has the reference spacing.
+    features, here and in all later layers. With ``grid="input"`` it is ``stride`` times coarser than the input. Both
+    evaluate the same continuous operator; they agree if the input has the reference spacing.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class SonicStem(nn.Module):
         return self._sonic_size(size, self.sonic.told(spacing))
 
     def _sonic_size(self, size: Sequence[int], given: Spacing) -> tuple[int, ...]:
-        """Samples behind the Sonic layer, on the grid that was chosen."""
+        """Output size of the Sonic layer, on the chosen grid."""
         return self.sonic.output_size(size) if self.grid == "input" else reference_size(self.sonic, size, given)
 
     def walk(self, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
@@ -92,10 +92,10 @@ class DeepStem(SonicStem):
     """Two Sonic layers of stride 2 with a norm and a nonlinearity between them; ``(B, C, *size)`` to ``(B, K, *grid)``.
 
     One linear layer of stride 4 passes nothing finer than eight pixels of the reference grid, whatever it learns. Here
-    the first layer keeps what is coarser than four, and the nonlinearity folds it into what the second keeps: where
-    edges and textures are, in place of their waves. It acts on the grid that the first layer chose, so that with
-    ``grid="reference"`` two samplings of one band-limited field still give the same features. Both layers standardise
-    their input and begin with short modes (``SHORT_MODES``), which ``options`` may change.
+    the first layer keeps what is coarser than four, and the nonlinearity turns it into coarser features that the second
+    keeps: where edges and textures are, instead of their waves. It acts on the grid that the first layer chose, so that
+    with ``grid="reference"`` two samplings of one band-limited field still give the same features. Both layers
+    standardise their input and start with short modes (``SHORT_MODES``); ``options`` can change this.
 
     Examples
     --------
@@ -152,11 +152,11 @@ def make_stem(
     """The stem of a classifier: ``local`` is a 7x7 convolution of stride 2 on the network's own grid, whatever the
     sampling of the image; ``deep`` a :class:`DeepStem`; any other name one Sonic layer of stride 4.
 
-    Only that one layer has the given modes and field; a local stem has no use for options but grid and spacing.
+    Only that one layer uses the given modes and field; a local stem uses only grid and spacing.
     """
     if kind == "local":
         if (grid := options["grid"]) != "reference":
-            raise ValueError(f"grid={grid!r} given, but this stem counts pixels of grid='reference'; use stem='deep'")
+            raise ValueError(f"grid={grid!r} given, but this stem always uses grid='reference'; use stem='deep'")
         conv = make_conv(in_channels, out_channels, 7, spatial_dims=2, stride=2)
         return SpacedSequential(ReferenceGrid(spacing=options["spacing"]), conv)
     if kind == "deep":

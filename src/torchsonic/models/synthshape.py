@@ -1,4 +1,4 @@
-"""The frame in which the paper compares operators on synthetic shapes: same stem, same head, another backbone."""
+"""The network in which the paper compares operators on synthetic shapes: same stem, same head, different backbones."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class SynthShapeNet(PretrainedModel):
     backbone
         ``sonic``, ``conv``, ``vit``, ``s4nd``, ``niff`` or ``gfnet``.
     width, depth
-        Channels and blocks; HalliGalli has one block.
+        Number of channels and blocks; HalliGalli has one block.
     head
         ``table``: 1x1, GroupNorm, GELU, 1x1, which gives the parameter counts of the paper's Table 1. ``text``:
         GroupNorm, GELU, 3x3, as the paper's appendix describes.
     head_norm
-        Of the head; ``channel`` normalises each pixel for itself.
+        Norm of the head; ``channel`` normalises each pixel separately.
     backbone_options
         Arguments of the backbone, for example ``{"norm": "channel"}`` for Sonic.
 
@@ -98,16 +98,16 @@ class SynthShapeNet(PretrainedModel):
         x
             ``(B, in_channels, H, W)``.
         spacing
-            Of the pixels; may be given if ``takes_spacing``.
+            Physical size of the pixels; only if ``takes_spacing``.
         window
-            Rows and columns in which logits are wanted, two slices; what they do not need is left out where possible.
+            Two slices, the rows and columns for which logits are needed; other work is skipped where possible.
         told
-            ``orientation`` or ``affine``, see :class:`torchsonic.nn.OrientedNetwork`, if the backbone is Sonic.
+            ``orientation`` or ``affine`` if the backbone is Sonic; see :class:`torchsonic.nn.OrientedNetwork`.
 
         Returns
         -------
         Tensor
-            ``(B, num_classes, H, W)``, or of the window's size.
+            ``(B, num_classes, H, W)``, or the size of the window.
         """
         if window is not None:
             check_samples(x, 2, self.in_channels, type(self).__name__)
@@ -137,7 +137,7 @@ def sonic_backbone(
     padding_mode: PaddingMode = "zeros",
     **options: Any,
 ) -> nn.Module:
-    """Sonic blocks: ``ReLU(GroupNorm(Sonic(x)) + x)`` by default; options of :class:`torchsonic.nn.SonicBlock`."""
+    """Sonic blocks, by default ``ReLU(GroupNorm(Sonic(x)) + x)``; options as in :class:`torchsonic.nn.SonicBlock`."""
     options |= border_options(padding, padding_mode, spacing_values(options.get("spacing", 1.0), 2))
     return SpacedSequential(*[SonicBlock(width, width, num_modes=num_modes, **options) for _ in range(depth)])
 

@@ -1,8 +1,8 @@
-"""A backbone's output where it is wanted, without the rest of the image.
+"""The output of a backbone in a window, without computing the rest of the image.
 
-Tasks that ask about one place pay for the whole image otherwise: a global filter is an inner product at each pixel, and
-four of them are far cheaper than 4,096 by FFT. What cannot be cut short (a norm over the image, several blocks before
-the last) is computed as usual, then cropped; the result is the same.
+Tasks that need a few pixels would otherwise pay for the whole image: a global filter is an inner product at each pixel,
+and four of them are far cheaper than 4,096 by FFT. What needs the whole image (a norm over it, the blocks before the
+last) is computed as usual, then cropped; the result is the same.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_PRODUCTS = 32
 class Projected:
     """An image of few channels and the matrix that widens it.
 
-    The matrix commutes with filters, so that they need see no more than the few channels.
+    The matrix commutes with filters, so they need to see only the few channels.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Projected:
     bias: Tensor | None = None
 
     def widen(self, values: Tensor) -> Tensor:
-        """Multiply channels by the matrix: ``(B, C, ..)`` to ``(B, K, ..)``."""
+        """Multiply the channels by the matrix: ``(B, C, ..)`` to ``(B, K, ..)``."""
         if self.weight is None:
             return values
         wide = F.conv2d(values.flatten(2)[..., None], self.weight[:, :, None, None], self.bias)
@@ -64,7 +64,7 @@ class Projected:
         return self.widen(crop(self.image, window))
 
     def normalised(self, norm: nn.Module) -> Projected:
-        r"""The image behind a norm that looks at nothing but the pixel; still few channels and a matrix.
+        r"""The image after a pointwise norm; still few channels and a matrix.
 
         .. math:: \mathrm{LN}(W x) = \gamma\,\bar W \frac{x}{\sqrt{x^\top \bar W^\top \bar W x / K + \epsilon}} + \beta,
            \qquad \bar W = W - \operatorname{mean}_k W
@@ -80,7 +80,7 @@ class Projected:
 
 
 def is_pointwise(part: nn.Module) -> bool:
-    """Whether a layer looks at nothing but the pixel."""
+    """Whether a layer acts on each pixel separately."""
     if isinstance(part, nn.Conv2d):
         return part.kernel_size == (1, 1) and part.stride == (1, 1)
     return isinstance(part, (ChannelNorm, nn.Identity, nn.GELU, nn.ReLU, nn.SiLU))
@@ -88,7 +88,7 @@ def is_pointwise(part: nn.Module) -> bool:
 
 @singledispatch
 def run_in_window(part: nn.Module, x: Projected, window: Window, spacing: Spacing | None = None) -> Tensor:
-    """Output of a part of a network in a window, ``(B, K, *window_size)``; shorter ways are registered by type."""
+    """Output of a part of a network in a window, ``(B, K, *window_size)``; shortcuts are registered by type."""
     return crop(apply(part, x.whole(), spacing), window)
 
 

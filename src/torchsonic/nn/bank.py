@@ -1,4 +1,4 @@
-"""The modes of a layer: stored parameters, and the physical ones that they stand for."""
+"""The modes of a layer: the stored parameters and the physical ones they stand for."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class ModeBank(PaddedLayer):
     limits: ResponseLimits
 
     def _choose_bank(self, bank: Bank | None, field: float | None) -> None:
-        """Set ``bank`` and ``field``, from which modes are drawn."""
+        """Set ``bank`` and ``field``, which modes are drawn from."""
         self.bank = dict(check_bank(expand_bank(bank)))
         if "released" in self.bank and (self.num_axes == 1 or field is not None):
             given = "1-D" if self.num_axes == 1 else f"field={field}"
             raise ValueError(
-                f"bank 'released' is for images and volumes and has no field, got {given}; use another bank"
+                f"bank 'released' is for images and volumes and takes no field, got {given}; use another bank"
             )
         field = DEFAULT_FIELD[self.num_axes] if field is None else field
         if not is_number(field) or field <= 0:
@@ -147,7 +147,7 @@ class ModeBank(PaddedLayer):
 
     @property
     def soft_limit(self) -> bool:
-        """Whether the largest magnitude is approached softly, ``limits.soft``."""
+        """Whether the magnitude limit is smooth, ``limits.soft``."""
         return self.limits.soft
 
     def _cutoff(self, spacing: Tensor, dtype: torch.dtype) -> Tensor | None:
@@ -175,7 +175,7 @@ class ModeBank(PaddedLayer):
             directions = spacing_frame(direction, spacing)
         else:
             raise ValueError(
-                "orientation cannot be told to variant='paper', whose half spectrum is tied to the last array axis; "
+                "variant='paper' cannot take an orientation, since its half spectrum is tied to the last array axis; "
                 "use variant='exact', or rearrange the array"
             )
         if self.gain == "dc":

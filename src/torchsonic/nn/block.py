@@ -32,7 +32,7 @@ class Operator(Protocol):
 
 
 class _Block(nn.Module):
-    """Common part of blocks: a single operator, of the given name, has the stride."""
+    """Common part of blocks: the operator of the given name, and no other, has the stride."""
 
     takes_spacing: ClassVar[bool] = True
     operator_name: ClassVar[str]
@@ -63,7 +63,7 @@ class ResidualBlock(_Block):
     form
         ``"post"`` puts the norm after the operator, as the paper's figure does; ``"pre"`` before it, as its appendix.
     drop_path
-        Probability of skipping the operator for a sample, in training.
+        Probability of skipping the operator for a sample during training.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class ResidualBlock(_Block):
 
 
 class SonicBlock(ResidualBlock):
-    """The paper's block: Sonic, norm, + skip, activation; or norm, activation, Sonic, + skip with ``form="pre"``.
+    """The paper's block: Sonic, norm, + skip, activation; with ``form="pre"``: norm, activation, Sonic, + skip.
 
     Shapes: ``(B, C, *size)`` to ``(B, K, *ceil(size / stride))``.
 
@@ -116,10 +116,10 @@ class SonicBlock(ResidualBlock):
         See :class:`ResidualBlock`. The default activation is ReLU in form "post" and GELU in form "pre".
         ``norm="channel"`` normalises each pixel.
     local_kernel
-        Taps of a local convolution beside the global one (:class:`HybridConv`); 0 for none.
+        Taps per axis of a local convolution next to the global one (:class:`HybridConv`); 0 for none.
     mlp_ratio
         Width of a :class:`ChannelMLP` after the block, as a multiple of the channels; 0 for none. A block has only one
-        nonlinearity between two global operators; this adds another at a fraction of the cost.
+        nonlinearity between two global operators; this adds another at little extra cost.
     options
         Options of the Sonic layer, for example ``spacing``, ``field``, ``padding_mode`` or ``execution``.
 
@@ -169,7 +169,7 @@ class SonicBlock(ResidualBlock):
 
 
 class Bottleneck(_Block):
-    r"""The residual bottleneck of ResNets around any operator.
+    r"""The residual bottleneck block of ResNets, built around any operator.
 
     .. math:: y = \phi(\mathrm{norm}(W_3\,\phi(\mathrm{norm}(A\,\phi(\mathrm{norm}(W_1 x))))) + S x)
 

@@ -1,4 +1,4 @@
-"""Chains of layers that pass the spacing along."""
+"""Chains of layers that pass the spacing on."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _KeepingBuffers:
 
 
 def _walk_twice(module: nn.Module, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
-    """As :func:`walk`, but the backward pass computes intermediate results again."""
+    """Like :func:`walk`, but the backward pass recomputes intermediate results."""
     options: dict[str, Any] = {}
     if not torch.compiler.is_compiling():  # compilers accept no context, and do not repeat changes of buffers
         options["context_fn"] = lambda: (nullcontext(), _KeepingBuffers(module))
@@ -74,9 +74,9 @@ def _chain_stride(module: nn.Module) -> float | tuple[float, ...]:
 
 
 class SpacedSequential(nn.Sequential):
-    """``nn.Sequential`` that passes the spacing on and tells each layer the strides before it.
+    """An ``nn.Sequential`` that passes the spacing on and tells each layer the strides before it.
 
-    Layers must not have been told of strides before, so do not reuse those of another chain. A chain within a chain
+    Do not reuse layers of another chain, since they have already been told their strides. A chain within a chain
     must be a :class:`SpacedSequential`, since a plain container does not pass the spacing on.
 
     Examples
@@ -94,7 +94,7 @@ class SpacedSequential(nn.Sequential):
     def __init__(self, *modules: nn.Module) -> None:
         super().__init__()
         if len(modules) == 1 and isinstance(modules[0], Mapping):
-            raise TypeError("SpacedSequential takes layers, not a dictionary of them; their names are their places")
+            raise TypeError("SpacedSequential takes layers, not a dictionary; pass them one by one, without names")
         self.checkpointing = False  # keep only the layers' inputs for the backward pass
         self.stride: float | tuple[float, ...] = 1
         for module in modules:
@@ -105,7 +105,7 @@ class SpacedSequential(nn.Sequential):
         stride = _chain_stride(module)
         strided = any(step != 1 for step in (stride if isinstance(stride, Sequence) else (stride,)))
         if type(module) in (nn.Sequential, nn.ModuleList) and (strided or knows_spacing(module)):
-            raise ValueError(f"layer {len(self)} is a plain container and passes no spacing on; use SpacedSequential")
+            raise ValueError(f"layer {len(self)} is a plain container and drops the spacing; use SpacedSequential")
         place_behind(module, self.stride)
         self.stride = _times(self.stride, stride)
         self.add_module(str(len(self)), module)
@@ -116,7 +116,7 @@ class SpacedSequential(nn.Sequential):
         raise TypeError("layers cannot be inserted into a SpacedSequential; build a new one")
 
     def __getitem__(self, index: int | slice):  # type: ignore[override]
-        """A layer, or a part of the chain whose layers keep the strides before them."""
+        """A layer, or a slice of the chain, whose layers keep the strides they were told."""
         if not isinstance(index, slice):
             return super().__getitem__(index)
         part = SpacedSequential()

@@ -76,7 +76,7 @@ class SonicConvNd(CachedModes):
         standardise = variant == "paper" if standardise is None else standardise
         self.standardise: Standardise = choice(standardise, (False, True, "channel", "sample"), "standardise")
         if not is_number(input_noise) or input_noise < 0 or (input_noise > 0 and not self.standardise):
-            raise ValueError(f"input_noise must be >= 0 and belongs to standardised input, got {input_noise!r}")
+            raise ValueError(f"input_noise must be >= 0 and needs standardised input, got {input_noise!r}")
         self.input_noise = input_noise
         self._make_parameters(device, dtype)
         num_biases = out_channels // self.orbit_size
@@ -85,7 +85,7 @@ class SonicConvNd(CachedModes):
 
     @property
     def execution(self) -> Execution:
-        """The attributes ``order``, ``mode_chunk`` and ``recompute``, which may be set."""
+        """The attributes ``order``, ``mode_chunk`` and ``recompute``, all of which can be set."""
         return Execution(self.order, self.mode_chunk, self.recompute)
 
     def definition(self) -> dict[str, Any]:
@@ -113,12 +113,12 @@ class SonicConvNd(CachedModes):
         x
             ``(B, C, N_1 .. N_D)`` or ``(C, N_1 .. N_D)``, real.
         spacing
-            Physical step of ``x``: a number, one per axis, or ``(B, D)``; by default the layer's.
+            Physical step of ``x``: a number, one per axis, or ``(B, D)``. Defaults to the layer's spacing.
         output_size
-            Samples of the output, on the same extent, instead of ``ceil(size / stride)``.
+            Number of output samples over the same extent, instead of ``ceil(size / stride)``.
         orientation
-            Directions of the array's axes, the columns of an orthogonal matrix ``(D, D)`` or ``(B, D, D)``; by default
-            the identity. See :mod:`torchsonic.spectral.orientation`.
+            Directions of the array's axes, as the columns of an orthogonal matrix ``(D, D)`` or ``(B, D, D)``. Defaults
+            to the identity. See :mod:`torchsonic.spectral.orientation`.
 
         Returns
         -------
@@ -209,8 +209,8 @@ class SonicConv2d(SonicConvNd):
 
     .. math:: y = \operatorname{Re}\{ C\,\mathcal F^{-1}[\, g_m T_m(\omega)\,\mathcal F[B x]_m ]\} + \text{bias}
 
-    Shapes: ``x (B, C, H, W)`` to ``y (B, K, ceil(H / stride), ceil(W / stride))``; unbatched input works as well.
-    Learnable reals: ``2 K M + 2 M C + (4 + D) M + 1``, and ``K`` for the bias.
+    Shapes: ``x (B, C, H, W)`` to ``y (B, K, ceil(H / stride), ceil(W / stride))``; unbatched input works too.
+    Learnable parameters: ``2 K M + 2 M C + (4 + D) M + 1``, plus ``K`` for the bias.
 
     Parameters
     ----------
@@ -219,19 +219,19 @@ class SonicConv2d(SonicConvNd):
     num_modes
         M; by default a quarter of the larger channel count, at least 8.
     stride
-        Crops the spectrum before the inverse transform, which is free of aliasing and saves computing samples only to
-        discard them.
+        Crops the spectrum before the inverse transform. This is free of aliasing, and no sample is computed only to be
+        discarded.
     spacing
-        Reference spacing: the layer is initialised for it, and assumes it unless told another. A number, or one per
+        Reference spacing: the layer is initialised for it and assumes it unless given another. A number, or one per
         axis in array-axis order.
     padding_mode
         ``"circular"`` wraps around; ``"zeros"`` surrounds the image with zeros, and ``"reflect"`` with its mirror image
         without repeating the edge.
     padding
-        Width of that margin in pixels of the reference spacing, a number or one per axis. At another spacing the margin
-        keeps its physical width. It lies once between the end of an axis and its beginning, not on either side: half of
-        a mirrored margin belongs to each end. Modes longer than the margin still wrap around. By default the margin is
-        as wide as the image, which costs several times as much; then only modes longer than the image wrap around.
+        Width of that margin in pixels of the reference spacing: a number, or one per axis. At other spacings the margin
+        keeps its physical width. Each axis gets one margin, between its end and its beginning, rather than one on each
+        side: half of a mirrored margin belongs to each end. Modes longer than the margin still wrap around. By default
+        the margin is as wide as the image, which costs several times as much.
     variant
         ``"exact"`` commutes with shifts, permuted axes and resampling exactly; ``"paper"`` follows the paper's
         implementation notes.
@@ -239,29 +239,29 @@ class SonicConv2d(SonicConvNd):
         Length of the longest initial mode in pixels; by default 128, 64 and 32 in one, two and three dimensions.
     bank
         Settings of the initial modes: ``shortest_decay`` in pixels, ``highest_frequency`` in radians per pixel, and
-        ``width_to_length``. Long, narrow modes see distant objects, short ones edges. ``"released"`` starts as the
-        first layer of the authors' released code does (:mod:`torchsonic.nn.released_init`), and ``{"released": depth}``
-        as a deeper one, up to the last at 1; networks that are given the name fill in the depths.
+        ``width_to_length``. Long, narrow modes see distant objects; short ones see edges. ``"released"`` initialises
+        the layer like the first one in the authors' released code (:mod:`torchsonic.nn.released_init`), and
+        ``{"released": depth}`` like a deeper one, with depth 1 for the last; networks fill in the depths themselves.
     gain
-        ``"power"`` gives every mode unit mean power (over the reference cell, or over the grid in the paper's variant);
-        ``"dc"``, or ``g = |a|``, gives it magnitude 1 for a constant; ``"free"`` learns the gain.
+        ``"power"`` gives every mode unit mean power (over the reference cell, or over the grid in the paper's variant).
+        ``"dc"``, that is ``g = |a|``, gives it magnitude 1 for a constant. ``"free"`` learns the gain.
     limits
-        Limits of the responses: a :class:`torchsonic.functional.ResponseLimits` or a mapping of its fields.
+        Limits on the responses: a :class:`torchsonic.functional.ResponseLimits` or a mapping of its fields.
         ``band_order`` is the order ``n`` of a Butterworth band limit ``1 / (1 + (|w| / w_c)^{2n})`` with a learned
-        cutoff per mode. ``magnitude`` is the largest ``|g T|``, cut hard or, if ``soft``, approached like a hyperbolic
-        tangent. The gain does not take limits into account.
+        cutoff per mode. ``magnitude`` is the largest ``|g T|``: a hard clip or, with ``soft``, a smooth limit like a
+        hyperbolic tangent. The gain does not take limits into account.
     mode_dropout
-        Probability of dropping a mode for the whole batch, in training.
+        Probability of dropping a mode for the whole batch during training.
     standardise
-        Bring each channel of each sample to mean 0 and variance 1 first. This is the default of the paper's variant
-        only: the layer learns faster and tolerates noise, but is no longer linear. In the exact variant, ``True`` takes
-        the variance of the field (:func:`torchsonic.functional.field_power`), which is the same on every grid.
-        ``"channel"`` takes the variance of the samples, as the paper does; ``"sample"`` takes mean and variance over
+        Normalise each channel of each sample to mean 0 and variance 1 first. On by default only in the paper's variant:
+        the layer learns faster and tolerates noise, but is no longer linear. In the exact variant, ``True`` uses the
+        variance of the field (:func:`torchsonic.functional.field_power`), which is the same on every grid.
+        ``"channel"`` uses the variance of the samples, as the paper does; ``"sample"`` uses mean and variance over
         all channels of a sample.
     input_noise
-        Standard deviation of noise added to standardised input in training, as in the paper.
+        Standard deviation of noise added to the standardised input during training, as in the paper.
     execution
-        How the layer is evaluated, which does not change its result: an :class:`torchsonic.nn.Execution` or a mapping
+        How the layer is computed; this does not change its result. A :class:`torchsonic.nn.Execution` or a mapping
         of its fields, for example ``{"mode_chunk": 16}`` to save memory.
 
     Examples
@@ -269,7 +269,7 @@ class SonicConv2d(SonicConvNd):
     >>> layer = torchsonic.SonicConv2d(3, 16, num_modes=8)
     >>> layer(torch.randn(2, 3, 32, 48)).shape
     torch.Size([2, 16, 32, 48])
-    >>> layer(torch.randn(2, 3, 64, 96), spacing=0.5).shape  # the same field, sampled twice as fine
+    >>> layer(torch.randn(2, 3, 64, 96), spacing=0.5).shape  # the same field, sampled twice as finely
     torch.Size([2, 16, 64, 96])
 
     References

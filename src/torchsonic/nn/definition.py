@@ -1,7 +1,7 @@
-"""The constructor's arguments that give a layer's weights their meaning, stored with them in the state dict.
+"""The constructor arguments that give a layer's weights their meaning, stored with them in the state dict.
 
-The same weights define another operator at another reference spacing, boundary or gain. So a layer stores these
-arguments as its extra state, and refuses weights of a layer that was built differently. The state is JSON in a tensor
+With another reference spacing, boundary or gain, the same weights define a different operator. So a layer stores these
+arguments as extra state and refuses weights from a layer that was built differently. The state is JSON in a tensor
 of bytes, which safetensors, weights-only checkpoints and distributed checkpoints store like any other tensor.
 """
 
@@ -21,10 +21,10 @@ NUM_BYTES = 512  # fixed, since distributed checkpoints are read into existing t
 
 
 class DefinedLayer(nn.Module):
-    """A layer that refuses weights which would mean something else in it."""
+    """A layer that refuses weights that would mean something different in it."""
 
     def definition(self) -> dict[str, Any]:
-        """The constructor's arguments that the meaning of the weights depends on, ready for JSON."""
+        """The constructor arguments that the meaning of the weights depends on, ready for JSON."""
         raise NotImplementedError
 
     def get_extra_state(self) -> Tensor:
@@ -32,7 +32,7 @@ class DefinedLayer(nn.Module):
         return torch.tensor(list(text), dtype=torch.uint8, device="cpu")
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Compare a saved definition with the layer's own, and change nothing."""
+        """Compare a saved definition with the layer's own, without changing anything."""
         problem = definition_problem(state, self.get_extra_state())
         if problem:
             raise ValueError(problem)
@@ -45,8 +45,8 @@ class DefinedLayer(nn.Module):
             if any(name.startswith(prefix) for name in state_dict):
                 warn_once(
                     "state dict without definition",
-                    "these weights were saved by a version of torchsonic that kept no spacing, padding_mode, variant, "
-                    "gain or limits with them; make sure that the layers are built as they were then, and save again",
+                    "these weights were saved by a version of torchsonic that did not store spacing, padding_mode, "
+                    "variant, gain and limits; make sure the layers are built as they were then, and save again",
                 )
             state_dict[key] = self.get_extra_state()
         problem = definition_problem(state_dict[key], self.get_extra_state())
@@ -73,7 +73,7 @@ def definition_problem(saved: Tensor, own: Tensor) -> str | None:
         now = json.loads(bytes(own.tolist()))
         wrong = [name for name in then if not _same(then[name], now.get(name))]
     except (AttributeError, TypeError, ValueError) as error:
-        return f"its {KEY} is no definition of a layer ({error})"
+        return f"its {KEY} is not the definition of a layer ({error})"
     if not wrong:
         return None
     before, after = (", ".join(f"{name}={_shown(given.get(name))}" for name in wrong) for given in (then, now))

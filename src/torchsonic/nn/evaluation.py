@@ -1,4 +1,4 @@
-"""Evaluation without gradients, from responses that earlier calls have evaluated."""
+"""Evaluation without gradients, reusing responses that earlier calls computed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torchsonic.spectral.tracing import inside_function_transform, tracing
 
 
 class CachedModes(ReadableModes):
-    """Modes whose responses on the last few grids are kept in evaluation, until the parameters change."""
+    """Modes whose responses on the last few grids are cached in evaluation mode until the parameters change."""
 
     mode_chunk: int | None
 
@@ -53,7 +53,7 @@ class CachedModes(ReadableModes):
             return kernels.order_of(plan).forward(mixing, lambda samples, modes: coupling, plan)[0]
 
     def clear_cache(self) -> None:
-        """Drop responses kept in evaluation; needed only after writing to ``parameter.data`` on an accelerator."""
+        """Drop the cached responses; needed only after writing to ``parameter.data`` on an accelerator."""
         self._cache.clear()
 
     def train(self, mode: bool = True):

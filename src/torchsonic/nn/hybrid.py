@@ -1,8 +1,8 @@
-"""A global convolution with a small local one beside it.
+"""A global convolution with a small local one next to it.
 
-The local kernel is physical, as the global one is: its taps lie at multiples of the reference spacing. On a grid
-of another spacing a tap falls between samples and its weight is shared linearly among them. At integer refinements no
-tap does, so a field sampled twice or three times as fine gives the same answer exactly.
+Like the global kernel, the local one is physical: its taps lie at multiples of the reference spacing. On a grid
+with another spacing, a tap falls between samples and its weight is shared linearly among them. At integer refinements
+every tap meets a sample, so a field sampled two or three times as finely gives exactly the same answer.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class LocalConv(SpacedLayer):
 
     .. math:: y(r) = \sum_{j} w_j\, x(r + j\,d_{\mathrm{ref}}),\qquad j \in \{-k/2 .. k/2\}^D
 
-    with ``x`` interpolated linearly between samples. Channels are grouped as finely as both counts allow: depthwise
-    when they are equal. Shapes: ``(B, C, *size)`` to ``(B, K, *ceil(size / stride))``.
+    with ``x`` interpolated linearly between samples. Channels are grouped as finely as both counts allow (depthwise
+    if they are equal). Shapes: ``(B, C, *size)`` to ``(B, K, *ceil(size / stride))``.
 
     Parameters
     ----------
     kernel_size
-        Taps per axis, odd.
+        Taps per axis, an odd number.
     spacing
-        Reference spacing, the distance of taps.
+        Reference spacing, the distance between taps.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class LocalConv(SpacedLayer):
         return {**super().definition(), "padding_mode": self.padding_mode}
 
     def reset_parameters(self) -> None:
-        """White noise of variance 1 leaves with variance 1/2: half the power of the global branch."""
+        """Draw weights that turn white noise of variance 1 into variance 1/2, half the power of the global branch."""
         nn.init.normal_(self.weight, std=(2 * self.weight[0].numel()) ** -0.5)
 
     def coarsening(self, size: Sequence[int]) -> tuple[float, ...]:
@@ -94,7 +94,7 @@ class LocalConv(SpacedLayer):
         return tuple(float(s) for s in self.stride)
 
     def set_orientation(self, orientation: Matrix | None) -> None:
-        """Set the orientation of this layer's input. The kernel follows the nearest order and flips of axes."""
+        """Set the orientation of this layer's input. The kernel follows the nearest permutation and flips of axes."""
         super().set_orientation(orientation)
         self._storages = [] if self._orientation is None else [split_storage(m)[0] for m in self._orientation.cpu()]
 
@@ -119,7 +119,7 @@ class LocalConv(SpacedLayer):
             if reach > SHORT and reach > size[axis]:
                 raise ValueError(
                     f"spacing {step:g} is too fine for a local kernel with taps {reference:g} apart: it would reach "
-                    f"{reach} samples far, beyond an image of {size[axis]}"
+                    f"{reach} samples, beyond an image of {size[axis]}"
                 )
             # In float64 and so on the CPU: not every device has it.
             taps = torch.arange(-radius, radius + 1, device="cpu", dtype=torch.float64) * (reference / step)
@@ -129,7 +129,7 @@ class LocalConv(SpacedLayer):
         return weight
 
     def _padded(self, x: Tensor, reach: Sequence[int]) -> Tensor:
-        """Continue ``x`` across its boundary, also by more than its own extent."""
+        """Continue ``x`` across its boundary, even by more than its own extent."""
         for axis, margin in enumerate(reach):
             dim, size = 2 + axis, x.shape[2 + axis]
             index = torch.arange(-margin, size + margin, device=x.device)
@@ -150,7 +150,7 @@ class LocalConv(SpacedLayer):
     def forward(self, x: Tensor, spacing: Spacing | None = None, *, orientation: Matrix | None = None) -> Tensor:
         """Apply the layer; ``spacing`` is a number, one per axis, or ``(B, D)``.
 
-        On an array whose axes lie oblique in space, taps follow the nearest axes: close, where Sonic layers are exact.
+        If the array's axes are oblique in space, taps follow the nearest axes, approximately; Sonic layers are exact.
         """
         if isinstance(x, Proxy):
             return leaf_call(self, x, spacing, orientation=orientation)
@@ -180,15 +180,15 @@ class HybridConv(nn.Module):
 
     .. math:: y = \mathrm{Sonic}(x) + \mathrm{Local}(x)
 
-    The global branch carries context, the local one edges that would cost many modes. Both are told the spacing.
-    Shapes as :class:`torchsonic.SonicConv2d`; with a stride, sizes it divides keep the branches aligned exactly.
+    The global branch provides context, the local one edges that would take many modes. Both are told the spacing.
+    Shapes as in :class:`torchsonic.SonicConv2d`. With a stride, the branches align exactly if it divides the size.
 
     Parameters
     ----------
     kernel_size
-        Taps of the local branch.
+        Taps per axis of the local branch.
     stride, spacing, padding_mode, options
-        Of the Sonic layer, for example ``num_modes``.
+        Arguments of the Sonic layer, for example ``num_modes``.
 
     Examples
     --------
@@ -225,7 +225,7 @@ class HybridConv(nn.Module):
         return self.sonic.coarsening(size)
 
     def set_spacing(self, spacing: Spacing) -> None:
-        """Set the spacing that both branches assume when ``forward`` is told none."""
+        """Set the spacing that both branches assume if ``forward`` is given none."""
         self.sonic.set_spacing(spacing)
         self.local.set_spacing(spacing)
 
@@ -238,7 +238,7 @@ class HybridConv(nn.Module):
 def make_operator(
     in_channels: int, out_channels: int, *, local_kernel: int = 0, spatial_dims: int = 2, **options: Any
 ) -> nn.Module:
-    """Build a Sonic layer, with a local branch of so many taps per axis beside it unless that is 0."""
+    """Build a Sonic layer, with a local branch of ``local_kernel`` taps per axis unless that is 0."""
     if local_kernel < 0:
         raise ValueError(f"local_kernel must be 0 or an odd number of taps, got {local_kernel}")
     if local_kernel:

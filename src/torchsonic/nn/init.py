@@ -5,8 +5,8 @@ All lengths are in pixels of the reference grid; layers convert them.
 * Directions cover the whole circle or sphere, since a mode sees only one side, ``+v``.
 * Decay lengths ``s / |Re a|`` are log-spaced from about a pixel to the reference field, in an order that pairs every
   length with all directions and all frequencies.
-* Part of the bank oscillates, ``Im a / s`` from 0 to half the reference Nyquist frequency. Without oscillation, little
-  but the area of a distant shape is visible.
+* Part of the bank oscillates, ``Im a / s`` from 0 to half the reference Nyquist frequency. Without oscillation, a layer
+  sees little more of a distant shape than its area.
 * ``B`` and ``C`` are scaled so that white noise of variance 1 gives output of variance 1.
 """
 
@@ -31,17 +31,17 @@ GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def check_bank(bank: Mapping[str, float]) -> Mapping[str, float]:
-    """Refuse unknown settings of :func:`initial_responses`, and values out of range; returns the bank."""
+    """Refuse unknown settings of :func:`initial_responses` and values out of range; return the bank."""
     if not isinstance(bank, Mapping):
         raise TypeError(f"bank must be 'released' or a mapping with any of {', '.join(BANK_OPTIONS)}, got {bank!r}")
     if "released" in bank:
         depth = bank["released"]
         if len(bank) > 1 or not is_number(depth) or not 0 <= depth <= 1:
-            raise ValueError(f"bank['released'] must stand alone and be a depth from 0 to 1, got {dict(bank)}")
+            raise ValueError(f"bank['released'] must be a depth from 0 to 1 and the only setting, got {dict(bank)}")
         return bank
     for name, value in bank.items():
         if name not in BANK_OPTIONS:
-            raise ValueError(f"bank must have only {', '.join(BANK_OPTIONS)}, got {name!r}")
+            raise ValueError(f"bank may contain only {', '.join(BANK_OPTIONS)}, got {name!r}")
         still = name == "highest_frequency" and value == 0  # modes that do not oscillate
         if not is_number(value) or (value <= 0 and not still):
             kind = "finite number >= 0" if name == "highest_frequency" else "positive finite number"
@@ -52,12 +52,12 @@ def check_bank(bank: Mapping[str, float]) -> Mapping[str, float]:
 def initial_directions(num_modes: int, num_axes: int, *, half_circle: bool = False, generator=None) -> Tensor:
     """Unit vectors spread over all directions, ``(M, D)``.
 
-    1-D: alternating signs. 2-D: evenly spaced angles with jitter. 3-D: a randomly turned Fibonacci sphere.
+    1-D: alternating signs. 2-D: evenly spaced angles with jitter. 3-D: a randomly rotated Fibonacci sphere.
 
     Parameters
     ----------
     half_circle
-        The paper's choice: one half of all directions, where the last axis is positive (2-D: angles uniform on
+        The paper's choice: the half of all directions whose last component is positive (2-D: angles uniform on
         ``(0, pi)``); meant for its half-spectrum variant.
     """
     if num_axes == 1:
@@ -85,7 +85,7 @@ def initial_directions(num_modes: int, num_axes: int, *, half_circle: bool = Fal
 
 
 def _spread(num_modes: int, step: float, generator) -> Tensor:
-    """A low-discrepancy sequence in [0, 1), turned at random: M values that cover evenly, in scattered order."""
+    """A randomly shifted low-discrepancy sequence in [0, 1): M values that cover it evenly, in scattered order."""
     return (torch.rand(1, generator=generator) + step * torch.arange(num_modes)) % 1.0
 
 
@@ -100,13 +100,13 @@ def initial_responses(
 ) -> dict[str, Tensor]:
     """Scale, damping, oscillation and transverse penalty in pixels, each ``(M,)``.
 
-    The scale starts at one pixel for all modes and the damping sets the length, so that every parameter is of order one
-    and a step in ``Im a`` turns the phase at a given distance equally for short and long modes.
+    The scale starts at one pixel for all modes and the damping sets the length. Every parameter is then of order one,
+    and a step in ``Im a`` changes the phase at a given distance equally for short and long modes.
 
     Parameters
     ----------
     field
-        Extent of the reference field in pixels; the longest decay length.
+        Extent of the reference field in pixels, which is the longest decay length.
     shortest_decay, highest_frequency, width_to_length
         Shortest decay length in pixels, highest ``Im a / s`` in radians per pixel, and width across a mode relative to
         its length.

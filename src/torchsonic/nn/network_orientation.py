@@ -1,9 +1,9 @@
 """Tell a network how the axes of its input lie in space.
 
-Sonic layers know an orientation exactly. Other parts of a network are tied to the axes of the array: strides, small
-kernels, pooling, grids of reference. So the orientation is split (:mod:`torchsonic.spectral.orientation`): the array
-is brought to the order and directions of axes that is nearest to that of training, the layers are told what remains,
-and the result goes back to the axes of the input. All 48 ways to store a volume are one array to the network.
+Sonic layers handle any orientation exactly. Other parts of a network are tied to the axes of the array: strides, small
+kernels, pooling, reference grids. So the orientation is split (:mod:`torchsonic.spectral.orientation`): the axes are
+permuted and flipped to come as close as possible to those of training, the layers are told the remaining rotation, and
+the result is brought back to the axes of the input. All 48 ways to store a volume look the same to the network.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Run = Callable[[Tensor, Spacing | None], Any]
 
 
 def set_orientation(model: nn.Module, orientation: Matrix | None) -> nn.Module:
-    """Tell a model the orientation of its *input*, for containers that pass on only ``x``.
+    """Tell a model the orientation of its *input*; for containers that pass on only ``x``.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def set_orientation(model: nn.Module, orientation: Matrix | None) -> nn.Module:
     Returns
     -------
     nn.Module
-        The model. It rearranges its input and its output; its layers assume what remains of the orientation.
+        The model. It rearranges its input and output; its layers assume the remaining rotation.
 
     Examples
     --------
@@ -67,14 +67,14 @@ def _num_axes(model: nn.Module) -> int:
         layer._refuse_orientation()
     if not layers:
         raise ValueError(
-            f"orientation told, but this {type(model).__name__} has no Sonic layer, and so would ignore it; bring all "
-            "arrays to one order of axes yourself"
+            f"orientation was given, but this {type(model).__name__} has no Sonic layer and would ignore it; bring all "
+            "arrays to the same axis order yourself"
         )
     return layers[0].num_axes
 
 
 def _rearrange_by(module: nn.Module, storages: Storages | None) -> None:
-    """Let a module rearrange what it gets and gives from now on; networks do so themselves."""
+    """Make a module rearrange its input and output from now on; networks do so themselves."""
     module.storages = storages  # type: ignore[assignment]
     if isinstance(module, OrientedNetwork):
         return
@@ -95,9 +95,9 @@ def _rearrange(module: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     samples = [storage.apply(x[i : i + 1]) for i, storage in enumerate(module.storages)]
     if len({sample.shape for sample in samples}) > 1:
         raise ValueError(
-            f"samples of size {tuple(x.shape[2:])} differ in orientation so that they have no common size in the axes "
-            f"of training; call this {type(module).__name__} for each orientation, or cut patches that are as long "
-            "along every axis"
+            f"samples of size {tuple(x.shape[2:])} have different orientations, and no common size in the axes of "
+            f"training; call this {type(module).__name__} once per orientation, or cut patches of equal length along "
+            "every axis"
         )
     return (torch.cat(samples), *others)
 
@@ -110,12 +110,12 @@ def _restore(module: Any, arguments: tuple[Any, ...], result: Any) -> Any:
 def _check_count(storages: Storages, batch: int) -> None:
     if len(storages) not in (1, batch):
         raise ValueError(
-            f"orientation has {len(storages)} matrices for a batch of {batch} samples; give one, or one per sample"
+            f"orientation has {len(storages)} matrices for a batch of {batch} samples; pass one, or one per sample"
         )
 
 
 def restored(result: Any, storages: Storages) -> Any:
-    """Tensors ``(B, K, *size)``, wherever they are in a result, in the axes of the input; others as they are."""
+    """Bring all tensors ``(B, K, *size)`` in a result back to the axes of the input; leave other values unchanged."""
 
     def restore(part: Any) -> Any:
         if not isinstance(part, Tensor) or part.dim() != len(storages[0].order) + 2:
@@ -128,16 +128,16 @@ def restored(result: Any, storages: Storages) -> Any:
 
 
 def run_rearranged(run: Run, x: Tensor, spacing: Spacing | None, storages: Storages, rest: Tensor | None = None) -> Any:
-    """The result of a function of images and their spacing, computed in the axes of training.
+    """Compute a function of images and their spacing in the axes of training.
 
-    Samples of a batch may differ; those that have the same size in these axes are computed together.
+    Samples of a batch may differ in orientation; those of the same size in these axes are computed together.
 
     Parameters
     ----------
     run
         ``run(x, spacing)``; tensors ``(B, K, *size)`` in its result are brought back to the axes of ``x``.
     spacing
-        Along the axes of ``x``, as everywhere.
+        Spacing along the axes of ``x``, as everywhere.
     storages, rest
         See :func:`torchsonic.spectral.orientation.split_orientation`.
     """
@@ -162,7 +162,7 @@ def run_rearranged(run: Run, x: Tensor, spacing: Spacing | None, storages: Stora
 
 
 class OrientedNetwork(nn.Module):
-    """Base of networks that can be told the orientation of their input, or its affine matrix.
+    """Base class of networks that take the orientation of their input, or its affine matrix.
 
     Subclasses implement ``_forward(x, spacing)`` in the axes of training.
     """
@@ -182,13 +182,13 @@ class OrientedNetwork(nn.Module):
         Parameters
         ----------
         spacing
-            Physical step along the axes of ``x``: a number, one per axis, or ``(B, D)``; by default the reference.
+            Physical step along the axes of ``x``: a number, one per axis, or ``(B, D)``. Defaults to the reference.
         orientation
-            Directions of the array's axes, the columns of an orthogonal matrix ``(D, D)`` or ``(B, D, D)``; by default
-            the identity, or what :func:`torchsonic.set_orientation` told.
+            Directions of the array's axes, as the columns of an orthogonal matrix ``(D, D)`` or ``(B, D, D)``. Defaults
+            to the identity, or to what :func:`torchsonic.set_orientation` has set.
         affine
-            In place of both: the matrix ``(D + 1, D + 1)``, or one per sample, from indices of ``x`` to positions, as
-            NIfTI files, MONAI and ITK have it.
+            Instead of both: the matrix ``(D + 1, D + 1)``, or one per sample, that maps indices of ``x`` to positions,
+            as in NIfTI files, MONAI and ITK.
         """
         return self._oriented(self._forward, x, spacing, orientation=orientation, affine=affine)
 
@@ -208,7 +208,7 @@ class OrientedNetwork(nn.Module):
             raise ValueError(TOLD_TWICE)
         if affine is not None:
             if not (spacing is None and orientation is None):
-                raise ValueError("affine holds spacing and orientation; give either affine, or the other two")
+                raise ValueError("affine already contains spacing and orientation; pass either affine or the other two")
             steps, orientation = split_affine(affine, num_axes)
             spacing = tuple(steps[0].tolist()) if torch.equal(steps, steps[:1].expand_as(steps)) else steps
         assert orientation is not None

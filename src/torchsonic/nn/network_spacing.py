@@ -30,7 +30,7 @@ def spaced_layers(model: nn.Module) -> Iterator[tuple[str, SpacedLayer]]:
 
 
 def place_behind(model: nn.Module, stride: float | Sequence[float]) -> nn.Module:
-    """Place part of a network behind a stride, which multiplies the strides within that part."""
+    """Tell part of a network the stride in front of it, which multiplies the strides within that part."""
     for _, layer in spaced_layers(model):
         factors = (stride,) * layer.num_axes if isinstance(stride, (int, float)) else stride
         layer.set_input_stride([old * new for old, new in zip(layer.input_stride, factors, strict=True)])
@@ -40,8 +40,8 @@ def place_behind(model: nn.Module, stride: float | Sequence[float]) -> nn.Module
 def set_spacing(model: nn.Module, spacing: Spacing) -> nn.Module:
     """Tell every layer with a physical kernel the spacing of the model's *input*.
 
-    Use it for containers that pass on only ``x``. A layer behind strides sees the spacing times its ``input_stride``.
-    The networks of torchsonic set it; for other models with strides, call :func:`infer_strides` first.
+    Use it for containers that pass on only ``x``. A layer behind strides assumes the spacing times its
+    ``input_stride``. Torchsonic's networks set that; for other models with strides, call :func:`infer_strides` first.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def set_spacing(model: nn.Module, spacing: Spacing) -> nn.Module:
         raise ValueError(f"set_spacing found no Sonic or other spaced layer in {type(model).__name__}")
     if len(layers) > 1 and _has_strides(model) and all(set(layer.input_stride) == {1.0} for _, layer in layers):
         warnings.warn(
-            "the model has strides but its layers know none; call infer_strides(model, example) first",
+            "the model has strides but its layers do not know them; call infer_strides(model, example) first",
             stacklevel=2,
         )
     model.told_spacing = spacing  # type: ignore[assignment]  # along the axes of the input, see set_orientation
@@ -86,7 +86,7 @@ def _has_strides(model: nn.Module) -> bool:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[nn.Module]:
-    """Put a model in evaluation mode for a block of code; afterwards every module has its own mode again."""
+    """Put a model in evaluation mode within a ``with`` block; afterwards every module is back in its own mode."""
     training = {module: module.training for module in model.modules()}
     try:
         yield model.eval()
@@ -117,7 +117,7 @@ def infer_strides(model: nn.Module, example: Tensor) -> nn.Module:
         axes = layer.num_axes
         stride = tuple(n / m for n, m in zip(example.shape[-axes:], x.shape[-axes:], strict=True))
         if seen.setdefault(layer, stride) != stride:
-            raise ValueError(f"a layer is used at strides {seen[layer]} and {stride}; pass spacing to it explicitly")
+            raise ValueError(f"a layer is called at strides {seen[layer]} and {stride}; pass spacing to it explicitly")
 
     told = {layer: layer.spacing for _, layer in spaced_layers(model)}
     handles = [layer.register_forward_pre_hook(record, with_kwargs=True) for _, layer in spaced_layers(model)]

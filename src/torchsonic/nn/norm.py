@@ -23,8 +23,8 @@ _INSTANCE_NORMS = {1: nn.InstanceNorm1d, 2: nn.InstanceNorm2d, 3: nn.InstanceNor
 class ChannelNorm(nn.LayerNorm):
     """LayerNorm over the channels at each pixel, ``(B, C, ...)`` to the same.
 
-    Unlike GroupNorm it depends on nothing elsewhere in the image, so a weak signal far from bright objects keeps its
-    scale, and it commutes with resampling of the grid.
+    Unlike GroupNorm it does not depend on the rest of the image. So a weak signal far from bright objects keeps its
+    scale, and the norm commutes with resampling.
     """
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
@@ -32,7 +32,7 @@ class ChannelNorm(nn.LayerNorm):
 
 
 class _SignedReLU(torch.autograd.Function):
-    """``max(x, 0)`` whose gradient is ``sign(y) * grad``: the same number without a tensor of truth values."""
+    """``max(x, 0)`` whose gradient is ``sign(y) * grad``: the same value without a boolean mask."""
 
     @staticmethod
     def forward(ctx, x: Tensor) -> Tensor:
@@ -47,10 +47,10 @@ class _SignedReLU(torch.autograd.Function):
 
 
 class ReLU(nn.ReLU):
-    """``max(x, 0)``, of any shape; compiled training on a CPU writes its gradient without a mask.
+    """``max(x, 0)`` for any shape; in compiled training on a CPU, its gradient needs no mask.
 
-    PyTorch's compiler keeps where ``x > 0`` as truth values. Its code stores and loads these one by one on a CPU, which
-    takes ten times as long as everything else in the pass. Elsewhere such a mask is what saves memory, and is kept.
+    PyTorch's compiler saves the boolean mask ``x > 0``. On a CPU, its code stores and loads the mask one value at a
+    time, which takes ten times as long as the rest of the pass. Elsewhere the mask saves memory and is kept.
     """
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
@@ -89,7 +89,7 @@ def make_conv(
     stride: int | Sequence[int] = 1,
     bias: bool = False,
 ) -> nn.Module:
-    """Build a convolution that keeps the size up to its stride; 1x1 without bias unless told otherwise."""
+    """Build a convolution that keeps the size up to its stride; by default 1x1 without bias."""
     choice(spatial_dims, tuple(CONVOLUTIONS), "spatial_dims")
     steps = stride if isinstance(stride, int) else tuple(stride)
     padding = kernel_size // 2

@@ -1,4 +1,4 @@
-"""Rarely used options of a Sonic layer, and what its users may take it for."""
+"""Rarely used options of a Sonic layer, and options of ordinary convolutions that it refuses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OF_CONVOLUTIONS = {
 
 
 def show_option(value: Any) -> str:
-    """An option as users would write it."""
+    """An option as a user would write it."""
     return repr(group_fields(value) if isinstance(value, (Execution, ResponseLimits)) else value)
 
 
@@ -33,5 +33,5 @@ def refuse_third(owner: object, surplus: tuple) -> None:
     if surplus:
         raise TypeError(
             f"{type(owner).__name__} takes no kernel size, since its kernel spans the whole image, but got a third "
-            f"argument, {surplus[0]!r}; pass num_modes={surplus[0]!r} if you mean the number of modes"
+            f"argument, {surplus[0]!r}; if you meant the number of modes, pass num_modes={surplus[0]!r}"
         )

@@ -1,13 +1,13 @@
-r"""Convolutions that turn with the image: every mode acts in all directions of a group of rotations.
+r"""Rotation-equivariant convolutions: every mode acts in all directions of a group of rotations.
 
-Features have one channel for each element of the group, the element fastest: ``(B, C |G|, *size)``. All |G| copies of a
-mode share its parameters,
+Features have one channel for each element of the group, which is the fastest index: ``(B, C |G|, *size)``. All |G|
+copies of a mode share its parameters,
 
     y_{k,r} = Re sum_{t,m,c,s}  C_{km, r^-1 t}  T_m(t^-1 w)  B_{mc, t^-1 s}  x_{c,s}
 
-so that an image turned by an element g gives features that are turned in space and permuted, ``y_{k, g^-1 r}``. Written
-out over ``t``, this is a Sonic layer with |G| M modes of directions ``t v_m``, and all that holds for Sonic layers
-(spacing, strides, borders, memory, export) holds for these. A lifting layer takes ordinary channels, ``B_{mc} x_c``.
+so that an image rotated by an element g gives features that are rotated in space and permuted, ``y_{k, g^-1 r}``.
+Written out over ``t``, this is a Sonic layer with |G| M modes of directions ``t v_m``. Whatever holds for Sonic layers
+(spacing, strides, borders, memory, export) holds here too. A lifting layer takes ordinary channels, ``B_{mc} x_c``.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class SonicOrbitConvNd(SonicConvNd):
         refuse_third(self, surplus)
         if options.get("variant", "exact") != "exact":
             raise ValueError(
-                f"variant must be 'exact', since the paper's prefers some axes, got {options['variant']!r}"
+                f"variant must be 'exact', since the paper's variant prefers some axes, got {options['variant']!r}"
             )
         self.group, self.axis, self.lift = make_group(group, self.num_axes, axis=axis), axis, lift
         self.orbit_size = len(self.group)
@@ -118,28 +118,28 @@ class SonicOrbitConvNd(SonicConvNd):
 
 
 class SonicOrbitConv2d(SonicOrbitConvNd):
-    r"""Global convolution of images that commutes with turns by every element of a group.
+    r"""Global convolution of images that commutes with the rotations of a group.
 
     .. math:: y_{k,r} = \operatorname{Re} \sum_{t,m,c,s} C_{km,r^{-1}t}\, T_m(t^{-1}\omega)\, B_{mc,t^{-1}s}\, x_{c,s}
 
     Shapes: ``x (B, C |G|, H, W)``, or ``(B, C, H, W)`` if it lifts, to ``y (B, K |G|, H', W')``; channel
-    ``k |G| + r`` belongs to field k and element r. The group acts in physical space, also on anisotropic grids.
+    ``k |G| + r`` belongs to field k and element r. The group acts in physical space, even on anisotropic grids.
 
     Parameters
     ----------
     in_channels, out_channels
-        Channels of both tensors, multiples of ``|G|``; ``in_channels`` may be any number if the layer lifts.
+        Channels of input and output, multiples of ``|G|``; ``in_channels`` may be any number if the layer lifts.
     num_modes
         M; each mode acts in |G| directions. By default half the number of fields, at least 4.
     group
-        ``"C{n}"`` for turns by multiples of ``360 / n`` degrees, ``"D{n}"`` with reflections, or a
-        :class:`torchsonic.Group`; in space see :func:`torchsonic.make_group`.
+        ``"C{n}"`` for rotations by multiples of ``360 / n`` degrees, ``"D{n}"`` with reflections, or a
+        :class:`torchsonic.Group`. For groups in 3-D see :func:`torchsonic.make_group`.
     axis
-        In space, the array axis about which ``C`` and ``D`` turn.
+        In 3-D, the array axis about which ``C`` and ``D`` rotate.
     lift
         Whether the input has ordinary channels, such as the colours of an image.
     options
-        Of :class:`torchsonic.SonicConv2d`: ``stride``, ``spacing``, ``padding``, ``field``, ``bank`` and others.
+        Options of :class:`torchsonic.SonicConv2d`: ``stride``, ``spacing``, ``padding``, ``field``, ``bank`` and so on.
 
     Examples
     --------
@@ -182,7 +182,7 @@ class OrbitMix(nn.Module):
 
 
 class OrbitPool(nn.Module):
-    """One channel per field that no turn permutes: the largest, the mean or the norm over the group.
+    """One rotation-invariant channel per field: the maximum, the mean or the norm over the group.
 
     ``(B, K |G|, *size)`` to ``(B, K, *size)``.
     """
@@ -203,7 +203,7 @@ class OrbitPool(nn.Module):
 
 
 class OrbitDropout(nn.Module):
-    """Drop whole fields in training, with all channels of their group; ``(B, K |G|, *size)`` to the same."""
+    """Drop whole fields during training, each with all its channels; ``(B, K |G|, *size)`` to the same."""
 
     def __init__(self, group: Group, p: float = 0.5) -> None:
         super().__init__()

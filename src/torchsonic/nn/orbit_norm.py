@@ -12,7 +12,7 @@ __all__ = ["OrbitBatchNorm", "OrbitNorm", "count_fields"]
 
 
 def count_fields(channels: int, group: Group, name: str) -> int:
-    """How many fields of one channel per element there are; refuse other numbers of channels."""
+    """The number of fields, each with one channel per element; refuse channel counts that do not divide."""
     if channels % len(group):
         raise ValueError(
             f"{name} must be a multiple of the {len(group)} elements of group {group.name or 'given'}, got {channels}"
@@ -23,7 +23,7 @@ def count_fields(channels: int, group: Group, name: str) -> int:
 class OrbitNorm(nn.Module):
     """GroupNorm in which all channels of a field share statistics, scale and shift.
 
-    ``(B, K |G|, *size)`` to the same; ``num_groups`` groups of fields, or as many as divide K.
+    ``(B, K |G|, *size)`` to the same. ``num_groups`` is the number of groups of fields and must divide K.
     """
 
     def __init__(self, channels: int, group: Group, *, num_groups: int = 1, eps: float = 1e-5) -> None:

@@ -1,4 +1,4 @@
-"""The parameters of a model: their groups for optimisers, and how they are saved where processes share them."""
+"""The parameters of a model: groups for optimisers, and saving when they are sharded over processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 def is_sharded(module: nn.Module) -> bool:
-    """Whether parameters of a module are DTensors, sharded over processes; see :mod:`torchsonic.parallel`."""
+    """Whether any parameters of a module are DTensors, sharded over processes; see :mod:`torchsonic.parallel`."""
     return any(hasattr(parameter, "placements") for parameter in module.parameters())
 
 
@@ -32,9 +32,9 @@ def parameter_groups(
     Parameters
     ----------
     lr, weight_decay
-        Of ordinary parameters; vectors and scalars (biases, norms) have no weight decay.
+        Learning rate and weight decay of ordinary parameters; vectors and scalars (biases, norms) get no weight decay.
     mode_lr_scale
-        Learning rate of direction, scale, pole and transverse penalty relative to ``lr``.
+        Learning rate of direction, scale, pole and transverse penalty, relative to ``lr``.
 
     Returns
     -------
@@ -70,17 +70,17 @@ def parameter_groups(
 
 
 def own_class(model: nn.Module) -> type:
-    """The class that the user built; FSDP2 puts one of its own before it."""
+    """The class that the user instantiated; FSDP2 puts a subclass in its place."""
     return next(kind for kind in type(model).__mro__ if not kind.__module__.startswith("torch."))
 
 
 def whole_state(model: nn.Module, shapes: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies of all tensors of a model on the CPU, put together where they are shared out; then all processes must ask.
+    """Copies of all tensors of a model on the CPU, gathered if they are sharded; then all processes must call this.
 
     Parameters
     ----------
     shapes
-        Tensors of a model that is not shared out: FSDP2 makes scalars vectors of one element, which are undone.
+        Tensors of the unsharded model: FSDP2 turns scalars into vectors of one element, which is undone.
     """
     state = {}
     for name, value in model.state_dict().items():
@@ -95,7 +95,7 @@ def whole_state(model: nn.Module, shapes: Mapping[str, Tensor]) -> dict[str, Ten
 
 @contextmanager
 def first_process_writes(model: nn.Module) -> Iterator[bool]:
-    """Tell a process whether to write a model's files; the others wait until they are there."""
+    """Tell a process whether to write a model's files; the others wait until the files exist."""
     shared = is_sharded(model)
     try:
         yield not shared or torch.distributed.get_rank() == 0

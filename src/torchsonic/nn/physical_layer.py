@@ -1,4 +1,4 @@
-"""Layers with a physical kernel, which know the spacing of their samples and the strides before them."""
+"""Layers with a physical kernel, which know the spacing of their input and the strides before them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TOLD_TWICE = "orientation was given twice, with the spacing and on its own"
 class SpacedLayer(DefinedLayer):
     """A layer whose kernel is defined in physical units.
 
-    ``reference_spacing`` is the spacing it was made for, ``spacing`` the one it assumes if ``forward`` is given none,
+    ``reference_spacing`` is the spacing it was built for, ``spacing`` the one it assumes if ``forward`` is given none,
     and ``input_stride`` the cumulative stride between the network's input and the layer's. Subclasses set ``num_axes``
     and ``stride``, and implement ``forward(x, spacing=None)``.
     """
@@ -58,7 +58,7 @@ class SpacedLayer(DefinedLayer):
 
     @property
     def network_spacing(self) -> tuple[float, ...]:
-        """Reference spacing of the network's input, before the strides in front of this layer, as it was passed."""
+        """Reference spacing of the network's input, before any stride, as it was passed to the constructor."""
         steps = zip(self.reference_spacing, self.input_stride, strict=True)
         return tuple(float(f"{step / stride:.12g}") for step, stride in steps)
 
@@ -71,7 +71,7 @@ class SpacedLayer(DefinedLayer):
         return self._spacing
 
     def told(self, spacing: Spacing | None) -> Spacing:
-        """Spacing, and orientation if there is one, of a call: as they are given, or else as the layer assumes."""
+        """Spacing, and orientation if there is one, of a call: as given, or what the layer assumes."""
         turn = self._orientation
         if isinstance(spacing, Sampling):
             spacing, turn = spacing.spacing, spacing.orientation
@@ -84,8 +84,8 @@ class SpacedLayer(DefinedLayer):
     def _refuse_orientation(self) -> None:
         if not self.takes_orientation:
             raise ValueError(
-                f"{type(self).__name__} cannot be told an orientation, since its kernel is tied to the axes of the "
-                "array; bring all arrays to one order of axes yourself, or use a Sonic layer"
+                f"{type(self).__name__} cannot take an orientation, since its kernel is tied to the axes of the "
+                "array; bring all arrays to the same axis order yourself, or use a Sonic layer"
             )
 
     def set_spacing(self, spacing: Spacing) -> None:
@@ -100,7 +100,7 @@ class SpacedLayer(DefinedLayer):
         self._orientation = None if orientation is None else as_orientation(orientation, self.num_axes)
 
     def set_input_stride(self, stride: Sequence[float]) -> None:
-        """Place the layer behind a cumulative stride. Its reference grid becomes coarser, in the same pixels."""
+        """Set the cumulative stride in front of the layer; its reference spacing is multiplied by it."""
         change = [new / old for new, old in zip(stride, self.input_stride, strict=True)]
         untold = isinstance(self._spacing, tuple) and self._spacing == self.reference_spacing
         self.input_stride = tuple(float(s) for s in stride)
@@ -124,9 +124,9 @@ class SpacedLayer(DefinedLayer):
 
 
 class PaddedLayer(SpacedLayer):
-    """A layer that sees a margin round its input, whose physical width is the same on every grid.
+    """A layer that pads its input with a margin of the same physical width on every grid.
 
-    Subclasses set ``padding`` in samples of the reference spacing, or ``None`` for the size of the input.
+    Subclasses set ``padding`` in samples of the reference spacing, or ``None`` for a margin as wide as the input.
     """
 
     padding_mode: PaddingMode
@@ -135,8 +135,8 @@ class PaddedLayer(SpacedLayer):
     def boundary(self, spacing: Spacing) -> Boundary:
         """How images of a spacing continue across their edge: the margin keeps its physical width on finer grids.
 
-        Of several spacings, the finest counts; ``forward`` takes samples with margins of their own one by one. On an
-        array of another orientation, the margins belong to the axes of space.
+        If there are several spacings, the finest one counts; ``forward`` handles samples with different margins one by
+        one. If an orientation is given, margins belong to the axes of space.
         """
         if self.padding is None:
             return Boundary(self.padding_mode)
@@ -162,7 +162,7 @@ class PaddedLayer(SpacedLayer):
 
 
 def split_batch(given: Spacing, num_axes: int) -> list[Spacing]:
-    """Spacing, and orientation if there is one, of each sample; just one if they do not differ."""
+    """Spacing, and orientation if there is one, of each sample; a single one if all are equal."""
     rows, turn = as_spacing(given, num_axes, batch=ANY_BATCH), orientation_of(given)
     steps = [tuple(row) for row in rows.tolist()]
     if turn is None:
@@ -172,14 +172,14 @@ def split_batch(given: Spacing, num_axes: int) -> list[Spacing]:
 
 
 def leaf_call(layer: nn.Module, x: Proxy, *arguments: Any, **options: Any) -> Any:
-    """Record a call of a layer as one node of a graph of ``torch.fx``, with arguments of its ``forward``.
+    """Record a call of a layer as one node of a ``torch.fx`` graph, with the arguments of its ``forward``.
 
-    Tracers would step into it, where control flow depends on sizes and values.
+    Otherwise tracers would step into it, where control flow depends on sizes and values.
     """
     target = x.tracer.path_of_module(layer)  # type: ignore[attr-defined]
     if not target:
         raise TypeError(
-            f"torch.fx records a {type(layer).__name__} as one node of a graph, and so needs a module round it; "
+            f"torch.fx records a {type(layer).__name__} as a single node and needs a module around it; "
             "trace torch.nn.Sequential(layer)"
         )
     given = {name: value for name, value in options.items() if value is not None}
@@ -190,14 +190,14 @@ def batch_spacing(spacing: Spacing) -> Spacing:
     """Convert a NumPy array with one spacing per sample to a tensor; leave other spacings as they are."""
     if isinstance(spacing, Tensor) and torch._C._functorch.is_batchedtensor(spacing):  # type: ignore[attr-defined]
         raise ValueError(
-            "torch.func.vmap cannot map over the spacing, whose values a layer has to look at; call the layer once "
-            "with all samples and their spacings as one tensor of shape (B, D)"
+            "torch.func.vmap cannot map over the spacing, since layers need its values; call the layer once with all "
+            "samples and their spacings as one tensor of shape (B, D)"
         )
     return torch.as_tensor(spacing) if isinstance(spacing, np.ndarray) and spacing.ndim == 2 else spacing
 
 
 def sampling(x: Tensor, spacing: Spacing | None, orientation: Matrix | None) -> Spacing | None:
-    """A spacing and the orientation of ``x (B, C, *size)``, if there is one, as layers take both."""
+    """Combine the spacing and, if there is one, the orientation of ``x (B, C, *size)`` as layers take them."""
     if orientation is None:
         return spacing
     if isinstance(spacing, Sampling):
@@ -206,7 +206,7 @@ def sampling(x: Tensor, spacing: Spacing | None, orientation: Matrix | None) -> 
 
 
 def scale_spacing(spacing: Spacing | None, factors: Sequence[float]) -> Spacing | None:
-    """Multiply a spacing axis by axis. Numbers stay numbers, by which layers cache, and ``None`` stays ``None``."""
+    """Multiply a spacing axis by axis. Numbers stay numbers, which serve as cache keys; ``None`` stays ``None``."""
     if spacing is None:
         return None
     if isinstance(spacing, Sampling):
@@ -226,14 +226,14 @@ def scale_spacing(spacing: Spacing | None, factors: Sequence[float]) -> Spacing 
 
 
 def knows_spacing(module: nn.Module) -> bool:
-    """Whether any layer of a module has a physical kernel and so depends on the spacing."""
+    """Whether any layer of a module has a physical kernel and thus depends on the spacing."""
     return any(isinstance(layer, SpacedLayer) for layer in module.modules())
 
 
 def refuse_unheard(model: nn.Module, spacing: Spacing | None) -> None:
     """Refuse a spacing that no layer of a model would use."""
     if spacing is not None and not getattr(model, "takes_spacing", False):
-        raise ValueError(f"spacing={spacing} given, but this {type(model).__name__} has no layer that knows spacing")
+        raise ValueError(f"spacing={spacing} given, but this {type(model).__name__} has no layer that uses it")
 
 
 def apply(module: nn.Module, x: Tensor, spacing: Spacing | None = None) -> Tensor:
@@ -245,7 +245,7 @@ def coarsening(module: nn.Module, size: Sequence[int]) -> tuple[float, ...]:
     """Ratio of a layer's output spacing to its input spacing, for an input of the given size.
 
     A layer may define it in a method of this name. Otherwise it is the stride: a strided convolution keeps every
-    stride-th sample, and a transposed one makes ``stride`` samples out of one.
+    stride-th sample, and a transposed one turns one sample into ``stride``.
     """
     own = getattr(module, "coarsening", None)
     if own is not None:
@@ -255,7 +255,7 @@ def coarsening(module: nn.Module, size: Sequence[int]) -> tuple[float, ...]:
 
 
 def nominal_stride(module: nn.Module) -> float | tuple[float, ...]:
-    """The stride a layer was built with, below 1 if it refines the grid; one number stands for all axes."""
+    """The stride a layer was built with, less than 1 if it refines the grid; one number stands for all axes."""
     if isinstance(module, (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)):
         return tuple(1 / step for step in module.stride)
     if isinstance(module, nn.Upsample) and module.scale_factor is not None:

@@ -34,8 +34,8 @@ class ReadableModes(ModeBank):
         """
         if self.limits.active and not without_limits:
             raise ValueError(
-                f"modes() does not tell the limits of this layer ({self.limits}); "
-                "pass without_limits=True and use cutoff() and limits too"
+                f"modes() does not include the limits of this layer ({self.limits}); "
+                "pass without_limits=True, and use cutoff() and limits as well"
             )
         if self.variant == "exact" and not (size is None and spacing is None):
             raise ValueError("size and spacing do not change the modes of variant='exact'; leave them out")
@@ -55,7 +55,7 @@ class ReadableModes(ModeBank):
         )
 
     def cutoff(self, spacing: Spacing | None = None) -> Tensor | None:
-        """Cutoff frequencies of the band limit, ``(M,)`` in radians per length, or ``None`` without one.
+        """Cutoff frequencies of the band limit, ``(M,)`` in radians per length, or ``None`` if there is none.
 
         Parameters
         ----------
@@ -76,12 +76,12 @@ class ReadableModes(ModeBank):
         return ModeOperator(self.modes(without_limits=True), self.cutoff(), self.limits, self._symmetry)
 
     def response(self, omega: Tensor) -> Tensor:
-        """The symbol of the operator at given frequencies: ``(..., D)`` to ``(..., K, C)``, complex.
+        """The symbol of the operator at the given frequencies: ``(..., D)`` to ``(..., K, C)``, complex.
 
         For ``variant="paper"`` this is the symbol it uses on the half spectrum, with the gain of the reference field.
         """
         if omega.shape[-1:] != (self.num_axes,):
-            raise ValueError(f"omega must have {self.num_axes} components last, got shape {tuple(omega.shape)}")
+            raise ValueError(f"the last axis of omega must have size {self.num_axes}, got shape {tuple(omega.shape)}")
         operator = self.reference_operator()._replace(symmetry="real")
         omega = omega.to(operator.modes.scale)
         return operator.symbol(omega) if self.variant == "exact" else operator.complex_symbol(omega)

@@ -1,11 +1,11 @@
-r"""The initial modes of the released layer (GijsMoens/Sonic, ``sonic/sonic.py``), from facts about it.
+r"""Initial modes with the same distribution as in the authors' released layer (GijsMoens/Sonic, ``sonic/sonic.py``).
 
 .. math:: s = \frac{\pi / 2}{\max d}, \qquad a = -0.2 \cdot 10^{t}, \qquad
    \tau = 0.9 \cdot 0.2 \cdot 0.05^{t} + \frac{0.1}{D \pi^2}
 
 for all modes of a layer, where ``t`` is its depth: 0 for the first layer of a network, 1 for the last. Numbers under
-softplus are spread by 3 %. Directions are even on the half circle ``v_y > 0`` or on a Fibonacci hemisphere ``v_z > 0``,
-with noise of 0.05; the rows of ``B`` and the columns of ``C`` have unit norm. Nothing oscillates.
+softplus vary by 3 %. Directions are evenly spaced on the half circle ``v_y > 0`` or a Fibonacci hemisphere ``v_z > 0``,
+with noise of 0.05; the rows of ``B`` and the columns of ``C`` have unit norm. No mode oscillates.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ DIRECTION_NOISE, JITTER = 0.05, 0.03
 
 
 def expand_bank(bank: Any) -> Any:
-    """Settings of a bank by name: ``"released"`` is ``{"released": 0.0}``, that of a first layer."""
+    """Settings of a bank by name: ``"released"`` is ``{"released": 0.0}``, the bank of a first layer."""
     return {"released": 0.0} if isinstance(bank, str) and bank == "released" else {} if bank is None else bank
 
 
 def spread_over_depth(layers: Iterable[tuple[str, SonicConvNd]]) -> None:
-    """Draw the released banks of a network's :func:`~torchsonic.nn.sonic_layers` anew, each with its layer's depth."""
+    """Redraw the released banks of a network's :func:`~torchsonic.nn.sonic_layers`, each for its layer's depth."""
     drawn = [layer for _, layer in layers if "released" in layer.bank]
     for place, layer in enumerate(drawn):
         layer.bank = {"released": place / max(1, len(drawn) - 1)}

@@ -18,7 +18,7 @@ _LAYERS: dict[type[nn.Module], type[SonicConvNd]] = {
 
 
 def _is_suitable(conv: nn.Module, padding_mode: PaddingMode | None) -> bool:
-    """Spatial, ungrouped, and padded so that only the stride changes the size."""
+    """Whether it is spatial, ungrouped, and padded so that only the stride changes the size."""
     if type(conv) not in _LAYERS:
         return False
     assert isinstance(conv, (nn.Conv1d, nn.Conv2d, nn.Conv3d))
@@ -44,34 +44,34 @@ def replace_convs(
     padding_mode: PaddingMode | None = None,
     **options: Any,
 ) -> nn.Module:
-    """Replace every suitable ``nn.Conv1d/2d/3d`` by a Sonic layer of the same channels, stride, bias and dtype.
+    """Replace every suitable ``nn.Conv1d/2d/3d`` with a Sonic layer of the same channels, stride, bias and dtype.
 
-    Suitable are ungrouped convolutions with a kernel larger than one pixel whose padding keeps the size; others (1x1,
-    depthwise, valid, transposed) stay, and so does the stem. Weights are new: the model wants training.
-    :func:`replaced_convs` lists what was replaced.
+    A convolution is suitable if it is ungrouped, has a kernel larger than one pixel, and its padding keeps the size.
+    Others (1x1, depthwise, valid, transposed) stay, and so does the stem. The new layers are untrained, so the model
+    needs training. :func:`replaced_convs` lists what was replaced.
 
     Parameters
     ----------
     model
-        Changed in place.
+        The model, which is changed in place.
     num_modes
         Modes of each layer, or a function of the layer's name and the convolution; ``None`` is the layers' default.
     stem
-        Whether to replace the first convolution of the model, too. It sees the image, whose edges it finds better as it
-        is, and with a stride it would keep coarse waves alone. The first is the one that the model defines first, which
-        need not be the first it calls; for another, pass ``stem=True`` and leave it out by ``select``.
+        Whether to replace the model's first convolution as well. It sees the image itself and detects edges better as
+        it is; as a Sonic layer with a stride it would keep only coarse waves. The first convolution is the one defined
+        first, not necessarily the one called first. To keep a different one, pass ``stem=True`` and use ``select``.
     select
-        Further condition on name and convolution, for example ``lambda name, conv: name != "encoder.first"``.
+        Additional condition on name and convolution, for example ``lambda name, conv: name != "encoder.first"``.
     padding_mode
-        Boundary of the new layers; by default that of each convolution. Zeros as wide as the image cost several times
-        as much as ``"circular"`` or a narrow margin, ``padding=16``.
+        Boundary of the new layers; by default that of each convolution. A margin of zeros as wide as the image costs
+        several times as much as ``"circular"`` or a narrow margin such as ``padding=16``.
     options
         Passed to the layers, for example ``padding``, ``variant`` or ``field``.
 
     Returns
     -------
     nn.Module
-        The model; a new layer if ``model`` itself was a convolution.
+        The model, or a new layer if ``model`` itself was a convolution.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def replace_convs(
 
 
 def replaced_convs(model: nn.Module) -> dict[str, str]:
-    """What :func:`replace_convs` did to a model: for each name, the convolution and what stands there now.
+    """What :func:`replace_convs` did to a model: for each name, the convolution and what replaced it.
 
     Examples
     --------

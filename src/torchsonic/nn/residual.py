@@ -1,4 +1,4 @@
-"""What stands beside the operator in residual blocks: skip connections, stochastic depth, mixing of channels."""
+"""Parts of residual blocks besides the operator: skip connections, stochastic depth, channel mixing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Shortcut(nn.Module):
     """The skip connection of a block: the identity, or a 1x1 projection onto the operator's channels and grid.
 
     ``smooth`` resamples without aliasing onto the grid of a spectral stride, which covers the same extent. Otherwise
-    every stride-th sample is kept, as in convolutions. ``(B, C, *size)`` to ``(B, K, *ceil(size / stride))``.
+    every stride-th sample is kept, as in ordinary convolutions. ``(B, C, *size)`` to ``(B, K, *ceil(size / stride))``.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Shortcut(nn.Module):
 
 
 class DropPath(nn.Module):
-    """Leave a branch out for a sample with the given probability, in training; keep its expectation."""
+    """Skip a branch for a sample with the given probability during training; its expected value is kept."""
 
     def __init__(self, probability: float = 0.0) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class DropPath(nn.Module):
 
 
 class ChannelMLP(nn.Module):
-    r"""A residual two-layer network over the channels of each pixel, whatever the grid.
+    r"""A residual two-layer network over the channels of each pixel, independent of the grid.
 
     .. math:: y = x + W_2\,\phi(W_1\,\mathrm{norm}(x))
 

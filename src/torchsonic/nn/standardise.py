@@ -1,4 +1,4 @@
-"""The paper's note (i): input brought to mean 0 and variance 1."""
+"""The paper's note (i): input normalised to mean 0 and variance 1."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _smallest_power() -> float:
 
 
 def standardise(x: Tensor, over: Standardise, num_axes: int, *, exact: bool) -> Tensor:
-    """Bring each channel of a sample, or each sample, to mean 0 and variance 1.
+    """Normalise each channel of a sample, or each sample, to mean 0 and variance 1.
 
     Parameters
     ----------
@@ -27,8 +27,8 @@ def standardise(x: Tensor, over: Standardise, num_axes: int, *, exact: bool) -> 
     over
         What to average over; see ``standardise`` of :class:`torchsonic.SonicConv2d`.
     exact
-        Whether ``True`` means the variance of the field. That of the samples depends on the grid if there is power at
-        the Nyquist frequency.
+        Whether ``True`` means the variance of the field. The variance of the samples depends on the grid if there is
+        power at the Nyquist frequency.
     """
     axes = tuple(range(1 if over == "sample" else 2, x.dim()))
     centred = x - x.mean(axes, keepdim=True)

@@ -1,4 +1,4 @@
-"""Several devices: modes of a layer shared out (mode parallelism), parameters shared out (FSDP2)."""
+"""Several devices: a layer's modes split over processes (mode parallelism), and sharded parameters (FSDP2)."""
 
 from torchsonic.parallel.collectives import clip_gradients
 from torchsonic.parallel.modes import ModeParallel, parallelize_modes

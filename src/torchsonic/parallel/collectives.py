@@ -1,7 +1,7 @@
-"""Meshes of processes, sums over them as autograd sees these, and gradients that lie on them whole or in parts.
+"""Meshes of processes, differentiable sums over them, and clipping of gradients that are sharded or replicated.
 
-Each process holds some modes and the whole of ``x`` and ``y``. The output is the sum of all shares, and so is the
-gradient of what all processes have read:
+Each process has some of the modes and the whole of ``x`` and ``y``. The output is the sum over processes, and so is
+the gradient of what all processes read:
 
     y = sum_r y_r      what flows back into each y_r is the gradient of y as it is
     x read by all      what flows back is the sum of all gradients of x
@@ -22,12 +22,12 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 
 def check_mesh(mesh: DeviceMesh) -> None:
-    """Refuse what is no mesh of one dimension, before any process waits for another."""
+    """Refuse anything but a one-dimensional mesh, before any process waits for another."""
     if not isinstance(mesh, DeviceMesh):
-        raise TypeError(f"mesh must be a DeviceMesh, such as init_device_mesh gives, got {mesh!r}")
+        raise TypeError(f"mesh must be a DeviceMesh, for example from init_device_mesh, got {mesh!r}")
     if mesh.ndim != 1:
         names = ", ".join(mesh.mesh_dim_names or ()) or "none: pass mesh_dim_names to init_device_mesh"
-        raise ValueError(f"mesh must have one dimension, got {mesh.ndim}; take one of them by its name ({names})")
+        raise ValueError(f"mesh must have one dimension, got {mesh.ndim}; select one of them by name ({names})")
 
 
 def read_by_all(x: Tensor, group: dist.ProcessGroup) -> Tensor:
@@ -80,15 +80,15 @@ def agree(module: nn.Module, group: dist.ProcessGroup) -> None:
 
 @torch.no_grad()
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
-    """Scale gradients down to a largest norm, that of all modes on all processes together.
+    """Clip the norm of all gradients, over all modes on all processes, to at most ``max_norm``.
 
-    What ``torch.nn.utils.clip_grad_norm_`` does, which refuses models of which only some parameters are DTensors, as
-    those with mode parallelism are. All processes have to call it.
+    This does what ``torch.nn.utils.clip_grad_norm_`` does, which refuses models in which only some parameters are
+    DTensors, as with mode parallelism. All processes must call it.
 
     Returns
     -------
     Tensor
-        The norm before, a scalar.
+        The norm before clipping, a scalar.
     """
     parameters = [p for p in parameters if p.grad is not None]
     by_mesh: dict[object, list[Tensor]] = {}

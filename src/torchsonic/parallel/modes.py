@@ -1,11 +1,12 @@
-"""Mode parallelism: each process evaluates some of the modes of a layer.
+"""Mode parallelism: each process computes some of the modes of a layer.
 
     y = sum_m C_m F^-1[ g_m T_m F[B_m x] ] + bias
 
-is a sum over modes, and responses and gains are functions of one mode each. So the rows of B, the parameters of T and
-the columns of C are shared out, every process sums over its own modes, and one all-reduce of ``y`` forward and one of
-the gradient of ``x`` backward give what one device gives. Coefficients and responses, which are what a layer with many
-modes or a large volume needs memory for, are divided by the number of processes; ``x`` and ``y`` are whole on each.
+is a sum over modes, and each response and gain depends on one mode. So the rows of B, the parameters of T and the
+columns of C are split among the processes, and every process sums over its own modes. One all-reduce of ``y`` forward
+and one of the gradient of ``x`` backward give the result of a single device. Memory for coefficients and responses,
+which dominates with many modes or large volumes, is divided by the number of processes; ``x`` and ``y`` are whole on
+each.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ ABOUT_ALL_MODES = ("cutoff", "kernel", "mode_kernels", "modes", "response")
 
 
 class ModeParallel(ParallelStyle):
-    """Share the modes of a Sonic layer out over a mesh, for the plans of ``parallelize_module``.
+    """Split the modes of a Sonic layer over a mesh; for the plans of ``parallelize_module``.
 
     All parameters of the layer become DTensors: ``mix_in`` and those of the responses are sharded along their first
     axis, ``mix_out`` along its second; the limit of the oscillations and the bias are replicated. Input and output are
-    plain tensors, the same on every process, and equal those of one device to rounding. Numbers of modes that the
-    mesh does not divide are shared out as evenly as :func:`torch.chunk` does.
+    plain tensors, the same on every process, and equal to those of one device up to rounding. If the mesh does not
+    divide the number of modes, they are split like :func:`torch.chunk` does.
 
     Examples
     --------
-    A plan names the layers by their place in the model, here the operators of all blocks of a SonicNet:
+    A plan refers to layers by their path in the model, here the operators of all blocks of a SonicNet:
 
         mesh = init_device_mesh("cuda", (4,))
         parallelize_module(model, mesh, {"blocks.*.operator": ModeParallel()})
@@ -69,17 +70,17 @@ class ModeParallel(ParallelStyle):
 
 
 def parallelize_modes(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
-    """Share the modes of every Sonic layer of a model out over the processes of a mesh.
+    """Split the modes of every Sonic layer of a model over the processes of a mesh.
 
-    The model then takes and gives what it did before, on every process, and needs the same input on each. Everything
-    else in it stays whole; all processes get the weights of the first.
+    Input and output of the model stay as they were; every process must be given the same input. Everything else in the
+    model is replicated, and all processes get the weights of the first.
 
     Parameters
     ----------
     module
         A layer or a model, changed in place.
     mesh
-        Of one dimension; of a larger one give a part by name, such as ``mesh["modes"]``.
+        A one-dimensional mesh; select one dimension of a larger mesh by name, for example ``mesh["modes"]``.
 
     Returns
     -------
@@ -111,7 +112,7 @@ def parallelize_modes(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
 
 def _check_whole(module: nn.Module) -> None:
     if is_sharded(module):
-        raise ValueError("parameters are shared out already; share modes out once, and before shard_parameters")
+        raise ValueError("parameters are already sharded; call parallelize_modes once, and before shard_parameters")
 
 
 def _placement(name: str) -> Placement:
@@ -123,8 +124,8 @@ def _own_modes(num_modes: int, mesh: DeviceMesh) -> slice:
     most = -(-num_modes // mesh.size())
     if most * (mesh.size() - 1) >= num_modes:
         raise ValueError(
-            f"num_modes={num_modes} in parts of {most} leaves nothing to the last of {mesh.size()} processes; "
-            "use fewer of them, or a multiple of them as num_modes"
+            f"num_modes={num_modes} in parts of {most} leaves no mode for the last of {mesh.size()} processes; "
+            "use fewer processes, or a multiple of their number as num_modes"
         )
     start = mesh.get_local_rank() * most
     return slice(start, min(start + most, num_modes))
@@ -132,7 +133,7 @@ def _own_modes(num_modes: int, mesh: DeviceMesh) -> slice:
 
 @lru_cache
 def _shared_class(layer: type[SonicConvNd]) -> type[SonicConvNd]:
-    """The class of a layer whose modes are shared out; it keeps its name."""
+    """The class of a layer whose modes are split over processes; it keeps its name."""
     gathered = {name: _with_all_modes(getattr(layer, name)) for name in ABOUT_ALL_MODES}
     return type(layer.__name__, (_SharedModes, layer), gathered)  # type: ignore[return-value]
 
@@ -150,7 +151,7 @@ def _with_all_modes(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _SharedModes:
-    """What changes in a layer whose modes are shared out."""
+    """What changes in a layer whose modes are split over processes."""
 
     def forward(self, x: Tensor, *arguments: Any, **options: Any) -> Tensor:
         assert isinstance(self, SonicConvNd)
@@ -168,7 +169,7 @@ class _SharedModes:
         return (y if bias is None else y.add_(bias.to(dtype).view(-1, *[1] * self.num_axes))).to(x.dtype)
 
     def reset_parameters(self, *arguments: Any, **options: Any) -> None:
-        raise RuntimeError("reset_parameters draws all modes at once; call it before they are shared out")
+        raise RuntimeError("reset_parameters draws all modes at once; call it before parallelize_modes")
 
     def extra_repr(self) -> str:
         assert isinstance(self, SonicConvNd)

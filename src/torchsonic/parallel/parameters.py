@@ -1,4 +1,4 @@
-"""FSDP2: each process keeps a part of every parameter and gets the rest when a block is about to run."""
+"""FSDP2: each process keeps a part of every parameter and gets the rest just before a block runs."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ CONTAINERS = (nn.Sequential, nn.ModuleList)
 
 
 def shard_parameters(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
-    """Share the parameters, gradients and optimiser states of a model out over the processes of a mesh, by FSDP2.
+    """Shard the parameters, gradients and optimiser states of a model over the processes of a mesh, with FSDP2.
 
-    Each block of the model is a unit: its parameters are brought together before it runs and let go behind it.
-    Processes have different samples, and gradients are means over them. All get the weights of the first.
-    ``fully_shard`` refuses parameters without an axis; they become vectors of one element, which broadcast alike.
+    Each block of the model is a unit: its parameters are gathered before it runs and freed afterwards. Processes train
+    on different samples, and gradients are averaged over them. All processes get the weights of the first.
+    ``fully_shard`` refuses scalar parameters, so they become vectors of one element, which broadcast alike.
 
     Parameters
     ----------
     module
-        Changed in place; make the optimiser afterwards.
+        The model, which is changed in place; create the optimiser afterwards.
     mesh
-        Of one dimension; of a larger one give a part by name, such as ``mesh["data"]``. Modes that are shared out as
-        well, over another dimension of the same mesh, must be so before.
+        A one-dimensional mesh; select one dimension of a larger mesh by name, for example ``mesh["data"]``. To split
+        modes over another dimension of the same mesh, call :func:`torchsonic.parallel.parallelize_modes` first.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def shard_parameters(module: nn.Module, mesh: DeviceMesh) -> nn.Module:
     """
     check_mesh(mesh)
     if any(isinstance(part, FSDPModule) for part in module.modules()):
-        raise ValueError("the model's parameters are shared out already")
+        raise ValueError("the model's parameters are already sharded")
     _scalars_to_vectors(module)
     agree(module, mesh.get_group())
     for unit in (*_units(module), module):
@@ -64,9 +64,9 @@ def _scalars_to_vectors(module: nn.Module) -> None:
 
 
 def _units(module: nn.Module, *, within: bool = False) -> Iterator[nn.Module]:
-    """The outermost blocks: modules with parts of their own that stand in a chain or list.
+    """The outermost blocks: modules with submodules of their own, inside a chain or list.
 
-    Chains themselves are none, since networks go through them layer by layer without calling them.
+    Chains themselves do not count, since networks run their layers one by one without calling the chain.
     """
     for part in module.children():
         chain = isinstance(part, CONTAINERS)

@@ -1,11 +1,11 @@
 """Physical frequency grids.
 
-Conventions of the whole package:
+Conventions throughout the package:
 
-* Arrays are ``(batch, channel, axis_1 .. axis_D)``; everything that runs over axes is in that order.
+* Arrays are ``(batch, channel, axis_1 .. axis_D)``; anything per axis is in that order.
 * ``omega = 2 pi k / (size * spacing)`` is in radians per unit of physical length; ``k`` is an integer wavenumber.
 * Coefficients are those of the trigonometric interpolant, ``x(r) = sum_k X_k exp(i omega_k r)``:
-  the forward transform carries the factor ``1/N``, the inverse none. They do not depend on the sampling.
+  the forward transform has the factor ``1/N``, the inverse has none. They do not depend on the sampling.
 * Spectra of real fields may be stored as half spectra, with ``k >= 0`` only on the last axis.
 * Grids are periodic; other boundaries extend the image before the transform.
 """
@@ -147,7 +147,7 @@ def frequency_axes(
     """
     size = tuple(int(n) for n in size)
     if not size or min(size) < 1:
-        raise ValueError(f"size must hold positive integers, got {size}")
+        raise ValueError(f"size must be positive integers, got {size}")
     steps = as_spacing(spacing, len(size), device=device)
     return [axis[0] for axis in Band(size, size, half).omega(steps, dtype=dtype)]
 

@@ -1,9 +1,9 @@
 """What lies beyond the edge of an image: its other side, zeros, or its mirror image.
 
 The operator runs on a periodic grid. If the grid is larger than the image, a margin separates the image from its
-periodic copies. By default the margin is as wide as the image; filled with zeros, this makes the convolution linear but
-for modes longer than the image. A narrow margin costs much less. Every layer of a network then still sees zeros at the
-edge, but modes that are longer than the margin wrap around.
+periodic copies. By default the margin is as wide as the image; filled with zeros, this makes the convolution linear
+except for modes longer than the image. A narrow margin costs much less. Every layer of a network then still sees zeros
+at the edge, but modes longer than the margin wrap around.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Boundary(NamedTuple):
     mode
         ``"circular"``, ``"zeros"`` or ``"reflect"``.
     margin
-        Least number of samples between the image and its periodic copy, per axis; ``()`` for the size of the axis.
+        Smallest number of samples between the image and its periodic copy, per axis; ``()`` for the size of the axis.
     """
 
     mode: PaddingMode = "circular"

@@ -1,9 +1,9 @@
-"""Finite groups of rotations and reflections, by which orbit layers turn their modes.
+"""Finite groups of rotations and reflections, for the modes of orbit layers.
 
-A group is a list of orthogonal matrices that contains all their products. In the plane, ``C{n}`` are the rotations by
-multiples of ``360 / n`` degrees, and ``D{n}`` has reflections as well. In space, groups have the names that chemists
-use: ``C{n}``, ``C{n}v``, ``C{n}h``, ``D{n}``, ``D{n}h`` about one axis, and ``T``, ``Td``, ``Th``, ``O``, ``Oh``,
-``I``, ``Ih``; those with a small letter contain reflections.
+A group is a list of orthogonal matrices that contains all their products. In 2-D, ``C{n}`` are the rotations by
+multiples of ``360 / n`` degrees, and ``D{n}`` adds reflections. In 3-D, groups have the names that chemists use:
+``C{n}``, ``C{n}v``, ``C{n}h``, ``D{n}``, ``D{n}h`` about one axis, and ``T``, ``Td``, ``Th``, ``O``, ``Oh``, ``I``,
+``Ih``; those with a lower-case letter contain reflections.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Group:
     matrices
         All elements, ``(|G|, D, D)``, the identity first; :meth:`generate` finds them from a few.
     name
-        Under which :func:`make_group` knows it; ``None`` for a group of your own.
+        The name that :func:`make_group` knows it by; ``None`` for a group of your own.
 
     Attributes
     ----------
@@ -52,15 +52,15 @@ class Group:
             raise ValueError(f"matrices must have shape (n, D, D) with D = 1, 2 or 3, got {tuple(elements.shape)}")
         one = torch.eye(elements.shape[1], dtype=torch.float64, device="cpu")
         if not torch.allclose(elements @ elements.mT, one.expand_as(elements), atol=1e-9):
-            raise ValueError("matrices must be orthogonal; a group of rotations and reflections has no others")
+            raise ValueError("matrices must be orthogonal, since a group consists of rotations and reflections")
         if not torch.allclose(elements[0], one, atol=1e-9):
-            raise ValueError("the first of the matrices must be the identity")
+            raise ValueError("the first matrix must be the identity")
         # The sum of products of entries is D for equal matrices and less for others.
         products = torch.einsum("sij,tjk->stik", elements, elements)
         alike = torch.einsum("stik,uik->stu", products, elements) > len(one) - 1e-6
         if not (alike.sum(-1) == 1).all():
             raise ValueError(
-                f"{len(elements)} matrices are no group: a product of two is missing, or one stands twice; "
+                f"the {len(elements)} matrices are not a group: a product of two is missing, or one occurs twice; "
                 "Group.generate completes a list of generators"
             )
         self.matrices, self.name = elements, name
@@ -82,7 +82,7 @@ class Group:
                     found = torch.cat([found, product[None]])
             index += 1
             if len(found) > MOST_ELEMENTS:
-                raise ValueError(f"the generators make a group of more than {MOST_ELEMENTS} elements, if a finite one")
+                raise ValueError(f"the generators give an infinite group, or one of more than {MOST_ELEMENTS} elements")
         return cls(found, name=name)
 
     @property
@@ -98,15 +98,14 @@ class Group:
 
 
 def make_group(name: str | Group, spatial_dims: int, *, axis: int = 0) -> Group:
-    """Find a group by name; a :class:`Group` is returned as it is if it has the dimension.
+    """Get a group by name; a :class:`Group` of the right dimension is returned unchanged.
 
     Parameters
     ----------
     name
-        For example ``"C8"`` or ``"D4"`` in the plane, ``"C4v"`` or ``"O"`` in space; see
-        :mod:`torchsonic.spectral.groups`.
+        For example ``"C8"`` or ``"D4"`` in 2-D, ``"C4v"`` or ``"O"`` in 3-D; see :mod:`torchsonic.spectral.groups`.
     axis
-        Array axis about which ``C`` and ``D`` turn in space; the slices of a stack usually lie along the first.
+        In 3-D, the array axis about which ``C`` and ``D`` rotate; slices are usually stacked along the first.
     """
     if isinstance(name, Group):
         if name.num_axes != spatial_dims:
@@ -130,7 +129,7 @@ def _named(name: str, spatial_dims: int, axis: int) -> Group:
     else:
         known = {2: "C{n} and D{n}", 3: f"C{{n}}, C{{n}}v, C{{n}}h, D{{n}}, D{{n}}h, {', '.join(_SOLIDS)}"}
         if spatial_dims not in known:
-            raise ValueError(f"groups turn two or three axes, got spatial_dims={spatial_dims}")
+            raise ValueError(f"groups act on two or three axes, got spatial_dims={spatial_dims}")
         raise ValueError(f"group must be one of {known[spatial_dims]} with {spatial_dims} axes, got {name!r}")
     return Group.generate(generators, name=name)
 

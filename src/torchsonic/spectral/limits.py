@@ -30,16 +30,16 @@ NEGLIGIBLE = 1e-12
 
 
 class ResponseLimits(NamedTuple):
-    """What limits the responses; by default nothing does.
+    """Limits on the responses; none by default.
 
     Attributes
     ----------
     band_order
-        Butterworth order ``n`` of the band limit, 0 for none; its cutoffs are a tensor of their own.
+        Butterworth order ``n`` of the band limit, 0 for none; the cutoffs are given separately.
     magnitude
-        Largest ``|g T|``, 0 for none.
+        Largest ``|g T|``, 0 for no limit.
     soft
-        Approach the largest magnitude like a hyperbolic tangent, instead of cutting there.
+        Limit the magnitude smoothly, like a hyperbolic tangent, instead of clipping it.
     """
 
     band_order: int = 0
@@ -61,7 +61,7 @@ class ResponseLimits(NamedTuple):
         # Two cases instead of one comparison of truth values, which a compiler's symbols do not have.
         if cutoff is None if self.band_order > 0 else cutoff is not None:
             raise ValueError(
-                f"cutoff frequencies and limits.band_order > 0 belong together, got band_order={self.band_order} and "
+                f"cutoff frequencies and limits.band_order > 0 go together, got band_order={self.band_order} and "
                 f"{'no cutoff' if cutoff is None else 'a cutoff'}"
             )
 

@@ -1,7 +1,7 @@
 """Bins at the Nyquist frequency of an even axis, which stand for both signs.
 
-There a response is the mean of its values at both signs. For this the frequencies of the axis have one more entry at
-their end: the Nyquist frequency with the other sign.
+There, a response is the mean of its values at both signs. To compute it, the frequencies of the axis have one extra
+entry at the end: the Nyquist frequency with the other sign.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def average_signs_backward(grad: Tensor, band: Band) -> Tensor:
 
 
 def field_power(x: Tensor, num_axes: int) -> Tensor:
-    r"""Mean square of the field that was sampled, ``(.., *size)`` to ``(.., 1 .. 1)``.
+    r"""Mean square of the sampled field, ``(.., *size)`` to ``(.., 1 .. 1)``.
 
     .. math:: P = \frac1N\sum_n x_n^2 - \tfrac12 P_{\mathrm{Nyquist}}\quad\text{for each even axis}
 

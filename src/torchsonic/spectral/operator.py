@@ -35,14 +35,14 @@ MOST_NUMBERS = 2**20
 
 
 class ModeOperator(NamedTuple):
-    """All that a layer does at one spacing, except for its bias; the module's docstring has the equations.
+    """Everything a layer does at one spacing, except for its bias; the module's docstring has the equations.
 
     Attributes
     ----------
     modes
         Physical parameters.
     cutoff, limits
-        Of the responses, ``(M,)`` in radians per length where there is a band limit; see
+        Cutoffs ``(M,)`` in radians per length if there is a band limit, and limits of the responses; see
         :mod:`torchsonic.spectral.limits`.
     symmetry
         ``"real"`` is the exact operator, ``"half"`` the paper's use of the half spectrum.
@@ -61,7 +61,7 @@ class ModeOperator(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether nothing but the modes shapes the responses, so that there are closed forms."""
+        """Whether the modes alone determine the responses, so that closed forms exist."""
         return self.symmetry == "real" and not self.limits.active
 
     def responses(self, omega: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ class ModeOperator(NamedTuple):
     def mean_powers(self, spacing: Spacing) -> Tensor:
         """``<|F_m|^2>`` over the Nyquist cell of a spacing, ``(M,)``.
 
-        In closed form for plain modes, since samples would miss sharp resonances; otherwise a mean over samples.
+        Plain modes use a closed form, since samples would miss sharp resonances; others use a mean over samples.
         """
         modes = self.modes
         if self.plain:
@@ -122,7 +122,7 @@ class ModeOperator(NamedTuple):
         return self.each(lambda t: t.detach().cpu().to(dtype.to_complex() if t.is_complex() else dtype))
 
     def check_finite(self, name: str) -> ModeOperator:
-        """Refuse NaN and infinity, which diverged training leaves behind; ``name`` is the layer's."""
+        """Refuse NaN and infinity, as left by diverged training; ``name`` is the name of the layer."""
         wrong = [field for field in Modes._fields if not getattr(self.modes, field).isfinite().all()]
         if self.cutoff is not None and not self.cutoff.isfinite().all():
             wrong.append("cutoff")
@@ -146,16 +146,16 @@ def response_matrix(
     .. math:: \hat H(\omega) = \tfrac12\Big[\sum_m C_{km} g_m T_m(\omega) B_{mc}
               + \overline{\sum_m C_{km} g_m T_m(-\omega) B_{mc}}\Big]
 
-    Taking the real part of a convolution in space is taking this Hermitian part of its symbol.
+    Taking the real part of a convolution in space amounts to taking this Hermitian part of its symbol.
 
     Parameters
     ----------
     omega
         ``(..., D)``.
     hermitian
-        ``False`` leaves out the second term: the symbol of the complex operator.
+        ``False`` drops the second term, which gives the symbol of the complex operator.
     cutoff, limits
-        Limits of ``g_m T_m``, if it has any; see :mod:`torchsonic.spectral.limits`.
+        Limits of ``g_m T_m``, if there are any; see :mod:`torchsonic.spectral.limits`.
 
     Returns
     -------

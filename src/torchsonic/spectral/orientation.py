@@ -6,8 +6,8 @@ Telling a layer ``R`` therefore means using the directions ``R^T v`` on the arra
 holds ``R diag(spacing)`` in its first D rows and columns.
 
 Some parts of a network are tied to array axes: strides, small kernels, patches. For these, ``R`` is split into the
-nearest matrix that permutes and flips axes, by which the array itself is rearranged, and a remainder close to the
-identity, which is told to the layers (:func:`split_storage`).
+nearest matrix that permutes and flips axes, which rearranges the array itself, and a remainder close to the identity,
+which the layers are told (:func:`split_storage`).
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ def as_orientation(orientation: Matrix, num_axes: int, *, batch: int | None = No
     Parameters
     ----------
     orientation
-        One orthogonal matrix or one per sample; column d is the direction of array axis d. A determinant of -1 (an odd
-        number of flipped axes) is as good as 1.
+        One orthogonal matrix or one per sample; column d is the direction of array axis d. Its determinant may be 1 or
+        -1 (an odd number of flipped axes).
     batch
         Number of samples that several matrices must match; ``None`` for any number.
     """
     matrices = _as_matrices(orientation, num_axes, "orientation")
     if batch is not None and len(matrices) not in (1, batch):
         raise ValueError(
-            f"orientation has {len(matrices)} matrices for a batch of {batch} samples; give one, or one per sample"
+            f"orientation has {len(matrices)} matrices for a batch of {batch} samples; pass one, or one per sample"
         )
     if torch.compiler.is_compiling():  # which does not know the numbers
         return matrices

@@ -49,7 +49,7 @@ def _largest() -> float:
 
 
 class Modes(NamedTuple):
-    """The physical parameters of a Sonic operator: all that is needed to rebuild it.
+    """The physical parameters of a Sonic operator: everything needed to rebuild it.
 
     Attributes
     ----------
@@ -77,10 +77,10 @@ class Modes(NamedTuple):
 
 
 class ModeShape(NamedTuple):
-    """Physical parameters of the responses: ``(G, M)`` each, but ``direction (G, M, D)``; G is 1 or the batch size.
+    """Physical parameters of the responses: ``direction (G, M, D)``, all others ``(G, M)``; G is 1 or the batch size.
 
-    ``damping`` and ``oscillation`` are ``-Re a`` and ``Im a``. ``cutoff`` belongs to a band limit; see
-    :mod:`torchsonic.spectral.limits`. A mode of gain zero is left out and gets no gradient, not even for its gain.
+    ``damping`` and ``oscillation`` are ``-Re a`` and ``Im a``. ``cutoff`` is for a band limit; see
+    :mod:`torchsonic.spectral.limits`. A mode with zero gain is skipped and gets no gradient, not even for its gain.
     """
 
     direction: Tensor
@@ -92,7 +92,7 @@ class ModeShape(NamedTuple):
     cutoff: Tensor | None = None
 
     def select(self, samples: slice, modes: slice) -> ModeShape:
-        """Some modes of some samples; parameters that the batch shares stay shared."""
+        """Some modes of some samples; parameters shared by the batch stay shared."""
         return self.each(lambda t: t[:, modes] if t.shape[0] == 1 else t[samples, modes])
 
     def turned(self, orientation: Tensor | None) -> ModeShape:
@@ -178,7 +178,7 @@ def responses_on_band(
 
 
 def mode_response(omega: Tensor, direction: Tensor, scale: Tensor, pole: Tensor, transverse: Tensor) -> Tensor:
-    r"""Response of each mode at any frequencies.
+    r"""Response of each mode at the given frequencies.
 
     .. math:: T_m(\omega) = \frac{1}{i s_m (\omega\cdot v_m) - a_m + \tau_m |\omega - (\omega\cdot v_m) v_m|^2}
 

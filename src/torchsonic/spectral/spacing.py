@@ -1,6 +1,6 @@
-"""The physical step between samples, as users give it: one number, one per axis, or one row per sample.
+"""The physical step between samples, as users pass it: one number, one per axis, or one row per sample.
 
-It may come together with the orientation of the array, as a :class:`Sampling`; see
+It may be combined with the orientation of the array in a :class:`Sampling`; see
 :mod:`torchsonic.spectral.orientation`.
 """
 
@@ -34,9 +34,9 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Sampling:
-    """A spacing together with an orientation ``(1, D, D)`` or ``(B, D, D)``; layers take it in place of a spacing.
+    """A spacing together with an orientation ``(1, D, D)`` or ``(B, D, D)``; layers take it instead of a spacing.
 
-    With ``None`` for the spacing, every layer assumes its own.
+    If the spacing is ``None``, every layer assumes its own.
     """
 
     spacing: Spacing | None
@@ -105,7 +105,7 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
     if spacing.is_complex() or spacing.dtype == torch.bool:
         raise TypeError(f"spacing must be real numbers, got a tensor of {spacing.dtype}")
     if spacing.requires_grad:
-        raise ValueError("spacing is a constant of the sampling and gets no gradient; pass spacing.detach()")
+        raise ValueError("spacing is a constant and gets no gradient; pass spacing.detach()")
     steps = _moved(spacing, device, dtype)
     if steps.dim() < 2 and steps.numel() == 1:
         steps = steps.expand(num_axes)
@@ -116,7 +116,7 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
     elif batch is None and steps.shape[0] > 1:
         raise ValueError(f"spacing must be the same for all samples here, got shape {tuple(steps.shape)}")
     elif batch is not None and batch != ANY_BATCH and steps.shape[0] != 1 and steps.shape[0] != batch:
-        raise ValueError(f"spacing has {steps.shape[0]} rows for a batch of {batch} samples; give one row per sample")
+        raise ValueError(f"spacing has {steps.shape[0]} rows for a batch of {batch} samples; pass one row per sample")
     if spacing.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere the host would have to wait
         refuse_impossible(steps if steps.device.type == "cpu" else spacing)
     return steps

@@ -1,4 +1,4 @@
-"""Circular convolutions whose output is needed in a small window only."""
+"""Circular convolutions whose output is needed only in a small window."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def check_window(window: Window, size: Sequence[int]) -> None:
     if len(window) != len(size) or not all(isinstance(place, slice) for place in window):
         raise ValueError(f"window must be {len(size)} slices, one per axis, got {window!r}")
     if 0 in window_size(window, size):
-        raise ValueError(f"window {window!r} holds no pixel of an image of {tuple(size)}")
+        raise ValueError(f"window {window!r} contains no pixel of an image of size {tuple(size)}")
 
 
 def window_size(window: Window, size: Sequence[int]) -> tuple[int, ...]:

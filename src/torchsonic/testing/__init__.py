@@ -1,4 +1,4 @@
-"""The operator's laws as public functions, for anyone who writes a new variant."""
+"""The operator's laws as public functions, for testing your own layers."""
 
 from torchsonic.testing.laws import (
     TOLERANCE,

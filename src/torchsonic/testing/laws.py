@@ -1,4 +1,4 @@
-"""The operator's laws as public functions, for anyone who writes a new variant.
+"""The operator's laws as public functions, for testing your own layers.
 
 Each function takes a layer that behaves like :class:`torchsonic.SonicConv2d` and raises ``AssertionError`` naming the
 law, the error and the tolerance if the layer breaks it. Errors are relative: ``max |a - b| / max |b|``.
@@ -95,9 +95,9 @@ def assert_permutes_with_axes(
 
 
 def assert_turns_with_image(layer: SonicConvNd, size: int, *, tolerance: float | None = None) -> None:
-    """Law 4: turning directions and image by 90 degrees turns the output (2-D, square grid)."""
+    """Law 4: rotating directions and image by 90 degrees rotates the output (2-D, square grid)."""
     if layer.num_axes != 2:
-        raise ValueError(f"the quarter turn is a law of two axes, the layer has {layer.num_axes}")
+        raise ValueError(f"the law of quarter turns is for two axes, but the layer has {layer.num_axes}")
 
     def turn(image: Tensor) -> Tensor:
         """About the sample at the origin, on the circular grid: ``(i, j) -> (-j, i)``."""
@@ -116,7 +116,7 @@ def assert_resolution_invariant(
     extent: float | Sequence[float] = 16.0,
     tolerance: float | None = None,
 ) -> None:
-    """Law 5: one band-limited field, sampled on any grids of the same extent, gives the same output field.
+    """Law 5: a band-limited field, sampled on any grids of the same extent, gives the same output field.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def _axis_aligned(layer: SonicConvNd, axis: int, *, real_pole: bool) -> SonicCon
 
 
 def assert_state_space_limit(layer: SonicConvNd, *, tolerance: float | None = None) -> None:
-    """Law 7: with directions on an axis and no transverse penalty the layer is a diagonal state-space model.
+    """Law 7: with directions along an axis and no transverse penalty, the layer is a diagonal state-space model.
 
     Its symbol equals ``C (i w I - A)^-1 B`` with ``A = diag(a / s)`` and ``B`` divided by ``s``, and with real poles
     its kernel approaches the sampled exponential as the spacing shrinks.
@@ -240,12 +240,12 @@ def assert_orders_agree(
     transform: Callable[[SonicConvNd], Callable[..., Tensor]] | None = None,
     tolerance: float | None = None,
 ) -> None:
-    """Law 9: orders of evaluation, chunk sizes, recomputation and compiled forms agree, gradients included.
+    """Law 9: evaluation orders, chunk sizes, recomputation and compiled code agree, including gradients.
 
     Parameters
     ----------
     transform
-        For example ``torch.compile``, applied to every variation.
+        A function such as ``torch.compile``, applied to every variation.
     """
     x = _random_input(layer, size).requires_grad_()
     expected: list[Tensor] | None = None

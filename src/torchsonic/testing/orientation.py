@@ -1,4 +1,4 @@
-"""Laws of layers and networks that are told how the axes of an array lie in space."""
+"""Laws of layers and networks that take the orientation of an array in space."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def assert_storages_agree(
     result: Literal["image", "numbers"] = "image",
     tolerance: float = 1e-12,
 ) -> None:
-    """Every way to store an array gives the same result, in the axes of that array, if the orientation is told.
+    """Every way to store an array gives the same result, in the axes of that array, if the orientation is given.
 
     Parameters
     ----------
@@ -30,9 +30,9 @@ def assert_storages_agree(
     x
         ``(B, C, *size)``; any size.
     spacing
-        Along the axes of ``x``.
+        Spacing along the axes of ``x``.
     result
-        ``"image"`` for fields ``(B, K, *size)``, ``"numbers"`` for what has no axes, such as a classifier's logits.
+        ``"image"`` for fields ``(B, K, *size)``, ``"numbers"`` for results without axes, such as class logits.
     """
     steps = _as_steps(spacing, x.dim() - 2)
     plain = model(x, spacing=steps)
@@ -53,18 +53,18 @@ def assert_orientation_is_exact(
     width: float = 2.5,
     tolerance: float = 1e-6,
 ) -> None:
-    """One smooth field, sampled on a straight grid and on an oblique one, gives one result if the model is told.
+    """A smooth field gives the same result on a straight and on an oblique grid if the orientation is given.
 
-    The field is confined to the middle of the grids, and the model's kernels have to decay within them.
+    The field is confined to the middle of the grids, and the model's kernels must decay within them.
 
     Parameters
     ----------
     size, channels, spacing
-        Of both grids, at least about 24 samples on each axis.
+        Size (at least about 24 samples per axis), channels and spacing of both grids.
     orientation
         ``(D, D)``: directions of the axes of the oblique grid.
     width
-        Of the field's bumps, in units of the coarsest spacing.
+        Width of the field's bumps, in units of the coarsest spacing.
     """
     steps = torch.tensor(_as_steps(spacing, len(size)), dtype=torch.float64)
     sample, points = _smooth_field(size, steps, channels, width=width, dtype=torch.float64)

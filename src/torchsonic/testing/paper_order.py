@@ -15,7 +15,7 @@ class PaperOrder(nn.Module):
     """The paper's order of evaluation in plain PyTorch, on the parameters of a Sonic layer.
 
     All C channels are transformed, mixed by complex products on the half spectrum, and all K transformed back. The
-    paper's standardisation of the input and its zeroing of bins are left out, in its favour.
+    paper's standardisation of the input and its zeroing of bins are omitted, in its favour.
     """
 
     omega: Tensor

@@ -60,7 +60,7 @@ def dense_conv(
     cutoff: Tensor | None = None,
     limits: ResponseLimits | None = None,
 ) -> Tensor:
-    r"""The exact operator by dense matrices in float64, straight from its definition. Slow, differentiable.
+    r"""The exact operator from dense matrices in float64, straight from its definition. Slow, but differentiable.
 
     .. math:: y = \operatorname{Re}\{C\, F^{-1} \operatorname{diag}(g_m T_m) F\, B x\} + \text{bias},
        \qquad T_m = \frac{1}{i s (\omega\cdot v) - a + \tau|\omega - (\omega\cdot v)v|^2}

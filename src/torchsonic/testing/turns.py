@@ -1,7 +1,7 @@
-"""Laws of layers and networks that turn with the image, for any group of rotations and reflections.
+"""Laws of equivariant layers and networks, for any group of rotations and reflections.
 
-Turned by an element g, a field ``x_{c,s}(p)`` over the group becomes ``x_{c, g^-1 s}(g^-1 p)``, an ordinary image
-``x_c(p)`` becomes ``x_c(g^-1 p)``, and numbers such as the logits of a classifier stay as they are.
+Rotated by an element g, a field ``x_{c,s}(p)`` over the group becomes ``x_{c, g^-1 s}(g^-1 p)``, an ordinary image
+``x_c(p)`` becomes ``x_c(g^-1 p)``, and numbers such as the logits of a classifier do not change.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def assert_turns_with_array(
     result: Turned = "image",
     tolerance: float = 1e-12,
 ) -> None:
-    """Turning the array about its middle turns the result, for all elements that permute and flip axes.
+    """Rotating the array about its centre rotates the result, for all elements that permute and flip axes.
 
     Parameters
     ----------
@@ -100,18 +100,18 @@ def assert_turns_in_space(
     dtype: torch.dtype = torch.float64,
     tolerance: float = 1e-6,
 ) -> None:
-    """A field sampled before and after a turn by any element gives the same result, turned; not only by 90 degrees.
+    """Rotating a field by any element, not only by 90 degrees, before sampling it rotates the result.
 
-    The field is smooth and confined to the middle of the grid, and the model's kernels have to decay within it.
+    The field is smooth and confined to the middle of the grid, and the model's kernels must decay within it.
 
     Parameters
     ----------
     size, channels
-        Of the input, at least about 24 samples on each axis.
+        Size (at least about 24 samples per axis) and channels of the input.
     spacing
-        Of the grid on which both fields are sampled.
+        Spacing of the grid on which both fields are sampled.
     width
-        Of the field's bumps, in units of the coarsest spacing.
+        Width of the field's bumps, in units of the coarsest spacing.
     """
     steps = torch.tensor(_as_steps(spacing, group.num_axes), dtype=torch.float64)
     sample, points = _smooth_field(size, steps, channels, width=width, dtype=dtype)

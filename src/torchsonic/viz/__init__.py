@@ -1,6 +1,6 @@
 """Pictures of modes, kernels, spectra and receptive fields; needs the extra ``viz``.
 
-What is drawn is computed apart from the drawing: functions named ``draw_*`` return matplotlib figures, others numbers.
+Computing and drawing are separate: functions named ``draw_*`` return matplotlib figures, all others return numbers.
 """
 
 from torchsonic.viz.energy import (

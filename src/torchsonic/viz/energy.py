@@ -1,10 +1,11 @@
-r"""How much each mode and each layer lets through, and where in frequency.
+r"""How much each mode and each layer passes, and at which frequencies.
 
 .. math:: E_m = g_m^2\,\langle |T_m|^2\rangle\,\|B_m\|^2\,\|C_m\|^2, \qquad
    E(\omega) = \sum_{kc} |\hat H_{kc}(\omega)|^2
 
-The mean runs over the Nyquist cell of the reference spacing, in closed form where there is one: samples would miss
-sharp resonances. Limits of the responses and the half spectrum of the paper's variant count as the layer applies them.
+The mean is over the Nyquist cell of the reference spacing, in closed form if there is one, since samples would miss
+sharp resonances. Limits of the responses and the half spectrum of the paper's variant are included as the layer
+applies them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SMALLEST = torch.finfo(torch.float64).tiny
 
 
 def mode_energies(layer: SonicConvNd) -> Tensor:
-    """Power of white noise that passes each mode alone, ``(M,)``.
+    """Power of white noise that each mode passes on its own, ``(M,)``.
 
     Examples
     --------
@@ -37,10 +38,10 @@ def mode_energies(layer: SonicConvNd) -> Tensor:
 
 
 def peak_gains(layer: SonicConvNd) -> Tensor:
-    r"""The most that each mode amplifies any wave, :math:`g_m \|B_m\| \|C_m\| / |\mathrm{Re}\,a_m|`, ``(M,)``.
+    r"""Largest amplification of a wave by each mode, :math:`g_m \|B_m\| \|C_m\| / |\mathrm{Re}\,a_m|`, ``(M,)``.
 
-    That is at its resonance, :math:`\omega = v_m\,\mathrm{Im}\,a_m / s_m`. Where limits or the half spectrum of the
-    paper's variant may have cut it off, the highest of :func:`reference_lattice` counts if that is more.
+    It occurs at the resonance, :math:`\omega = v_m\,\mathrm{Im}\,a_m / s_m`. If limits or the half spectrum of the
+    paper's variant may have cut that off, the largest value on :func:`reference_lattice` is used if it is higher.
     """
     operator = physical_operator(layer)
     modes = operator.modes
@@ -57,13 +58,13 @@ def _norms(modes: Modes) -> Tensor:
 
 
 def decay_lengths(layer: SonicConvNd) -> Tensor:
-    """Distance along each mode over which it falls by a factor of e, ``(M,)``."""
+    """Distance over which each mode falls by a factor of e, ``(M,)``."""
     modes = physical_modes(layer)
     return modes.scale / modes.pole.real.abs()
 
 
 def wavelengths(layer: SonicConvNd) -> Tensor:
-    """Length of each mode's oscillation, infinite for one that does not oscillate, ``(M,)``."""
+    """Wavelength of each mode's oscillation, infinite if it does not oscillate, ``(M,)``."""
     modes = physical_modes(layer)
     return 2 * math.pi * modes.scale / modes.pole.imag.abs()
 
@@ -97,7 +98,7 @@ def radial_profile(values: Tensor, lattice: Lattice, bins: int = 24) -> tuple[Te
     Returns
     -------
     tuple
-        Middles of the shells in radians per length and means, each ``(bins,)``; shells without a sample are left out.
+        Centres of the shells in radians per length, and means, each ``(bins,)``; empty shells are omitted.
     """
     radius = lattice.omega.norm(dim=-1).flatten()
     edge = math.pi / max(lattice.spacing)

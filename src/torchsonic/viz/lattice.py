@@ -1,7 +1,7 @@
-"""Where pictures are sampled, and what modes look like there.
+"""The grids on which pictures are sampled, and what modes look like on them.
 
-Pictures have the origin in the middle, in frequency and in space, and odd sizes, so that no frequency lacks its
-opposite. Numbers are float64 on the CPU, whatever the layer's.
+Pictures have the origin in the middle, in frequency and in space, and odd sizes, so that every frequency has its
+opposite. Numbers are float64 on the CPU, whatever the layer's dtype and device.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Lattice:
 
     def __post_init__(self) -> None:
         if len(self.size) != len(self.spacing):
-            raise ValueError(f"size {self.size} and spacing {self.spacing} must have equally many axes")
+            raise ValueError(f"size {self.size} and spacing {self.spacing} must have the same number of axes")
         if any(n < 1 or n % 2 == 0 for n in self.size):
             raise ValueError(f"size must be odd on every axis, got {self.size}")
 
@@ -51,7 +51,7 @@ class Lattice:
 
     @property
     def distances(self) -> Tensor:
-        """Distance of each place from the origin, ``(*size)``."""
+        """Distance of each point from the origin, ``(*size)``."""
         return torch.stack(torch.meshgrid(*self.places, indexing="ij"), dim=-1).norm(dim=-1)
 
 
@@ -65,7 +65,7 @@ def reference_lattice(layer: SonicConvNd, samples: int | None = None) -> Lattice
     Parameters
     ----------
     samples
-        Samples on an axis of mean spacing; by default 257, 65 and 33 in one, two and three dimensions.
+        Samples on an axis of mean spacing; by default 257, 65 and 33 in 1-D, 2-D and 3-D.
     """
     count = SAMPLES[layer.num_axes] if samples is None else samples
     if count < 3:
@@ -76,21 +76,21 @@ def reference_lattice(layer: SonicConvNd, samples: int | None = None) -> Lattice
 
 
 def physical_operator(layer: SonicConvNd) -> ModeOperator:
-    """What the layer does at its reference spacing, without gradient, in float64; numbers that are none are refused."""
+    """What the layer does at its reference spacing, without gradient, in float64; NaN and infinity are refused."""
     with torch.no_grad():
         return layer.reference_operator().to(torch.float64).check_finite(type(layer).__name__)
 
 
 def physical_modes(layer: SonicConvNd) -> Modes:
-    """The layer's physical parameters without gradient, in float64; limits of the responses are not among them."""
+    """The layer's physical parameters without gradient, in float64; limits of the responses are not included."""
     return physical_operator(layer).modes
 
 
 def mode_spectra(operator: ModeOperator, lattice: Lattice) -> Tensor:
     """Responses of the modes with gain and limits, ``(M, *size)``, complex: the spectra of :func:`mode_beams`.
 
-    Those of the paper's variant are zero in the half of negative frequencies of the last axis, which it never reads,
-    and twice as large in the other; see :mod:`torchsonic.spectral.operator`.
+    In the paper's variant they are zero at negative frequencies of the last axis, which it never uses, and twice as
+    large at the others; see :mod:`torchsonic.spectral.operator`.
     """
     return operator.responses(lattice.omega)
 
@@ -103,7 +103,7 @@ def mode_beams(operator: ModeOperator, lattice: Lattice) -> Tensor:
 
 
 def central_slice(values: Tensor, plane: tuple[int, int] | None = None, place: Sequence[int] | None = None) -> Tensor:
-    """A slice ``(n_i, n_j)`` of an image or volume through its middle or another place, of the last axes by default."""
+    """A slice ``(n_i, n_j)`` of an image or volume through its centre or another point; by default of the last axes."""
     plane = plane or (values.dim() - 2, values.dim() - 1)
     for axis in reversed(range(values.dim())):
         if axis not in plane:
@@ -112,7 +112,7 @@ def central_slice(values: Tensor, plane: tuple[int, int] | None = None, place: S
 
 
 def named_sonic_layers(model: nn.Module) -> dict[str, SonicConvNd]:
-    """The Sonic layers of a model by name; a model without one is refused, and one whose numbers are none."""
+    """The Sonic layers of a model by name; models without one, or with NaN or infinity, are refused."""
     layers = {name or type(layer).__name__: layer for name, layer in sonic_layers(model)}
     if not layers:
         raise ValueError(f"{type(model).__name__} has no Sonic layer, so there are no modes to show")

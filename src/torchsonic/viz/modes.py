@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST = {1: 12, 2: 24, 3: 6}
-"""How many are shown unless told otherwise, by the number of axes."""
+"""How many are shown by default, by the number of axes."""
 COLUMNS = 8
 DECAY = "\N{SCRIPT SMALL L}"
 
 
 def strongest_modes(layer: SonicConvNd, count: int | None = None) -> tuple[Tensor, Tensor]:
-    """Numbers of the modes with most energy, in order, and their parts of the whole layer's; each ``(count,)``.
+    """Indices of the modes with the most energy, in order, and their fractions of the layer's; each ``(count,)``.
 
-    A mode of an orbit layer counts with all its turns.
+    A mode of an orbit layer counts with all its rotated copies.
     """
     if count is not None and count < 1:
         raise ValueError(f"count must be at least 1, got {count}")
@@ -47,15 +47,15 @@ def strongest_modes(layer: SonicConvNd, count: int | None = None) -> tuple[Tenso
 def draw_modes(
     layer: SonicConvNd, *, count: int | None = None, samples: int | None = None, unit: str = "px", title: str = ""
 ) -> Figure:
-    """The strongest modes of a layer: response over frequency and kernel in space.
+    """Draw the strongest modes of a layer: response over frequency and kernel in space.
 
-    Each says its part of the layer's energy, its decay length ℓ and its wavelength λ. Volumes are cut through the
-    origin, see :func:`draw_slices`. A mode of an orbit layer is drawn once; lines show where its turns point.
+    Labels give the fraction of the layer's energy, the decay length ℓ and the wavelength λ. Volumes are cut through
+    the origin, see :func:`draw_slices`. A mode of an orbit layer is drawn once; lines show its rotated directions.
 
     Parameters
     ----------
     count
-        How many; by default 12, 24 and 6 in one, two and three dimensions.
+        Number of modes; by default 12, 24 and 6 in 1-D, 2-D and 3-D.
     samples
         See :func:`reference_lattice`.
 
@@ -93,7 +93,7 @@ def _mark_turns(figure: Figure, directions: Tensor, lattice: Lattice) -> None:
 
 
 def draw_slices(layer: SonicConvNd, **options: Any) -> Figure:
-    """The strongest modes of a 3-D layer: three slices of the response, three of the kernel.
+    """Draw the strongest modes of a 3-D layer: three slices of the response, three of the kernel.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def draw_slices(layer: SonicConvNd, **options: Any) -> Figure:
     >>> figure = torchsonic.viz.draw_slices(torchsonic.SonicConv3d(1, 8), count=2, samples=9)
     """
     if layer.num_axes != 3:
-        raise ValueError(f"slices need a layer of three dimensions, got {type(layer).__name__}; use draw_modes")
+        raise ValueError(f"slices need a 3-D layer, got {type(layer).__name__}; use draw_modes")
     return draw_modes(layer, **options)
 
 

@@ -1,8 +1,8 @@
 r"""What a layer does to an image, step by step: :math:`x`, :math:`\mathcal F[x]`, :math:`\hat H`,
 :math:`\hat H \mathcal F[x]`, :math:`y`, as in the paper's figure of the block.
 
-All is at the layer's reference spacing and without a margin. Images are cut to odd sizes, so that no frequency lacks
-its opposite.
+Everything is at the layer's reference spacing and without a margin. Images are cropped to odd sizes, so that every
+frequency has its opposite.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ TITLES = (r"$x_c$", r"$|\mathcal{F}[x_c]|$", r"$|\hat H_{kc}|$", r"$|\sum_c \hat
 
 
 class Pipeline(NamedTuple):
-    """Steps from an input channel c to an output channel k, each ``(*size)``; spectra are complex, zero in the middle.
+    """Steps from an input channel c to an output channel k, each ``(*size)``; spectra are complex and centred.
 
-    ``y`` and its spectrum are those of all input channels together, without the bias.
+    ``y`` and its spectrum include all input channels, but not the bias.
     """
 
     x: Tensor
@@ -42,7 +42,7 @@ class Pipeline(NamedTuple):
 
 
 def layer_inputs(model: nn.Module, images: Tensor) -> dict[str, Tensor]:
-    """What each Sonic layer of a model is given by the first of some images, ``(C, *size)``, by name."""
+    """The input of each Sonic layer of a model for the first of some images, ``(C, *size)``, by name."""
     names: dict[nn.Module, str] = {layer: name for name, layer in named_sonic_layers(model).items()}
     heard: dict[str, Tensor] = {}
 
@@ -68,7 +68,7 @@ def layer_pipeline(layer: SonicConvNd, x: Tensor, *, output: int | None = None, 
     Parameters
     ----------
     output, input
-        Channels k and c; by default those with most energy.
+        Channels k and c; by default those with the most energy.
 
     Examples
     --------
@@ -95,9 +95,9 @@ def layer_pipeline(layer: SonicConvNd, x: Tensor, *, output: int | None = None, 
 
 @style.styled
 def draw_pipeline(model: nn.Module, images: Tensor, *, layers: Sequence[str] | None = None, unit: str = "px") -> Figure:
-    """A row for each layer: its input, the spectrum of that, the response, their product, and the output.
+    """Draw a row for each layer: its input, its spectrum, the response, their product, and the output.
 
-    Spectra and responses are shown over four decades below their highest value; volumes are cut through the middle.
+    Spectra and responses are shown over four decades below their highest value; volumes are cut through the centre.
 
     Parameters
     ----------
@@ -114,9 +114,9 @@ def draw_pipeline(model: nn.Module, images: Tensor, *, layers: Sequence[str] | N
     chosen = choose_evenly(list(inputs), ROWS) if layers is None else list(layers)
     for name in chosen:
         if name not in inputs:
-            raise ValueError(f"layers must be of {', '.join(inputs)}, got {name!r}")
+            raise ValueError(f"layers must be from {', '.join(inputs)}, got {name!r}")
         if found[name].num_axes == 1:
-            raise ValueError(f"{name} is a layer of signals; pipelines are drawn of images and volumes")
+            raise ValueError(f"{name} is a layer for signals; pipelines can be drawn only for images and volumes")
     pipelines = [layer_pipeline(found[name], inputs[name]) for name in chosen]
     figure = style.new_figure(10.2, 1.9 * len(chosen) + 0.9)
     figure.suptitle(r"$x \;\to\; \mathcal{F}[x] \;\to\; \hat H \mathcal{F}[x] \;\to\; y$")

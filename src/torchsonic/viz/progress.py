@@ -1,4 +1,4 @@
-"""How modes move while a network learns: an animation from the weights that a run kept."""
+"""How modes change while a network learns: an animation from the weights that a run kept."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Snapshot:
     frequency: Tensor
     """Angular frequency along each mode, ``(M,)``."""
     share: Tensor
-    """Part of the layer's energy, ``(M,)``."""
+    """Fraction of the layer's energy, ``(M,)``."""
     energy: Tensor
-    """Of the whole layer over the lattice's frequencies, ``(*size)``."""
+    """Energy of the whole layer over the lattice's frequencies, ``(*size)``."""
     lattice: Lattice
 
 
 def take_snapshot(layer: SonicConvNd, step: int, *, samples: int | None = None) -> Snapshot:
-    """The modes of a layer as they are now."""
+    """Take a snapshot of a layer's current modes."""
     modes, share = physical_modes(layer), mode_energies(layer)
     lattice = reference_lattice(layer, samples)
     frequency = modes.pole.imag / modes.scale
@@ -62,14 +62,14 @@ def take_snapshots(
     layer: str | None = None,
     samples: int | None = None,
 ) -> Iterator[Snapshot]:
-    """Snapshots of one layer for each of the weights.
+    """Take a snapshot of one layer for each set of weights.
 
     Parameters
     ----------
     model
-        Of the same architecture; it is left as it is.
+        A model of the same architecture; it is not changed.
     weights
-        Steps and states, such as :func:`torchsonic.lab.training.checkpoint.kept_weights` reads from a run's folder.
+        Steps and states, for example from :func:`torchsonic.lab.training.checkpoint.kept_weights`.
     layer
         Name of the Sonic layer, the first by default.
     """
@@ -88,15 +88,15 @@ def take_snapshots(
 
 @style.styled
 def draw_snapshot(snapshot: Snapshot, *, longest: float, fastest: float, unit: str = "px", title: str = "") -> Figure:
-    """One frame: each mode as a dot by direction and decay length, and the layer's energy over frequency.
+    """Draw one frame: each mode as a dot by direction and decay length, and the layer's energy over frequency.
 
-    Dots grow with the mode's energy and are coloured by its frequency. Volumes show directions and lengths as they
-    appear in the y-x plane.
+    The size of a dot shows the mode's energy, its colour the frequency. Volumes show directions and lengths projected
+    onto the y-x plane.
 
     Parameters
     ----------
     longest, fastest
-        Upper ends of decay length and frequency, the same for all frames.
+        Upper limits of decay length and frequency, the same for all frames.
     """
     figure = style.new_figure(7.6, 3.9)
     figure.suptitle(f"{title}{', ' if title else ''}step {snapshot.step}")
@@ -153,20 +153,20 @@ def _draw_dots(figure: Figure, snapshot: Snapshot, longest: float, fastest: floa
 def write_animation(
     path: Path, snapshots: Iterable[Snapshot], *, seconds: float = 6.0, unit: str = "px", title: str = ""
 ) -> Path:
-    """Write snapshots as an animated GIF or WebP that plays again and again; the last frame stays for a while.
+    """Write snapshots as an animated GIF or WebP that loops; the last frame stays for a while.
 
     Parameters
     ----------
     path
-        Ends in ``.gif`` or ``.webp``, which is smaller.
+        A path that ends in ``.gif`` or ``.webp``; WebP is smaller.
     seconds
-        Duration of all frames but the last.
+        Total duration of all frames but the last.
     """
     if path.suffix not in FORMATS:
         raise ValueError(f"path must end in {' or '.join(FORMATS)}, got {path.name}")
     taken = list(snapshots)
     if not taken:
-        raise ValueError("snapshots are needed for an animation, got none; train with --keep-every")
+        raise ValueError("an animation needs snapshots, got none; train with --keep-every")
     longest = max(float(snapshot.length.max()) for snapshot in taken)
     fastest = max(float(snapshot.frequency.abs().max()) for snapshot in taken)
     frames = [

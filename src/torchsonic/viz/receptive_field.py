@@ -1,9 +1,9 @@
-r"""What one output pixel looks at, measured by gradient.
+r"""What one output pixel depends on, measured by gradients.
 
 .. math:: R(r) = \sqrt{\Big\langle \sum_{kc} \Big(\frac{\partial y_k(r_0)}{\partial x_c(r)}\Big)^2 \Big\rangle}
 
-The mean runs over images. With few output channels the sum over ``k`` is exact, with many it is estimated from random
-signs, whose mean it is.
+The mean is over images. With few output channels the sum over ``k`` is exact; with many it is estimated with random
+signs, without bias.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class ReceptiveField:
     values: Tensor
     """``(*size)``, not negative."""
     place: tuple[int, ...]
-    """The input pixel at the output pixel's place."""
+    """The input pixel at the output pixel's position."""
     spacing: tuple[float, ...]
-    """Of the input's pixels."""
+    """Spacing of the input's pixels."""
 
     @property
     def axes(self) -> list[Tensor]:
-        """Coordinates along each axis, from the output pixel's place."""
+        """Coordinates along each axis, relative to the output pixel."""
         sizes = zip(self.values.shape, self.place, self.spacing, strict=True)
         return [(torch.arange(n, dtype=torch.float64) - at) * step for n, at, step in sizes]
 
@@ -55,13 +55,13 @@ class ReceptiveField:
         return torch.stack(torch.meshgrid(*self.axes, indexing="ij"), dim=-1).norm(dim=-1)
 
     def share_beyond(self, radii: Tensor) -> Tensor:
-        """Part of the squared sensitivity that lies farther away than each radius."""
+        """Fraction of the squared sensitivity beyond each radius."""
         power, distance = self.values.double().square().flatten(), self.distances.flatten()
         beyond = torch.stack([power[distance > radius].sum() for radius in radii])
         return beyond / power.sum().clamp_min(SMALLEST)
 
     def reach(self, share: float = 0.9) -> float:
-        """Radius within which the given part of the squared sensitivity lies."""
+        """Radius that contains the given fraction of the squared sensitivity."""
         if not 0 < share <= 1:
             raise ValueError(f"share must be in (0, 1], got {share}")
         distance, order = self.distances.flatten().sort()
@@ -86,13 +86,13 @@ def receptive_field(
     model
         ``(B, C, *size)`` to ``(B, K, *any)``; a classifier is measured at the features before its mean.
     images
-        ``(B, C, *size)``, such as the model sees; noise shows what it can see at all.
+        ``(B, C, *size)``, typical inputs of the model, or noise to see what it can depend on at all.
     spacing
-        Of the pixels; told to models that take one. A model that does not, though its layers know one, is refused.
+        Spacing of the pixels, for models that take one; models that do not pass it on to their layers are refused.
     place
-        Output pixel, by default the middle one.
+        Output pixel; by default the central one.
     seed
-        Of random signs, where there are many output channels.
+        Seed of the random signs, used if there are many output channels.
 
     Examples
     --------
@@ -118,15 +118,15 @@ def _features(model: nn.Module, x: Tensor, spacing: float | Sequence[float] | No
     takes_spacing = getattr(model, "takes_spacing", False)
     if spacing is not None and not takes_spacing and knows_spacing(model):
         raise ValueError(
-            f"spacing={spacing} given, but {type(model).__name__} does not pass one on to its layers, which know one; "
-            "call torchsonic.set_spacing(model, spacing) first and give none here, which leaves pixels as the unit"
+            f"spacing={spacing} given, but {type(model).__name__} does not pass it on to its layers; call "
+            "torchsonic.set_spacing(model, spacing) first and pass no spacing here, which leaves pixels as the unit"
         )
     told = () if spacing is None or not takes_spacing else (spacing,)
     y = (model if features is None else features)(x, *told)
     if y.dim() != x.dim():
         raise ValueError(
-            f"{type(model).__name__} gives {tuple(y.shape)} for images {tuple(x.shape)}: a receptive field needs an "
-            "output with places; give the part of the network before its mean"
+            f"{type(model).__name__} returns {tuple(y.shape)} for images {tuple(x.shape)}, but a receptive field needs "
+            "an output with spatial axes; pass the part of the network before its mean"
         )
     return y
 
@@ -155,11 +155,11 @@ def _squared_gradients(outputs: Tensor, x: Tensor, seed: int) -> Tensor:
 
 @style.styled
 def draw_receptive_fields(fields: Mapping[str, ReceptiveField], *, unit: str = "px") -> Figure:
-    """What the middle output pixel of each network looks at, and how much of it lies how far away.
+    """Draw what the central output pixel of each network depends on, and at which distances.
 
-    Pictures show the sensitivity over its highest value, on a logarithmic scale of four decades; volumes are cut
-    through the pixel's place, one network in each row. The curve is the part of the squared sensitivity that lies
-    beyond a distance.
+    Pictures show the sensitivity relative to its highest value, on a logarithmic scale of four decades; volumes are cut
+    through the pixel, with one network per row. The curve is the fraction of the squared sensitivity beyond a
+    distance.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def draw_receptive_fields(fields: Mapping[str, ReceptiveField], *, unit: str = "
     >>> figure = torchsonic.viz.draw_receptive_fields({"a 3x3 convolution": field})
     """
     if not fields:
-        raise ValueError("fields must hold at least one receptive field, got none")
+        raise ValueError("fields must contain at least one receptive field, got none")
     dimensions = {field.values.dim() for field in fields.values()}
     if len(dimensions) > 1:
         raise ValueError(f"fields must all have the same number of dimensions, got {sorted(dimensions)}")

@@ -1,4 +1,4 @@
-"""Where modes point, and how strongly."""
+"""Directions of modes, weighted by their strength."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ BINS = 24
 
 
 def orientation_histogram(directions: Tensor, weights: Tensor, bins: int = 24) -> tuple[Tensor, Tensor]:
-    """Weight of the directions in each sector of the circle; the middle of the first sector is the last axis.
+    """Weight of the directions in each sector of the circle; the first sector is centred on the last axis.
 
-    A mode looks along its direction only, so opposite directions are not the same.
+    A mode looks only along its direction, so opposite directions are not the same.
 
     Parameters
     ----------
     directions
-        ``(M, 2)`` in array-axis order; of any length, which scales nothing.
+        ``(M, 2)`` in array-axis order; their lengths do not matter.
     weights
         ``(M,)``.
 
     Returns
     -------
     tuple
-        Angles of the sectors' middles, from the last axis (x) towards the first (y), and weights, each ``(bins,)``.
+        Angles of the sectors' centres, from the last axis (x) towards the first (y), and weights, each ``(bins,)``.
     """
     if bins < 4:
         raise ValueError(f"bins must be at least 4, got {bins}")
@@ -54,12 +54,12 @@ def orientation_histogram(directions: Tensor, weights: Tensor, bins: int = 24) -
 def layer_orientation(
     layer: SonicConvNd, plane: tuple[int, int] = (0, 1), *, weight: Weight = "gain", bins: int = 24
 ) -> tuple[Tensor, Tensor]:
-    """Histogram of a layer's modes in a plane of two axes; a mode counts by the part of it that lies in the plane.
+    """Histogram of a layer's modes in the plane of two axes; each mode is weighted by its component in the plane.
 
     Parameters
     ----------
     weight
-        ``gain``: the most that a mode amplifies any wave. ``energy``: the power of white noise it lets through.
+        ``gain``: the largest factor by which a mode amplifies a wave. ``energy``: the power of white noise it passes.
     """
     strength = WEIGHTS[choice(weight, tuple(WEIGHTS), "weight")](layer)
     directions = physical_modes(layer).direction[:, list(plane)]
@@ -68,15 +68,15 @@ def layer_orientation(
 
 @style.styled
 def draw_rose(model: nn.Module, *, weight: Weight = "gain", bins: int | None = None) -> Figure:
-    """Directions of all modes of a network, layers stacked; a mode looks along its direction only.
+    """Draw the directions of all modes of a network, with layers stacked; a mode looks only along its direction.
 
-    Images have y downwards, as the rose has. In volumes there is a rose for each plane; a mode counts by the square of
-    its part in the plane. Signals have two directions.
+    As in images, y points down. Volumes have one rose for each plane; each mode is weighted by the square of its
+    component in the plane. Signals have two directions.
 
     Parameters
     ----------
     weight
-        ``gain``: the most that a mode amplifies any wave. ``energy``: the power of white noise it lets through.
+        ``gain``: the largest factor by which a mode amplifies a wave. ``energy``: the power of white noise it passes.
     bins
         Sectors of the circle, 24 by default; signals have none.
 
@@ -89,7 +89,7 @@ def draw_rose(model: nn.Module, *, weight: Weight = "gain", bins: int | None = N
     axes = next(iter(layers.values())).num_axes
     if axes == 1:
         if bins is not None:
-            raise ValueError(f"bins are sectors of a circle, which signals do not have; leave them out, got {bins}")
+            raise ValueError(f"bins are sectors of a circle, which signals do not have; leave bins out, got {bins}")
         return _draw_signs(layers, weight, words)
     bins = BINS if bins is None else bins
     planes = PLANES[axes]

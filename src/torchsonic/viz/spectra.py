@@ -1,4 +1,4 @@
-"""Which frequencies a network lets through: each of its stages, and a layer from one channel to another."""
+"""Which frequencies a network passes: in each of its stages, and in a layer from one channel to another."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BRIGHTEST = 0.995
 
 
 def choose_evenly(items: Sequence[T], most: int) -> list[T]:
-    """All of a few, or so many of them evenly chosen, the first and the last among them.
+    """All items, or at most ``most`` of them, evenly chosen and including the first and the last.
 
     Examples
     --------
@@ -45,11 +45,11 @@ def choose_evenly(items: Sequence[T], most: int) -> list[T]:
 
 @style.styled
 def draw_stages(model: nn.Module, *, samples: int | None = None, unit: str = "px") -> Figure:
-    r"""Energy of each Sonic layer over frequency, :math:`\sum_{kc}|\hat H_{kc}(\omega)|^2` over its highest value.
+    r"""Draw the energy of each Sonic layer over frequency, :math:`\sum_{kc}|\hat H_{kc}(\omega)|^2`, highest = 1.
 
-    One picture for each layer, in the order of the network, and the mean over directions of all of them beside each
-    other; their frequencies are on a logarithmic axis if those of the layers reach differently far, as behind strides.
-    Of more than 16 layers, 16 evenly chosen ones are shown. Volumes are cut at ``w_z = 0``.
+    There is one picture for each layer, in the order of the network, and one plot of the means over directions. Its
+    frequency axis is logarithmic if the layers have different ranges, as behind strides. At most 16 layers are shown,
+    evenly chosen. Volumes are cut at ``w_z = 0``.
 
     Examples
     --------
@@ -95,16 +95,16 @@ def draw_stages(model: nn.Module, *, samples: int | None = None, unit: str = "px
 def draw_stages_beside(
     models: Mapping[str, nn.Module], *, samples: int | None = None, units: Mapping[str, str] | None = None
 ) -> Figure:
-    """The stages of several networks, a row for each: what :func:`draw_stages` shows of one, up to four layers.
+    """Draw the stages of several networks, one row each, like :func:`draw_stages` but with up to four layers.
 
     Parameters
     ----------
     models
-        By the title of their row, for images or volumes.
+        Networks for images or volumes, by the title of their row.
     samples
         See :func:`reference_lattice`.
     units
-        Of the lengths of each, by the same titles; pixels by default.
+        Unit of length of each network, by the same titles; pixels by default.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def draw_stages_beside(
     found = {title: choose_evenly(list(named_sonic_layers(model).items()), COLUMNS) for title, model in models.items()}
     for title, layers in found.items():
         if layers[0][1].num_axes == 1:
-            raise ValueError(f"models must be of images or volumes, but {title!r} is of signals; use draw_stages")
+            raise ValueError(f"models must be for images or volumes, but {title!r} is for signals; use draw_stages")
     columns = max(map(len, found.values()))
     figure = style.new_figure(2.15 * columns + 1.4, 2.35 * len(found) + 0.6)
     figure.suptitle(r"Spectral energy of the filters, $\log_{10}$ of the part of the highest")
@@ -151,7 +151,7 @@ def _finish_profile(panel: Axes, count: int, unit: str) -> None:
 
 
 def strongest_channels(layer: SonicConvNd, lattice: Lattice, count: int = 4) -> tuple[list[int], list[int]]:
-    """Output and input channels with most energy, in the order of their numbers."""
+    """Output and input channels with the most energy, in ascending order."""
     energy = pair_energies(layer, lattice)
     return tuple(sorted(energy.sum(axis).topk(min(count, energy.shape[1 - axis])).indices.tolist()) for axis in (1, 0))  # type: ignore[return-value]
 
@@ -177,12 +177,12 @@ def draw_mixed(
     unit: str = "px",
     title: str = "",
 ) -> Figure:
-    """Responses from input channels (columns) to output channels (rows), one scale for all; volumes at ``w_z = 0``.
+    """Draw responses from input channels (columns) to output channels (rows) on one scale; volumes at ``w_z = 0``.
 
     Parameters
     ----------
     outputs, inputs
-        Channels; by default the four with most energy.
+        Channels; by default the four with the most energy.
     samples
         See :func:`reference_lattice`.
 

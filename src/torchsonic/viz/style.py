@@ -52,7 +52,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def styled(draw: F) -> F:
-    """Let a function draw with the common settings, and leave those of the caller alone."""
+    """Let a function draw with the common settings without changing those of the caller."""
 
     @wraps(draw)
     def drawn(*args: Any, **kwargs: Any) -> Any:
@@ -178,7 +178,7 @@ def short(value: float) -> str:
 
 
 def thin_axes(panel: Axes) -> None:
-    """Leave away what carries no number."""
+    """Hide the parts of axes that carry no numbers."""
     panel.spines[["top", "right"]].set_visible(False)
     panel.grid(axis="y", linewidth=0.5, alpha=0.4)
     panel.set_axisbelow(True)

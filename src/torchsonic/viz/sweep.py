@@ -1,4 +1,4 @@
-"""What each of a mode's five knobs does."""
+"""What each of a mode's five parameters does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PlaneMode:
-    """One mode in the plane, by its five knobs; lengths are in the unit of the spacing."""
+    """A mode in 2-D, given by its five parameters; lengths are in the unit of the spacing."""
 
     angle: float = 30.0
     """Direction in degrees, 0 to the right and 90 up, as in the explorer; the axis y points down."""
@@ -92,18 +92,18 @@ def draw_sweep(
     unit: str = "px",
     kind: Literal["image", "surface"] = "image",
 ) -> Figure:
-    """Turn the knobs of one mode, one in each row; the response and, beside it, the kernel.
+    """Draw one mode while its parameters vary, one per row: the response and, next to it, the kernel.
 
     Parameters
     ----------
     mode
-        Where the other knobs stand.
+        The values of the parameters that do not vary.
     values
-        What each knob is turned to, by the names of :class:`PlaneMode`; all five by default. Rows may differ in length.
+        Values of each parameter, by the names of :class:`PlaneMode`; all five by default. Rows may differ in length.
     size, spacing
-        Odd number of pixels of the pictures, and their step.
+        Odd number of pixels of the pictures, and their spacing.
     unit
-        Name of the length in which everything is given.
+        Unit of all lengths.
     kind
         Responses as images or as surfaces.
 
@@ -120,7 +120,7 @@ def draw_sweep(
             raise ValueError(f"values of {name} must be at least one number, got none")
     choice(kind, ("image", "surface"), "kind")
     if not rows:
-        raise ValueError("values must name at least one knob, got none")
+        raise ValueError("values must name at least one parameter, got none")
     lattice = Lattice((size, size), (spacing, spacing))
     columns = max(map(len, rows.values()))
     figure = style.new_figure(max(2.35 * columns + 1.2, 5.5), 1.36 * len(rows) + (1.0 if kind == "image" else 1.4))

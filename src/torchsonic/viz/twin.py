@@ -1,4 +1,4 @@
-"""The convolution network to compare a Sonic network with: the same, but for the operator."""
+"""A convolutional network to compare a Sonic network with: the same except for the operator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchsonic.spectral.spacing import Spacing
 
 
 class _Pixels(SpacedLayer):
-    """A 3^D convolution in the place of a Sonic layer; it takes a spacing and cannot use it."""
+    """A 3^D convolution in place of a Sonic layer; it takes a spacing but cannot use it."""
 
     def __init__(self, layer: SonicConvNd, kernel_size: int) -> None:
         super().__init__()
@@ -43,9 +43,9 @@ def convolution_twin(model: nn.Module, *, kernel_size: int = 3, seed: int = 0) -
     Parameters
     ----------
     kernel_size
-        Taps on each axis, odd.
+        Odd kernel size.
     seed
-        Of the new weights.
+        Seed of the new weights.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def convolution_twin(model: nn.Module, *, kernel_size: int = 3, seed: int = 0) -
     twin = copy.deepcopy(model)
     layers = list(sonic_layers(twin))
     if not layers:
-        raise ValueError(f"{type(model).__name__} has no Sonic layer to put a convolution in place of")
+        raise ValueError(f"{type(model).__name__} has no Sonic layer to replace with a convolution")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for name, layer in layers:

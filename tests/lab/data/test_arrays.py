@@ -24,8 +24,8 @@ def test_what_is_written_is_read(tmp_path):
     [
         (np.zeros((2, 5)), np.zeros(2, int), r"\(N, C, \*size\)"),
         (np.zeros((2, 1, 5)), np.zeros(3, int), r"\(N, C, \*size\)"),
-        (np.zeros((2, 1, 5)), np.zeros(2), "numbers of classes"),
-        (np.zeros((2, 1, 5)), np.array([0, -1]), "numbers of classes"),
+        (np.zeros((2, 1, 5)), np.zeros(2), "class numbers"),
+        (np.zeros((2, 1, 5)), np.array([0, -1]), "class numbers"),
         (np.full((2, 1, 5), np.nan), np.zeros(2, int), "finite floats"),
         (np.zeros((2, 1, 5), np.int32), np.zeros(2, int), "bytes or finite floats"),
     ],
@@ -40,7 +40,7 @@ def test_missing_and_damaged_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="there is no"):
         read_arrays(tmp_path / "none.npz")
     (tmp_path / "text.npz").write_text("no archive")
-    with pytest.raises(ValueError, match="no NPZ file"):
+    with pytest.raises(ValueError, match="not an NPZ file"):
         read_arrays(tmp_path / "text.npz")
 
 

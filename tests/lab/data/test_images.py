@@ -136,14 +136,14 @@ def test_a_class_without_a_good_image_is_explained_by_one_of_its_own(tmp_path):
 
 def test_folders_that_are_not_there_are_named(tmp_path):
     root = write_pictures(tmp_path / "data")
-    with pytest.raises(ValueError, match=r"there is no folder .*valid; images belong into train/CLASS/ .* train, val"):
+    with pytest.raises(ValueError, match=r"there is no folder .*valid; images belong in train/CLASS/ .* train, val"):
         find_images(root / "valid")
     (root / "val" / "violet").mkdir()
-    with pytest.raises(ValueError, match="violet is a class that training does not have; known are blue, green, red"):
+    with pytest.raises(ValueError, match="violet is a class that training does not have; it has blue, green, red"):
         find_images(root / "val", CLASSES)
-    with pytest.raises(ValueError, match="violet holds no image"):
+    with pytest.raises(ValueError, match="violet has no image"):
         find_images(root / "val")
-    with pytest.raises(ValueError, match="blue holds no folder"):
+    with pytest.raises(ValueError, match="blue contains no folder"):
         find_images(root / "val" / "blue")
 
 

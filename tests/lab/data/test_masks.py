@@ -135,7 +135,7 @@ def test_empty_and_missing_folders_and_names_given_twice_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"there is no folder .*images"):
         find_pairs(tmp_path)
     (tmp_path / "images").mkdir()
-    with pytest.raises(ValueError, match="holds no image"):
+    with pytest.raises(ValueError, match="contains no image"):
         find_pairs(tmp_path)
     for suffix in ("png", "tif"):
         Image.new("L", (4, 4)).save(tmp_path / "images" / f"a.{suffix}")

@@ -90,7 +90,7 @@ def test_folders_without_cases_are_named(tmp_path):
     (tmp_path / "images").mkdir()
     (tmp_path / "labels").mkdir()
     (tmp_path / "images" / "._a.nii.gz").write_bytes(b"left by a file manager")
-    with pytest.raises(ValueError, match="holds no file ending in"):
+    with pytest.raises(ValueError, match="contains no file ending in"):
         find_cases(tmp_path)
     write_case(tmp_path, "a")
     write(tmp_path / "images" / "a.nii", *_plain())
@@ -155,7 +155,7 @@ def test_cases_with_other_channels_are_refused(tmp_path):
     for channel in range(2):
         write(tmp_path / "images" / f"d_{channel:04d}.nii.gz", *_plain())
     write(tmp_path / "labels" / "d.nii.gz", make_arrays()[1], make_affine())
-    with pytest.raises(CaseError, match=r"case d: .*2 channels, most cases have 1"):
+    with pytest.raises(CaseError, match=r"case d: .*2 channels, but most cases have 1"):
         survey(find_cases(tmp_path))
 
 

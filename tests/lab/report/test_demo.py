@@ -38,7 +38,7 @@ def test_a_network_that_is_missing_or_damaged_is_named_and_the_rest_appears(tmp_
     said = []
     text = page.run_demo(page.DemoConfig(steps=2, batch=2), tmp_path / "out", say=said.append, show=False).read_text()
     assert "Speed on this machine" in text
-    assert "is no valid JSON" in text
+    assert "is not valid JSON" in text
     assert "there is no folder" in text
     assert sum("left out" in line for line in said) == 2
 

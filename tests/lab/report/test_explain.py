@@ -89,7 +89,7 @@ def test_a_sonic_classifier_is_compared_with_any_other(rival, tmp_path):
     if rival == "resnet50":
         assert next(draw_figures(subject))[1].name == "field"
     else:  # tokens have no places
-        with pytest.raises(ValueError, match="needs an output with places"):
+        with pytest.raises(ValueError, match="needs an output with spatial axes"):
             next(draw_figures(subject))
 
 
@@ -156,11 +156,11 @@ def test_mistakes_end_in_one_line(tmp_path, capsys):
         ([str(conv)], "has no Sonic layer, so there are no modes to show"),
         ([str(empty)], "config.json is missing in"),
         (["no/such/folder"], "there is no folder no/such/folder"),
-        ([str(damaged)], "no whole safetensors file"),
+        ([str(damaged)], "not a valid safetensors file"),
         ([str(tmp_path / "diverged")], "layer blocks.0.operator has modes that are not finite (scale, gain)"),
         ([str(other), "--out", str(tmp_path / "other.html")], "step 3 belong to another architecture"),
         ([str(sonic), "--layers", "0"], "--layers must be at least 1, got 0"),
-        ([str(sonic), "--out", str(tmp_path / "sonic")], "is a folder; give an HTML file"),
+        ([str(sonic), "--out", str(tmp_path / "sonic")], "is a folder; name an HTML file"),
         ([__file__], "test_explain.py is a file; give the folder"),
     ]:
         assert main(["explain", *arguments]) == 1

@@ -147,7 +147,7 @@ def test_broken_and_unfinished_runs_are_named_and_left_out(tmp_path):
     assert "not finished" in reasons["vit"]
     assert "not a number" in reasons["niff"]
     assert "has no" in reasons["gfnet"]
-    assert "results.json holds a list" in reasons["s4nd"]
+    assert "results.json contains a list" in reasons["s4nd"]
     assert len(skipped) == 6
     page = write_document(make_page(make_report(tmp_path)), tmp_path / "report")[0].read_text()
     assert "Left out (6)" in page

@@ -102,7 +102,7 @@ def test_a_run_leaves_its_files(finished, pictures):
 
 def test_a_run_of_other_settings_or_images_is_not_resumed(finished, pictures, tmp_path):
     folder, _ = finished
-    with pytest.raises(CheckpointError, match=r"label_smoothing=0\.1, not 0\.0; give the old value"):
+    with pytest.raises(CheckpointError, match=r"label_smoothing=0\.1, not 0\.0; use the old value"):
         run_experiment(small(pictures, label_smoothing=0.0), folder, show=False)
     other = write_pictures(tmp_path / "other", train=5)
     with pytest.raises(CheckpointError, match="had 18 training images of 3 classes, not 15 of 3"):
@@ -111,15 +111,15 @@ def test_a_run_of_other_settings_or_images_is_not_resumed(finished, pictures, tm
     copy = shutil.copytree(folder, tmp_path / "run")
     run_experiment(small(moved), copy, show=False)  # the same images elsewhere
     (moved / "train" / "red" / "000.png").rename(moved / "train" / "red" / "zero.png")
-    with pytest.raises(CheckpointError, match="had training images of other names"):
+    with pytest.raises(CheckpointError, match="had training images with other names"):
         run_experiment(small(moved), copy, show=False)
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"training": {"batch": 2}}, r"had batch=4, not 2; give the old value"),
-        ({"changes": ImageChanges(mixup=0.3)}, r"had mixup=0\.0, not 0\.3; give the old value"),
+        ({"training": {"batch": 2}}, r"had batch=4, not 2; use the old value"),
+        ({"changes": ImageChanges(mixup=0.3)}, r"had mixup=0\.0, not 0\.3; use the old value"),
     ],
 )
 def test_a_refused_change_is_named_alone_and_leaves_the_run_as_it_was(finished, pictures, change, words):
@@ -142,7 +142,7 @@ def test_a_wrong_network_is_refused_before_images_are_read_and_leaves_no_folder(
     for options, words in (
         ({"model": "sonic_tiny", "model_options": ("width=8",)}, "did you mean 'widths'"),
         ({"init": str(tmp_path / "nowhere")}, "there is no folder"),
-        ({"init": str(tmp_path / "grey")}, "of 1 channels, which does not classify colour images; give"),
+        ({"init": str(tmp_path / "grey")}, "of 1 channels, which does not classify colour images; use"),
     ):
         with pytest.raises(ValueError, match=words):
             run_experiment(small(pictures, **options), run, show=False)
@@ -253,7 +253,7 @@ def test_a_saved_model_is_taken_up_with_a_new_head_for_new_classes(finished, tmp
     assert state["fc.weight"].shape == (2, 16)
     assert all(torch.equal(value, saved[name]) for name, value in state.items() if not name.startswith("fc."))
     assert model.training
-    with pytest.raises(ValueError, match="holds a sonic_tiny, not resnet50; leave --model out"):
+    with pytest.raises(ValueError, match="contains a sonic_tiny, not resnet50; leave --model out"):
         make_model(small(folder, init=str(folder), model="resnet50"), CLASSES)
     with pytest.raises(ValueError, match="model_options belong to a new network"):
         small(folder, init=str(folder), model_options=("width=8",))

@@ -124,7 +124,7 @@ def test_other_settings_or_files_are_not_resumed(discs, tmp_path):
     name = json.loads((tmp_path / "run" / "split.json").read_text())["train"][0]
     mask = data / "masks" / f"{name}.png"
     Image.fromarray(np.roll(read_mask(mask), 1).astype(np.uint8)).save(mask)
-    with pytest.raises(CheckpointError, match=f"learnt from other files of {name}"):
+    with pytest.raises(CheckpointError, match=f"learned from other files of {name}"):
         run_experiment(config, tmp_path / "run", show=False)
 
 
@@ -226,10 +226,10 @@ def test_bad_cases_are_counted_in_the_results(tmp_path):
     [
         ({"model": "sonicnet3d"}, "model must be one of .*sonicnet2d, .*unet, got 'sonicnet3d'"),
         ({"spacing": (0.5, -1.0)}, "spacing must be one or two positive numbers"),
-        ({"spacing": (0.5,), "spacing_table": Path("a.csv")}, "exclude each other"),
+        ({"spacing": (0.5,), "spacing_table": Path("a.csv")}, "cannot be combined"),
         ({"instances": True, "num_classes": 5}, "num_classes belongs to masks of classes"),
         ({"patch": (0, 64)}, "patch must be at least 8"),
-        ({"model": "unet", "scale_by": "spacing"}, "unet is not; use image"),
+        ({"model": "unet", "scale_by": "spacing"}, "not unet; use image"),
         ({"model": "orbitnet2d", "variant": "paper"}, "variant belongs to SonicNet and SonicUNet, not to orbitnet2d"),
     ],
 )
@@ -328,6 +328,6 @@ def test_two_processes_end_with_the_losses_of_one(discs, tmp_path):
 
 def test_numbered_objects_taken_for_classes_are_suspected(discs):
     facts = [Facts("a", 3, (1, 8, 8), (1.0, 1.0, 1.0), tuple(range(28)))]
-    with pytest.warns(UserWarning, match="the masks hold 28 classes; if .* pass --instances"):
+    with pytest.warns(UserWarning, match="the masks have 28 classes; if .* pass --instances"):
         MaskExperiment(small_config(discs)).make_model(facts, 28)
     MaskExperiment(small_config(discs, num_classes=28)).make_model(facts, 28)  # said, so not suspected

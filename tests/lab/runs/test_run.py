@@ -62,7 +62,7 @@ def hold(folder):
 
 def test_a_folder_that_is_being_trained_is_refused_and_the_process_named(tmp_path):
     with hold(tmp_path / "run") as other:
-        words = rf"is being trained by process {other.pid} on .* since 20.*; wait until"
+        words = rf"is being trained by process {other.pid} on .* since 20.*; wait for it to finish"
         with pytest.raises(RunLockedError, match=words):
             run_experiment(tiny(), tmp_path / "run", show=False)
         assert [path.name for path in (tmp_path / "run").iterdir()] == [LOCK_NAME], "nothing was written"
@@ -148,7 +148,7 @@ def test_paths_are_stored_absolutely(tmp_path, monkeypatch, cls, name):
         ({"training": {"steps": 0}}, r"config\.json: training: steps must be at least 1, got 0"),
         ({"fold": 9}, r"config\.json: fold must be 0 to 4, got 9"),
         ({"colour": 1}, "has a setting 'colour' that this version does not know; update torchsonic"),
-        ({"format": 2}, "has format 2, this version reads 1; update torchsonic"),
+        ({"format": 2}, "has format 2, but this version reads 1; update torchsonic"),
     ],
 )
 def test_damaged_settings_are_named(finished, tmp_path, capsys, change, words):
@@ -178,7 +178,7 @@ def test_a_damaged_config_ends_in_one_line(finished, tmp_path, capsys, text):
 
 def test_files_beside_the_settings_are_checked(tmp_path):
     (tmp_path / "split.json").write_text('{"test": []}')
-    with pytest.raises(RunError, match=r"split\.json does not say its 'train'"):
+    with pytest.raises(RunError, match=r"split\.json has no 'train'"):
         read_facts(tmp_path / "split.json", "train")
     with pytest.raises(RunError, match=r"classes\.json is missing in"):
         read_facts(tmp_path / "classes.json")
@@ -202,7 +202,7 @@ def test_what_is_no_finished_run_says_what_it_is(finished, tmp_path):
         load_model(finished.parent)
     stopped = tmp_path / "stopped"
     (stopped / "checkpoints").mkdir(parents=True)
-    with pytest.raises(RunError, match="has not ended; give its command again"):
+    with pytest.raises(RunError, match="has not finished; run its command again"):
         load_model(stopped)
 
 

@@ -121,7 +121,7 @@ def test_a_network_that_was_never_told_warns_of_other_axes(root, tmp_path, how):
     for name in split["train"][: 1 if how == "old without data" else None]:
         watch(cases[name])
     storage = next(s for s in STORAGES if stored(cases["a"], s).affine[0, 0] == 0)
-    with pytest.warns(UserWarning, match=r"has axes .*learnt from .*train with --tell-orientation"):
+    with pytest.warns(UserWarning, match=r"has axes .*learned from .*train with --tell-orientation"):
         watch(stored(cases["a"], storage))
     watch(stored(cases["a"], storage))  # said once
     AxesWatch(root / "told", read_config(root / "told", VolumesConfig))(stored(cases["a"], storage))

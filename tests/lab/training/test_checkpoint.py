@@ -40,10 +40,10 @@ def test_a_damaged_checkpoint_falls_back_to_the_previous_one(checkpoints, damage
     content[len(content) // 2] ^= 1
     changed = {"cut": content[:-7], "empty": b"", "bit": content, "foreign": b"PK\x03\x04 something else"}[damage]
     checkpoints.last.write_bytes(changed)
-    with pytest.warns(UserWarning, match=r"last\.ckpt is .*; going on from previous\.ckpt"):
+    with pytest.warns(UserWarning, match=r"last\.ckpt is .*; resuming from previous\.ckpt"):
         assert checkpoints.load()["step"] == 2
     checkpoints.previous.write_bytes(b"")
-    with pytest.raises(CheckpointError, match="delete them to begin anew"):
+    with pytest.raises(CheckpointError, match="delete them to start over"):
         checkpoints.load()
 
 
@@ -76,7 +76,8 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path):
             return (os.mkdir, (str(tmp_path / "harm"),))
 
     write_checkpoint(tmp_path / "last.ckpt", {"harm": Harm()})
-    with pytest.raises(CheckpointError, match=r"holds more than numbers.* not loaded: it asks for (posix|nt)\.mkdir$"):
+    words = r"contains more than numbers.* not loaded: it asks for (posix|nt)\.mkdir$"
+    with pytest.raises(CheckpointError, match=words):
         read_checkpoint(tmp_path / "last.ckpt")
     assert not (tmp_path / "harm").exists()
 
@@ -85,7 +86,7 @@ def test_code_in_a_checkpoint_is_not_run(tmp_path):
 def test_a_checksum_that_fits_does_not_make_a_checkpoint(checkpoints, payload):
     digest = hashlib.sha256(payload).hexdigest().encode()
     checkpoints.last.write_bytes(b"torchsonic checkpoint 1 " + digest + b"\n" + payload)
-    with pytest.warns(UserWarning, match=r"last\.ckpt is .*; going on from previous\.ckpt"):
+    with pytest.warns(UserWarning, match=r"last\.ckpt is .*; resuming from previous\.ckpt"):
         assert checkpoints.load()["step"] == 2
 
 

@@ -182,7 +182,7 @@ def test_a_finished_run_is_not_run_again(tmp_path):
 
 def test_another_configuration_is_not_resumed(tmp_path):
     fit(Number(), Quadratic(), small(), tmp_path, show=False)
-    with pytest.raises(CheckpointError, match=r"learning_rate=0\.01, not 0.1; give the old value or another folder"):
+    with pytest.raises(CheckpointError, match=r"learning_rate=0\.01, not 0.1; use the old value or another folder"):
         fit(Number(), Quadratic(), small(learning_rate=0.1), tmp_path, show=False)
     with pytest.raises(CheckpointError, match="has another model"):
         fit(nn.Linear(2, 2), Quadratic(), small(), tmp_path, show=False)

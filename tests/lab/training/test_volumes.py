@@ -132,7 +132,7 @@ def test_anatomy_is_scaled_by_the_spacing_told_or_by_the_image():
     assert torch.equal(by_image.spacing, still.spacing)
     assert not torch.allclose(by_image.image, still.image)
     assert torch.equal(by_image.image, untold.image)
-    with pytest.raises(ValueError, match="scale_by='spacing' scales nothing"):
+    with pytest.raises(ValueError, match="scale_by='spacing' has no effect"):
         make_task(tell_spacing=False, scale_by="spacing")
 
 

@@ -124,7 +124,7 @@ def portable_band(size: tuple[int, ...], out_size: tuple[int, ...], boundary: Bo
     if rounded and is_symbolic((*size, *out_size)):
         margin = f" with padding={boundary.margin}" if boundary.margin else ""
         raise ValueError(
-            f"padding_mode={boundary.mode!r}{margin} pads to a fast size, which is no formula of the image's size; "
+            f"padding_mode={boundary.mode!r}{margin} pads to a fast size, which is not a formula of the image's size; "
             "export with fixed sizes, or use padding_mode='circular', or 'reflect' without padding"
         )
     band = boundary.band(size, out_size)

@@ -6,7 +6,8 @@
     layers       the same operator as one of our layers
     conversion   a whole file, and the report of what was mapped and what was not
 
-Names, shapes and formulas follow the paper's Appendix A and the public reference implementation; no code of it is used.
+Names, shapes and formulas follow the paper's Appendix A and the public reference implementation; none of its code is
+used.
 """
 
 from torchsonic.integrations.released.conversion import Conversion, convert_file

@@ -1,4 +1,4 @@
-"""A whole file of released weights: converted layers, what else it held, and a report."""
+"""Convert a whole file of released weights: our layers, the other tensors, and a report."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ ASSUMED = {
     ),
     "rms": (
         "the RMS runs over the whole half spectrum (block_h=None)",
-        "told another spacing than it was built with, the released code also divides s by their ratio; ours does not",
+        "at another spacing than it was built with, the released code also divides s by their ratio; ours does not",
     ),
-    "dc": ("the magnitude is cut at 5", "samples of one batch have one spacing; ours may have one each"),
+    "dc": ("the magnitude is clipped at 5", "all samples of a batch have one spacing; in ours each may have its own"),
     "free": ("the magnitude is limited softly at 50",),
 }
 
@@ -46,11 +46,11 @@ class Conversion:
     source, sha256
         Name and digest of the file.
     layers
-        Our layers under the names they had.
+        Our layers, under their original names.
     converted
-        By name: arguments, generation and remarks.
+        Arguments, generation and remarks of each layer, by name.
     others
-        Tensors that belong to no Sonic layer; they are kept, not mapped.
+        Tensors that belong to no Sonic layer; they are kept but not mapped.
     """
 
     source: str
@@ -77,7 +77,7 @@ class Conversion:
     def _chosen(self) -> list[str]:
         arguments = [layer.arguments for layer in self.converted.values()]
         ways = {given["standardise"] or "none" for given in arguments}
-        texts = [f"input brought to mean 0 and variance 1 per {way}" for way in sorted(ways - {"none"})]
+        texts = [f"input normalised to mean 0 and variance 1 per {way}" for way in sorted(ways - {"none"})]
         texts += ["input not standardised"] if "none" in ways else []
         orders = [given["limits"]["band_order"] for given in arguments if "band_order" in given.get("limits", {})]
         if orders:
@@ -95,7 +95,7 @@ class Conversion:
                 f"{given['out_channels']} channels, {given['num_modes']} modes"
             )
             lines += [f"    differs: {remark}" for remark in layer.remarks]
-        lines += ["assumed, since no file tells:", *[f"  {text}" for text in report["assumed"]]]
+        lines += ["assumed, since the file does not say:", *[f"  {text}" for text in report["assumed"]]]
         if self.others:
             lines.append(f"not mapped, copied to {OTHER_NAME}:")
             lines += [f"  {name} {tuple(shape)}" for name, shape in list(report["not_mapped"].items())[:SHOWN]]
@@ -105,9 +105,9 @@ class Conversion:
         return "\n".join(lines)
 
     def save(self, folder: Path) -> Path:
-        """Write the layers as ``from_pretrained`` reads them, the other tensors, and the report."""
+        """Write the layers for ``from_pretrained``, the other tensors, and the report."""
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ConversionError(f"{folder} is not empty; give a new folder")
+            raise ConversionError(f"{folder} is not empty; choose a new folder")
         self.layers.save_pretrained(folder)
         if self.others:
             save_file({name: t.detach().clone().contiguous() for name, t in self.others.items()}, folder / OTHER_NAME)
@@ -120,12 +120,12 @@ def _unheard(converted: Mapping[str, ConvertedLayer], found: list[ReleasedLayer]
     problems = []
     limits = [layer.arguments.get("limits", {}) for layer in converted.values()]
     if choices.band_order is not None and not any("band_order" in given for given in limits):
-        problems.append(f"band_order={choices.band_order} is for layers with a band limit, and there is none")
+        problems.append(f"band_order={choices.band_order} is for layers with a band limit, but there are none")
     late = [layer for layer in found if layer.family == "late"]
     if choices.missing_bandwidth is not None and all("log_bandwidth" in layer.tensors for layer in late):
         problems.append(
-            f"missing_bandwidth={choices.missing_bandwidth!r} is for layers with theta_v but no log_bandwidth, and "
-            "there is none"
+            f"missing_bandwidth={choices.missing_bandwidth!r} is for layers with theta_v but no log_bandwidth; there "
+            "are none"
         )
     return problems
 
@@ -138,7 +138,7 @@ def _unstorable(others: Mapping[str, Tensor]) -> list[str]:
             save({"": torch.empty(0, dtype=dtype)})
         except Exception:  # safetensors has errors of its own for what it does not know
             unknown.add(dtype)
-    return [f"{name} holds {t.dtype}, which safetensors cannot" for name, t in others.items() if t.dtype in unknown]
+    return [f"{name} is {t.dtype}, which safetensors cannot store" for name, t in others.items() if t.dtype in unknown]
 
 
 def convert_file(path: Path, choices: Choices | None = None) -> Conversion:
@@ -147,15 +147,15 @@ def convert_file(path: Path, choices: Choices | None = None) -> Conversion:
     Raises
     ------
     ConversionError
-        If anything about a Sonic layer is unknown, misshapen, not finite, ambiguous or beyond our layer; every problem
-        of the file is named.
+        If anything about a Sonic layer is unknown, misshapen, not finite, ambiguous or not expressible in our layer;
+        the message names every problem in the file.
     """
     choices = Choices() if choices is None else choices
     state = read_tensors(path)
     found, others, problems = find_layers(state)
     if not found and not problems:
         names = ", ".join(list(state)[:5])
-        raise ConversionError(f"{path} holds no Sonic layer: no B_re, C_re beside vx or theta_v; it has {names}")
+        raise ConversionError(f"{path} contains no Sonic layer: no B_re, C_re next to vx or theta_v; it has {names}")
     converted: dict[str, ConvertedLayer] = {}
     for layer in found:
         try:

@@ -6,8 +6,8 @@
 | ``dc`` | the same, and ``vz`` in 3-D | ``|T(0)| = 1`` | ``|T| <= 5``, cut |
 | ``free`` | ``theta_v [phi_v] alpha_raw beta log_dc_gain log_tau log_scale [log_bandwidth]`` | learned | soft, band |
 
-All have ``B_re B_im C_re C_im`` and may have ``Bmask``. The first two have the same names in 2-D, so a file cannot
-tell which it is from. Before ``alpha_raw`` and ``log_dc_gain`` the last had ``log_alpha``, which is both.
+All have ``B_re B_im C_re C_im`` and may have ``Bmask``. In 2-D the first two have the same names, so a file does not
+show which one it is from. The last had ``log_alpha`` before it was split into ``alpha_raw`` and ``log_dc_gain``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.in
 
 
 class ConversionError(ValueError):
-    """Weights that cannot be converted; the message names the keys, why, and what to do."""
+    """Weights that cannot be converted; the message names the keys, the reason, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ class ReleasedLayer:
     family
         ``"early"`` for ``rms`` and ``dc``, ``"late"`` for ``free``.
     tensors
-        By their last name.
+        Tensors by the last part of their name.
     dtype
-        They had in the file.
+        Their dtype in the file.
     """
 
     name: str
@@ -109,7 +109,7 @@ def _check(parent: str, tensors: Mapping[str, Tensor]) -> list[str]:
     required = MIXERS | (EARLY if early else LATE_FIRST if "log_alpha" in names else LATE)
     allowed = required | OPTIONAL["early" if early else "late"]
     problems = [f"{key(leaf)} is missing" for leaf in sorted(required - names)]
-    problems += [f"{key(leaf)} is no parameter of a released layer" for leaf in sorted(names - allowed)]
+    problems += [f"{key(leaf)} is not a parameter of a released layer" for leaf in sorted(names - allowed)]
     if problems:
         return problems
     if tensors["B_re"].dim() != 2 or tensors["C_re"].dim() != 2:
@@ -123,9 +123,9 @@ def _check(parent: str, tensors: Mapping[str, Tensor]) -> list[str]:
         if tuple(value.shape) != wanted and not (leaf == "rho" and value.numel() == 1):
             problems.append(f"{key(leaf)} has shape {tuple(value.shape)}, expected {wanted}")
         elif value.dtype not in (REAL + WHOLE if leaf == "Bmask" else REAL):
-            problems.append(f"{key(leaf)} holds {value.dtype}; save it as float32")
+            problems.append(f"{key(leaf)} is {value.dtype}; save it as float32")
         elif not value.isfinite().all():
-            problems.append(f"{key(leaf)} holds {int((~value.isfinite()).sum())} values that are not finite")
+            problems.append(f"{key(leaf)} has {int((~value.isfinite()).sum())} values that are not finite")
         elif value.numel() == 0:
             problems.append(f"{key(leaf)} is empty")
     return problems

@@ -34,24 +34,24 @@ USUAL_STANDARDISE = {"rms": "channel", "dc": "sample", "free": "sample"}
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """What no file tells; ``None`` refuses layers for which it matters, and says how to find out.
+    """What the file does not say. With ``None``, layers for which it matters are refused, with a hint how to find out.
 
     Attributes
     ----------
     generation
-        Of layers with ``vx, vy``.
+        Generation of layers with ``vx, vy``.
     spacing
-        The layer was built with, one number or one per axis in array order: ``(dz, dy, dx)``.
+        Spacing that the layer was built with, one number or one per axis in array order: ``(dz, dy, dx)``.
     standardise
-        What the input was brought to mean 0 and variance 1 over: ``"none"`` for layers built with
-        ``normalize_input=False``, as the released classifiers are; else ``"channel"`` for ``rms`` and ``"sample"``
-        (over channels and space) for ``dc`` and ``free``. Always needed: the weights are the same either way.
+        How the input was normalised to mean 0 and variance 1: ``"none"`` for layers built with
+        ``normalize_input=False``, like the released classifiers; otherwise ``"channel"`` for ``rms`` and ``"sample"``
+        (over channels and space) for ``dc`` and ``free``. Always needed, since the weights do not show it.
     band_order
         Butterworth order of layers with ``log_bandwidth``.
-        ``None`` is 4.
+        ``None`` means 4.
     missing_bandwidth
-        Band limit of late layers without ``log_bandwidth``: none, or half the Nyquist frequency, which the released
-        loader puts in.
+        Band limit of late layers without ``log_bandwidth``: none, or half the Nyquist frequency, as the released
+        loader assumes.
     """
 
     generation: Generation | None = None
@@ -75,7 +75,7 @@ class Choices:
 
 @dataclass(frozen=True)
 class ConvertedLayer:
-    """Arguments of ``make_sonic``, weights, the generation, and remarks on what is not the same."""
+    """Arguments of ``make_sonic``, weights, the generation, and remarks on differences."""
 
     arguments: dict[str, Any]
     state: dict[str, Tensor]
@@ -109,7 +109,7 @@ def convert_layer(layer: ReleasedLayer, choices: Choices) -> ConvertedLayer:
     state = {name: value.to(dtype) for name, value in _stored(layer, meaning, unit).items()}
     infinite = [name for name, value in state.items() if not value.isfinite().all()]
     if infinite:
-        raise ConversionError(f"{layer.name or 'the layer'}: {', '.join(infinite)} would hold numbers beyond {dtype}")
+        raise ConversionError(f"{layer.name or 'the layer'}: {', '.join(infinite)} would exceed the range of {dtype}")
     return ConvertedLayer(arguments, state, generation, _remarks(layer, meaning, unit))
 
 
@@ -127,8 +127,8 @@ def _generation(layer: ReleasedLayer, choices: Choices) -> Generation:
         return "dc"
     if given is None:
         raise ConversionError(
-            f"{key} is ambiguous: two generations have these names; say generation 'rms' (response divided by its RMS "
-            "over the grid) or 'dc' (|T(0)| = 1, magnitude cut at 5)"
+            f"{key} is ambiguous: two generations have these names; set generation to 'rms' (response divided by its "
+            "RMS over the grid) or 'dc' (|T(0)| = 1, magnitude clipped at 5)"
         )
     return given
 
@@ -136,10 +136,10 @@ def _generation(layer: ReleasedLayer, choices: Choices) -> Generation:
 def _standardise(layer: ReleasedLayer, generation: Generation, choices: Choices) -> str | Literal[False]:
     if choices.standardise is None:
         raise ConversionError(
-            f"{layer.name or 'the layer'} does not tell whether its input was standardised; look up how the network "
-            "was built and say standardise 'none' if its Sonic layers got normalize_input=False, as in the released "
-            "classifiers from commit 3525554 on, "
-            f"else {USUAL_STANDARDISE[generation]!r}, which generation {generation!r} does by default"
+            f"{layer.name or 'the layer'} does not show whether its input was standardised; look up how the network "
+            "was built and set standardise to 'none' if its Sonic layers had normalize_input=False, as in the released "
+            f"classifiers from commit 3525554 on, else to {USUAL_STANDARDISE[generation]!r}, the default of generation "
+            f"{generation!r}"
         )
     return False if choices.standardise == "none" else choices.standardise
 
@@ -147,8 +147,9 @@ def _standardise(layer: ReleasedLayer, generation: Generation, choices: Choices)
 def _missing_cutoff(layer: ReleasedLayer, choices: Choices) -> Tensor | None:
     if choices.missing_bandwidth is None:
         raise ConversionError(
-            f"{layer.key('log_bandwidth')} is missing, which is ambiguous: say missing_bandwidth 'none' if the layer "
-            "was trained without a band limit, 'half' for the half Nyquist frequency that the released loader puts in"
+            f"{layer.key('log_bandwidth')} is missing, which is ambiguous: set missing_bandwidth to 'none' if the "
+            "layer was trained without a band limit, or to 'half' for half the Nyquist frequency, as the released "
+            "loader does"
         )
     half = torch.full((layer.num_modes,), 0.5, dtype=torch.float64)
     return half if choices.missing_bandwidth == "half" else None
@@ -219,10 +220,10 @@ def _remarks(layer: ReleasedLayer, meaning: Physical, unit: float) -> list[str]:
     if weak:
         remarks.append(
             f"{layer.key(_damping_name(layer))}: {weak} modes are damped less than {DAMPING_FLOOR}; the released code "
-            "cuts their resonance by a floor of 1e-8 under the squared denominator, ours does not"
+            "limits their resonance by keeping the squared denominator above 1e-8, ours does not"
         )
     flat = int((meaning.transverse / unit**2 < SMALLEST_TRANSVERSE).sum())
     if flat:
         key = layer.key("tau_raw" if layer.family == "early" else "log_tau")
-        remarks.append(f"{key}: {flat} modes have tau below {SMALLEST_TRANSVERSE}, which became that")
+        remarks.append(f"{key}: {flat} modes had tau below {SMALLEST_TRANSVERSE}, which was raised to that")
     return remarks

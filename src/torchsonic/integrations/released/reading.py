@@ -21,9 +21,9 @@ MOST_SHARED = 4
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The named tensors of a ``.safetensors`` file or of one that ``torch.save`` wrote, on the CPU.
+    """The named tensors of a ``.safetensors`` or ``torch.save`` file, on the CPU.
 
-    Nothing in it is executed, see :mod:`torchsonic.io`.
+    Nothing in the file is executed; see :mod:`torchsonic.io`.
     """
     if not path.is_file():
         raise ConversionError(f"there is no file {path}")
@@ -41,7 +41,7 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except Exception as error:  # its reader has errors of its own
-        raise ConversionError(f"{path} is no whole safetensors file: {error}") from error
+        raise ConversionError(f"{path} is not a valid safetensors file: {error}") from error
 
 
 def _is_state_dict(content: Any) -> bool:
@@ -56,16 +56,16 @@ def _state_dict(content: Any, path: Path) -> dict[str, Tensor]:
     if _is_state_dict(content):
         return dict(content)
     if not isinstance(content, Mapping):
-        raise ConversionError(f"{path} holds a {type(content).__name__}, not named tensors")
+        raise ConversionError(f"{path} contains a {type(content).__name__}, not named tensors")
     found = [name for name in WRAPPERS if _is_state_dict(content.get(name))]
     if len(found) == 1:
         return dict(content[found[0]])
     names = ", ".join(str(name) for name in list(content)[:8]) or "nothing"
     if found:
         raise ConversionError(
-            f"{path} holds several state dicts ({', '.join(found)}); save the one that is meant alone"
+            f"{path} contains several state dicts ({', '.join(found)}); save the one you need on its own"
         )
-    raise ConversionError(f"{path} holds no state dict under {', '.join(WRAPPERS)}; it has {names}")
+    raise ConversionError(f"{path} contains no state dict under {', '.join(WRAPPERS)}; it has {names}")
 
 
 def _without_shells(state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -79,13 +79,13 @@ def _checked(state: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
     """Refuse tensors that are no plain arrays of numbers, which could be neither read nor copied."""
     odd = [n for n, t in state.items() if t.layout != torch.strided or t.is_quantized or t.device.type != "cpu"]
     if odd:
-        raise ConversionError(f"{path}: {', '.join(odd[:5])} must be dense and not quantised; save them as such")
+        raise ConversionError(f"{path}: {', '.join(odd[:5])} must be dense and not quantised; convert and save them")
     # Strides of zero: a file of a kilobyte may hold a tensor that fills any memory once it is copied.
     size = path.stat().st_size
     spread = [name for name, t in state.items() if t.numel() * t.element_size() > size]
     if spread:
         raise ConversionError(
-            f"{path}: {', '.join(spread[:5])} repeat numbers until they exceed the whole file; save copies of them"
+            f"{path}: {', '.join(spread[:5])} repeat numbers and are larger than the whole file; save copies of them"
         )
     # Tied weights share their numbers, too, but not hundreds of times.
     total = sum(t.numel() * t.element_size() for t in state.values())

@@ -40,15 +40,15 @@ def read_arrays(path: Path) -> Arrays:
         with np.load(path, allow_pickle=False) as found:
             x, y = found["x"], found["y"]
     except FileNotFoundError:
-        raise ValueError(f"there is no {path}; the data folder holds train.npz and test.npz") from None
+        raise ValueError(f"there is no {path}; the data folder must contain train.npz and test.npz") from None
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is no NPZ file of arrays x and y: {error}") from error
+        raise ValueError(f"{path} is not an NPZ file with arrays x and y: {error}") from error
     if x.ndim not in (3, 4) or y.shape != x.shape[:1] or not len(y):
         raise ValueError(f"{path}: x must be (N, C, *size) and y (N,), got {x.shape} and {y.shape}")
     if not np.issubdtype(y.dtype, np.integer) or y.min() < 0:
-        raise ValueError(f"{path}: y must hold numbers of classes from 0 up, got {y.dtype} from {y.min()}")
+        raise ValueError(f"{path}: y must contain class numbers from 0 up, got {y.dtype} from {y.min()}")
     if x.dtype != np.uint8 and not (np.issubdtype(x.dtype, np.floating) and np.isfinite(x).all()):
-        raise ValueError(f"{path}: x must hold bytes or finite floats, got {x.dtype}")
+        raise ValueError(f"{path}: x must contain bytes or finite floats, got {x.dtype}")
     return Arrays(torch.from_numpy(x), torch.from_numpy(y.astype(np.int64)))
 
 

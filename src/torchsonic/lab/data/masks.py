@@ -41,7 +41,7 @@ MICROMETRES = {"inch": 25400.0, "cm": 1e4, "mm": 1e3, "um": 1.0, "micron": 1.0, 
 def find_pictures(source: Path) -> dict[str, Path]:
     """A picture, or those of a folder and of the folders in it, by name: the path in the folder without its ending."""
     if not source.exists():
-        raise ValueError(f"there is no folder {source}; a data folder holds images/ and masks/ with PNG, TIFF or JPEG")
+        raise ValueError(f"there is no folder {source}; a data folder has images/ and masks/ with PNG, TIFF or JPEG")
     root, found = source if source.is_dir() else source.parent, {}
     for path in find_files(source) if source.is_dir() else [source]:
         name = path.relative_to(root).with_suffix("").as_posix()
@@ -49,7 +49,7 @@ def find_pictures(source: Path) -> dict[str, Path]:
             raise ValueError(f"{found[name]} and {path} have the same name; remove one of them")
         found[name] = path
     if not found:
-        raise ValueError(f"{source} holds no image; PNG, TIFF and JPEG files are looked for")
+        raise ValueError(f"{source} contains no image; add PNG, TIFF or JPEG files")
     return found
 
 
@@ -79,7 +79,7 @@ def read_pair(
             label = read_mask(case.label, num_classes=num_classes, instances=instances)[None]
         if label is not None and label.shape != values.shape[1:]:
             sizes = " but the image ".join(f"{shape[-1]} x {shape[-2]}" for shape in (label.shape, values.shape))
-            raise ImageError(case.label or path, f"the mask has {sizes} pixels; both must be of one size")
+            raise ImageError(case.label or path, f"the mask has {sizes} pixels; both must have the same size")
     except ImageError as error:
         raise CaseError(case.name, error.path, str(error).removeprefix(f"{error.path}: ")) from error
     steps = (APART * max(height, width), height, width)
@@ -91,7 +91,7 @@ def _pixels(picture: Picture, path: Path) -> NDArray[np.float32]:
     _check(picture, path, (*COLOURS, *GREYS))
     values = np.asarray(picture.convert("RGB") if picture.mode in COLOURS else picture, dtype=np.float32)
     if not np.isfinite(values).all():
-        raise ImageError(path, "has pixels that are NaN or infinite; give them a number")
+        raise ImageError(path, "has pixels that are NaN or infinite; replace them by numbers")
     colours = np.moveaxis(values, -1, 0) if values.ndim == 3 else np.broadcast_to(values, (3, *values.shape))
     return np.ascontiguousarray(colours[:, None])
 
@@ -99,9 +99,9 @@ def _pixels(picture: Picture, path: Path) -> NDArray[np.float32]:
 def _check(picture: Picture, path: Path, modes: tuple[str, ...]) -> None:
     pages = getattr(picture, "n_frames", 1)
     if pages > 1:
-        raise ImageError(path, f"holds {pages} pages or frames; write each to a file of its own")
+        raise ImageError(path, f"has {pages} pages or frames; save each to its own file")
     if picture.mode in COLOURS and picture.mode not in modes:
-        raise ImageError(path, "is in colour, but a mask holds one number per pixel; save it in grey or with a palette")
+        raise ImageError(path, "is in colour, but masks have one number per pixel; save it in grey or with a palette")
     if picture.mode not in modes:
         raise ImageError(path, f"has pixels of mode {picture.mode}, not {', '.join(modes)}; convert it")
 
@@ -123,7 +123,7 @@ def read_mask(path: Path, *, num_classes: int | None = None, instances: bool = F
     if label.min() < 0 or (num_classes is not None and label.max() >= num_classes):
         wrong = label.min() if label.min() < 0 else label.max()
         last = "" if num_classes is None else f" to {num_classes - 1}"
-        raise ImageError(path, f"holds the label {wrong}, but classes are 0{last}; relabel it or give --num-classes")
+        raise ImageError(path, f"contains the label {wrong}, but classes are 0{last}; relabel it or set --num-classes")
     return _numbered(label, is_white=is_white) if instances else label
 
 
@@ -133,18 +133,18 @@ def _numbered(label: NDArray[np.int32], *, is_white: bool) -> NDArray[np.int32]:
         return label
     parts, count = import_ndimage("masks").label(label)
     if is_white:
-        warnings.warn("masks of black and white number no objects: each connected part is taken for one", stacklevel=3)
+        warnings.warn("black-and-white masks do not number objects: each connected region counts as one", stacklevel=3)
         return parts
     if count > 1:
-        text = "a mask with the number 1 alone is one object, although in several parts"
-        warnings.warn(f"{text}; number the objects, or write them in white (255) to have parts counted", stacklevel=3)
+        text = "a mask with only the number 1 counts as one object, although it has several parts"
+        warnings.warn(f"{text}; number the objects, or save them in white (255) to count its parts", stacklevel=3)
     return label
 
 
 def write_mask(path: Path, mask: NDArray[np.integer]) -> None:
     """Write numbers ``(H, W)`` as a grey PNG of 8 bits, or of 16 where they need it."""
     if mask.max(initial=0) > 0xFFFF:
-        raise ValueError(f"{path} would hold {mask.max()} objects, a PNG can number {0xFFFF}")
+        raise ValueError(f"{path} would have {mask.max()} objects, but a PNG can number only {0xFFFF}")
     buffer = io.BytesIO()
     kind = np.uint8 if mask.max(initial=0) < 256 else np.uint16
     import_pillow().fromarray(mask.astype(kind)).save(buffer, format="PNG")

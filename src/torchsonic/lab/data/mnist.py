@@ -30,7 +30,7 @@ def _read_idx(path: Path, num_axes: int) -> Tensor:
     try:
         data = gzip.decompress(path.read_bytes())
     except FileNotFoundError:
-        raise ValueError(f"there is no {path}; the folder must hold MNIST's four .gz files") from None
+        raise ValueError(f"there is no {path}; the folder must contain the four .gz files of MNIST") from None
     except (gzip.BadGzipFile, EOFError) as error:
         raise ValueError(f"{path} is no whole gzip file: {error}") from error
     if data[:4] != bytes([0, 0, 8, num_axes]):

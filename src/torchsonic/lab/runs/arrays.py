@@ -47,17 +47,17 @@ class ArraysConfig:
     data: Path = Path("data")
     """Folder with train.npz and test.npz, each with x, (N, C, length) or (N, C, height, width), and y, (N,)."""
     model: str = "orbit_tiny"
-    """Network for classification, see 'torchsonic models', or steerable, which is made of escnn's layers."""
+    """Network for classification, see 'torchsonic models', or steerable, which uses escnn's layers."""
     model_options: tuple[str, ...] = ()
     """Arguments of the network as name=value, such as widths=8,16 group=C12."""
     hold_out: float = 0.0
-    """Test on this share of the training samples, left out of training, instead of test.npz: for choosing settings."""
+    """Hold this share of the training samples out of training and test on them instead, to choose settings."""
     test_samples: int | None = None
     """Test at most this many samples; all by default."""
     rates: tuple[float, ...] = ()
-    """Also test at so many times the sampling rate: told the spacing, not told, and resampled back."""
+    """Also test at these multiples of the sampling rate: told the spacing, not told, and resampled back."""
     turn: float = 0.0
-    """Turn training images by random angles up to this, in degrees."""
+    """Rotate training images by random angles up to this, in degrees."""
     scale: float = 0.0
     """Scale training images at random by up to this share."""
     shift: float = 0.0
@@ -133,7 +133,7 @@ class ArrayExperiment(Experiment[ArraysConfig, Classifier]):
         config = self.config
         self.train, self.tested = split_arrays(config)
         if self.train.x.dim() == 3 and (config.turn or config.scale or config.shift):
-            raise ValueError(f"turn, scale and shift belong to images, but {config.data} holds signals; leave them out")
+            raise ValueError(f"turn, scale and shift belong to images, but {config.data} has signals; leave them out")
         torch.manual_seed(config.training.seed)
         sizes: dict[str, Any] = {"in_channels": self.train.x.shape[1], "num_classes": int(self.train.y.max()) + 1}
         if config.model == "steerable":

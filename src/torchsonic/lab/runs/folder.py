@@ -65,7 +65,7 @@ def kind_of(folder: Path) -> str:
     values = _read(folder)
     kind = values.get("kind") or next((kind for kind, mark in KINDS.items() if mark in values), None)
     if kind not in KINDS:
-        raise RunError(f"{folder / CONFIG_NAME} is that of no run on {', '.join(KINDS)}, but of {kind or 'a model'}")
+        raise RunError(f"{folder / CONFIG_NAME} is not from a run on {', '.join(KINDS)}, but from {kind or 'a model'}")
     return kind
 
 
@@ -74,14 +74,14 @@ def model_kind(folder: Path) -> str | None:
     if (folder / "images.json").is_file() and not is_run(folder):
         return "images"
     if folder.name == "model" and is_run(folder.parent):
-        raise RunError(f"{folder} is the network of a run; give the folder of the run, {folder.parent}")
+        raise RunError(f"{folder} is the network of a run; name the folder of the run, {folder.parent}")
     return None
 
 
 def _read(folder: Path) -> dict[str, Any]:
     values = _read_json(folder / CONFIG_NAME, lambda: _reason(folder))
     if values.get("format", FORMAT) != FORMAT:
-        text = f"{folder / CONFIG_NAME} has format {values['format']!r}, this version reads {FORMAT}"
+        text = f"{folder / CONFIG_NAME} has format {values['format']!r}, but this version reads {FORMAT}"
         raise RunError(f"{text}; update torchsonic")
     return values
 
@@ -91,7 +91,7 @@ def read_facts(path: Path, *names: str) -> dict[str, Any]:
     facts = _read_json(path, lambda: f"{path.name} is missing in {path.parent}; was it removed?")
     missing = [name for name in names if name not in facts]
     if missing:
-        raise RunError(f"{path} does not say its {missing[0]!r}; it is damaged, or no file of a run")
+        raise RunError(f"{path} has no {missing[0]!r}; it is damaged, or not a file of a run")
     return facts
 
 
@@ -116,6 +116,6 @@ def _reason(folder: Path) -> str:
     if not folder.is_dir():
         return f"there is no folder {folder}"
     if (folder / "checkpoints").is_dir():
-        return f"the training in {folder} has not ended; give its command again, which goes on with it"
+        return f"the training in {folder} has not finished; run its command again to continue"
     runs = sorted(path.parent for path in folder.glob("**/model") if (path / CONFIG_NAME).is_file())
-    return f"{folder} is no run; did you mean {runs[0]}?" if runs else f"{folder} is no run: it holds no model/"
+    return f"{folder} is not a run; did you mean {runs[0]}?" if runs else f"{folder} is not a run: it has no model/"

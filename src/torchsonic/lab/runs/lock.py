@@ -56,14 +56,14 @@ def _take(path: Path) -> IO[str]:
         except OSError as error:
             if error.errno not in HELD:  # some network folders know no locks
                 warnings.warn(
-                    f"{path.parent} cannot be locked ({error.strerror}): train it once at a time", stacklevel=4
+                    f"{path.parent} cannot be locked ({error.strerror}); train it only once at a time", stacklevel=4
                 )
                 return file
             file.seek(0)
             holder = file.read() or "another process"  # which has just begun to write, or was killed while it did
             file.close()
             raise RunLockedError(
-                f"{path.parent} is being trained by {holder}; wait until it ends, stop it, or give another --out"
+                f"{path.parent} is being trained by {holder}; wait for it to finish, stop it, or use another --out"
             ) from error
         # Whoever held the lock may have removed the file after it was opened here: then another one is the lock.
         with contextlib.suppress(FileNotFoundError):

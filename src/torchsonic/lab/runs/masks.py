@@ -55,24 +55,24 @@ MANY_CLASSES = 10
 
 @dataclass(frozen=True, kw_only=True)
 class MasksConfig(SegmentationConfig):
-    """One run on a folder of pictures and masks. What is ``None`` is chosen by the data, and saved with the run."""
+    """One run on a folder of images and masks. ``None`` is chosen from the data and saved with the run."""
 
     data: Path = Path("data")
-    """Folder with images/ and masks/ (or labels/): PNG, TIFF or JPEG files of the same names."""
+    """Folder with images/ and masks/ (or labels/): PNG, TIFF or JPEG files with the same names."""
     model: str = "sonicunet2d"
     """Network for 2-D segmentation, see 'torchsonic models', or unet, which is MONAI's."""
     instances: bool = False
-    """Masks number objects: learn their insides and borders, and tell touching ones apart."""
+    """Masks number the objects: learn their interiors and borders, and separate touching ones."""
     spacing: tuple[float, ...] | Literal["tags", "pixels"] | None = None
-    """Size of pixels, or height and width; tags, those of TIFF files, the default where they have any; or pixels: 1."""
+    """Pixel size, or height and width; tags reads it from TIFF files, the default if they have it; pixels means 1."""
     spacing_table: Path | None = None
-    """CSV file of the pixel sizes instead: name,size or name,height,width."""
+    """CSV file with the pixel size of each image instead: name,size or name,height,width."""
     patch: tuple[int, int] = (192, 192)
-    """Pixels of a training patch, height and width."""
+    """Height and width of a training patch in pixels."""
     whole_pixels: int = 1 << 22
-    """Most pixels of an image that is predicted at once; larger ones, and those memory is too short for, in windows."""
+    """Images of up to this many pixels are predicted at once if memory allows, others in windows."""
     tolerance: float | None = None
-    """Distance within which borders agree, as spacing is given; two median pixels by default."""
+    """Distance within which borders agree, in the unit of the spacing; two median pixels by default."""
     augmentation: Augmentation = field(default_factory=lambda: Augmentation(mirror=(1, 2), rotation=180.0))
     """Random changes to patches; axis 1 is the height and 2 the width."""
     training: TrainingConfig = field(default_factory=lambda: TrainingConfig(batch=4))
@@ -89,7 +89,7 @@ class MasksConfig(SegmentationConfig):
         if isinstance(self.spacing, tuple) and (len(self.spacing) not in (1, 2) or not min(self.spacing) > 0):
             raise ValueError(f"spacing must be one or two positive numbers, got {self.spacing}")
         if self.spacing is not None and self.spacing_table is not None:
-            raise ValueError("spacing and spacing_table exclude each other; leave one out")
+            raise ValueError("spacing and spacing_table cannot be combined; leave one out")
         if self.instances and self.num_classes not in (None, len(OUTLINE)):
             raise ValueError("num_classes belongs to masks of classes, not to instances; leave it out")
 
@@ -140,7 +140,7 @@ class MaskExperiment(SegmentationExperiment[MasksConfig]):
     def make_model(self, facts: Sequence[Facts], num_classes: int) -> PretrainedModel:
         check_classes(facts, num_classes)
         if self.config.num_classes is None and num_classes > MANY_CLASSES:
-            text = f"the masks hold {num_classes} classes; if their numbers are those of objects, pass --instances"
+            text = f"the masks have {num_classes} classes; if these are numbered objects, pass --instances"
             warnings.warn(f"{text}, otherwise --num-classes {num_classes}", stacklevel=2)
         spacing = median_spacing(facts)[1:]
         tolerance = self.config.tolerance or 2 * min(spacing)
@@ -244,7 +244,7 @@ def predict_masks(
     size = config.pixel_size
     pictures = files.find_pictures(images / "images" if (images / "images").is_dir() else images)
     if out.resolve() in {parent for path in pictures.values() for parent in path.resolve().parents}:
-        raise ValueError(f"{out} holds the images, which masks could overwrite; name another folder")
+        raise ValueError(f"{out} contains the images, which masks could overwrite; choose another folder")
     cases, written = [Case(name, (path,), None) for name, path in pictures.items()], 0
 
     def read(case: Case, *, num_classes: int | None) -> Volume:

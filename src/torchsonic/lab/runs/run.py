@@ -182,7 +182,7 @@ def _compare(saved: Mapping[str, Any], settings: Mapping[str, Any], may_change: 
             _compare(before, value, may_change)
             continue
         raise CheckpointError(
-            f"the run to be resumed had {name}={before}, not {value}; give the old value or another folder"
+            f"the run to resume had {name}={before}, not {value}; use the old value or another folder"
         )
 
 

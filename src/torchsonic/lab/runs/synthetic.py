@@ -70,21 +70,21 @@ class SyntheticConfig:
     test_samples: int = 400
     """Number of samples to test on."""
     hold_out: float = 0.0
-    """Test on this share of the training samples, left out of training, not on the test: for choosing settings."""
+    """Hold this share of the training samples out of training and test on them instead, to choose settings."""
     noise: float | None = None
-    """Largest deviation of the noise on training images; 0.12 for HalliGalli and none for SynthShape by default."""
+    """Largest standard deviation of noise on training images; by default 0.12 for HalliGalli, none for SynthShape."""
     turn: float = 0.0
-    """Turn training images about their centre by random angles up to this, in degrees; only for SynthShape."""
+    """Rotate training images about their centre by random angles up to this, in degrees; only for SynthShape."""
     depth: int | None = None
     """Number of blocks; 4 for SynthShape and 1 for HalliGalli by default."""
     form: Literal["post", "pre"] = "post"
     """Normalise after (post) or before (pre) the operator; SonicNet only."""
     norm: Literal["group", "channel"] | None = None
-    """GroupNorm (group), the default for SynthShape, or LayerNorm of each pixel (channel), that for HalliGalli."""
+    """GroupNorm (group), the default for SynthShape; or LayerNorm of each pixel (channel), the one for HalliGalli."""
     variant: Literal["exact", "paper"] = "exact"
     """Variant of SonicNet's operator: exact, or as in the paper."""
     padding: Literal["circular", "zeros", "reflect"] | None = None
-    """What surrounds an image, as far as it is wide; by default SonicNet's margin of zeros, and HalliGalli wraps."""
+    """What surrounds an image, in a margin as wide; by default SonicNet's zeros, and HalliGalli wraps around."""
     standardise: bool | None = None
     """Standardise each channel before SonicNet's operators; on by default for SynthShape."""
     bank: Literal["broad", "far", "released"] | None = None
@@ -109,7 +109,7 @@ class SyntheticConfig:
         if self.turn and self.task == "halligalli":
             raise ValueError(f"turn must be 0 for HalliGalli, whose labels are of one place, got {self.turn:g}")
         if self.noise is not None and self.protocol != "own":
-            raise ValueError(f"noise belongs to our own protocol; the {self.protocol} one has its own, leave it out")
+            raise ValueError(f"noise belongs to our own protocol; the {self.protocol} one has its own, so leave it out")
         most = protocol.most_tests
         if self.task == "synthshape" and most is not None and self.test_samples > most:
             raise ValueError(f"test_samples must be at most {most}, the size of a fold, got {self.test_samples}")

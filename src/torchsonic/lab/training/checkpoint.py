@@ -43,7 +43,7 @@ def write_checkpoint(path: Path, state: dict[str, Any]) -> None:
             file.write(payload)
     except OSError as error:
         raise CheckpointError(
-            f"cannot write {path}: {error.strerror}; free some space or give another folder, then resume"
+            f"cannot write {path}: {error.strerror}; free some space or use another folder, then resume"
         ) from error
 
 
@@ -55,7 +55,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
     head, _, payload = content.partition(b"\n")
     if not head.startswith(MAGIC):
-        raise CheckpointError(f"{path} is no checkpoint of torchsonic, or empty")
+        raise CheckpointError(f"{path} is empty, or not a torchsonic checkpoint")
     if hashlib.sha256(payload).hexdigest().encode() != head[len(MAGIC) :]:
         raise CheckpointError(f"{path} is damaged or cut short")
     try:
@@ -98,10 +98,10 @@ class Checkpoints:
                 reasons.append(str(error))
                 continue
             if reasons:
-                warnings.warn(f"{'; '.join(reasons)}; going on from {path.name}", stacklevel=2)
+                warnings.warn(f"{'; '.join(reasons)}; resuming from {path.name}", stacklevel=2)
             return state
         if reasons:
-            raise CheckpointError(f"{'; '.join(reasons)}; delete them to begin anew")
+            raise CheckpointError(f"{'; '.join(reasons)}; delete them to start over")
         return None
 
 

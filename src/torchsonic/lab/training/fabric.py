@@ -44,7 +44,7 @@ def make_fabric(config: TrainingConfig) -> Fabric:
             precision=PRECISIONS[config.precision],  # type: ignore[arg-type]
         )
     except RuntimeError as error:
-        raise ValueError(f"accelerator {config.accelerator!r} is not to be had here: {error}") from error
+        raise ValueError(f"accelerator {config.accelerator!r} is not available here: {error}") from error
 
 
 def _make_strategy(config: TrainingConfig, processes: int) -> Any:
@@ -120,6 +120,6 @@ def check_agreement(fabric: Fabric, step: int) -> None:
     steps = gather(fabric, step)
     if len(set(steps)) > 1:
         raise CheckpointError(
-            f"processes found checkpoints of different steps: {', '.join(map(str, steps))}; the folder of the run must "
-            "be one that all of them see and can read"
+            f"processes found checkpoints of different steps: {', '.join(map(str, steps))}; all of them must be able "
+            "to read the folder of the run"
         )

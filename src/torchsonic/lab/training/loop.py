@@ -290,5 +290,5 @@ def _refuse_changes(old: dict[str, Any], config: TrainingConfig) -> None:
         before = tuple(before) if isinstance(before, list) else before
         if name not in MAY_CHANGE and before != value:
             raise CheckpointError(
-                f"the run to be resumed had {name}={before}, not {value}; give the old value or another folder"
+                f"the run to resume had {name}={before}, not {value}; use the old value or another folder"
             )

@@ -20,9 +20,9 @@ PAUSE = 10.0
 def training_progress(steps: int, done: int, batch: int, *, show: bool) -> Iterator[Callable[[int, float], None]]:
     """Show progress; call what this gives with the step and the loss."""
     if show and done >= steps:
-        print(f"training was finished before, at step {done}")
+        print(f"training has already finished, at step {done}")
     elif show and done > 0:
-        print(f"training goes on from step {done}")
+        print(f"training continues from step {done}")
     if not show or done >= steps:
         yield lambda step, loss: None
         return

@@ -83,7 +83,7 @@ class VolumeTask:
             raise ValueError("train names no case to learn from")
         self.scale_by: ScaleBy = scale_by or ("spacing" if tell_spacing else "image")
         if self.scale_by == "spacing" and not tell_spacing:
-            raise ValueError("scale_by='spacing' scales nothing for a model that is not told the spacing; use 'image'")
+            raise ValueError("scale_by='spacing' has no effect on a model that is not told the spacing; use 'image'")
         self.volumes, self.train, self.test = volumes, list(train), list(test)
         self.num_classes, self.patch, self.size, self.seed = num_classes, tuple(patch), batch, seed
         self.foreground, self.augmentation, self.tell_spacing = foreground, augmentation, tell_spacing

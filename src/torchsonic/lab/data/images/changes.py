@@ -45,7 +45,7 @@ class View(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ImageChanges:
-    """How strongly training images are changed at random."""
+    """Strengths of random changes to training images."""
 
     crop: tuple[float, float] = (0.25, 1.0)
     """Smallest and largest share of an image's area that a crop shows."""
@@ -60,11 +60,11 @@ class ImageChanges:
     saturation: float = 0.4
     """Largest relative change of saturation."""
     hue: float = 0.0
-    """Largest part of a full turn by which hues change."""
+    """Largest change of hue, as a fraction of a full turn of the colour wheel."""
     mixup: float = 0.0
     """Blend pairs of images with weights from Beta(mixup, mixup); 0 turns it off."""
     cutmix: float = 0.0
-    """Paste a piece of one image into another, with areas from Beta(cutmix, cutmix); 0 turns it off."""
+    """Paste a patch of one image into another, with areas from Beta(cutmix, cutmix); 0 turns it off."""
 
     def __post_init__(self) -> None:
         check_ranges(self, "(0, 1]", "crop")

@@ -119,7 +119,7 @@ def check_header(path: Path) -> None:
 
 def _reason(error: Exception) -> str:
     if type(error).__name__ == "UnidentifiedImageError":
-        return "no image, or damaged at its beginning"
+        return "not an image, or damaged at its start"
     return (os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)) or repr(error)
 
 
@@ -127,7 +127,7 @@ def _to_colours(picture: Picture, pillow: Any) -> Picture:
     if picture.mode == "RGB" and "transparency" not in picture.info:
         return picture
     if picture.mode == "F":
-        raise ValueError("its pixels are floating-point numbers, of which nobody knows which is white")
+        raise ValueError("its pixels are floating-point numbers, whose value for white is unknown")
     if picture.mode.startswith("I"):  # 16 bits, however dark; Pillow's own conversion would clip them
         values = np.asarray(picture).astype(np.int64).clip(0, 0xFFFF) >> 8
         return pillow.fromarray(values.astype(np.uint8)).convert("RGB")

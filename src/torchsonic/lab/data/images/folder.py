@@ -48,10 +48,10 @@ def find_classes(folder: Path) -> tuple[str, ...]:
         holder = next((parent for parent in folder.parents if parent.is_dir()), Path("."))
         found = _folders(holder)
         listing = f"; {holder} holds {', '.join(found[:6])}{' ..' if len(found) > 6 else ''}" if found else ""
-        raise ValueError(f"there is no folder {folder}; images belong into train/CLASS/ and val/CLASS/{listing}")
+        raise ValueError(f"there is no folder {folder}; images belong in train/CLASS/ and val/CLASS/{listing}")
     names = _folders(folder)
     if not names:
-        raise ValueError(f"{folder} holds no folder; give each class one of its own, with its images inside")
+        raise ValueError(f"{folder} contains no folder; put the images of each class into a folder of its own")
     return tuple(names)
 
 
@@ -91,7 +91,7 @@ def find_images(folder: Path, classes: Sequence[str] | None = None) -> ImageFold
     known = found if classes is None else tuple(classes)
     foreign = [name for name in found if name not in known]
     if foreign:
-        raise ValueError(f"{folder / foreign[0]} is a class that training does not have; known are {_some(known)}")
+        raise ValueError(f"{folder / foreign[0]} is a class that training does not have; it has {_some(known)}")
     absent = [name for name in known if name not in found]
     if absent:
         warnings.warn(
@@ -102,7 +102,7 @@ def find_images(folder: Path, classes: Sequence[str] | None = None) -> ImageFold
     for name in found:
         own = find_files(folder / name)
         if not own:
-            raise ValueError(f"{folder / name} holds no image ({', '.join(sorted(SUFFIXES))}); add some or remove it")
+            raise ValueError(f"{folder / name} has no image ({', '.join(sorted(SUFFIXES))}); add some or remove it")
         files += own
         labels += [known.index(name)] * len(own)
     return ImageFolder(tuple(files), tuple(labels), known)
@@ -163,13 +163,13 @@ def _tell_bad(images: ImageFolder, good: Sequence[int], bad: Mapping[str, str]) 
     for problem in list(bad.values())[:NAMED]:
         warnings.warn(f"left out: {problem}", stacklevel=3)
     if len(bad) > NAMED:
-        warnings.warn(f"left out: {len(bad) - NAMED} images more, {len(bad)} of {len(images)} in all", stacklevel=3)
+        warnings.warn(f"left out: {len(bad) - NAMED} more images, {len(bad)} of {len(images)} in all", stacklevel=3)
     empty = set(images.labels) - {images.labels[place] for place in good}
     if empty:
         first = images.labels.index(min(empty))
         raise ValueError(
             f"every image of class {images.classes[min(empty)]} is unreadable; the first: "
-            f"{bad[str(images.files[first])]}; mend some or remove the folder"
+            f"{bad[str(images.files[first])]}; repair some or remove the folder"
         )
 
 

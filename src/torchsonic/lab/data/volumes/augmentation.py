@@ -30,7 +30,7 @@ SAME = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Augmentation:
-    """Strengths of the changes; each of those with a strength is made with the probability ``chance``."""
+    """Strengths of random changes; each change that is on is made with probability ``chance``."""
 
     mirror: tuple[int, ...] = (0, 1, 2)
     """Axes to flip, each with probability 1/2: 0 (depth), 1 (height), 2 (width)."""

@@ -47,7 +47,7 @@ def find_cases(folder: Path, *, labels: bool = True) -> list[Case]:
         label = truths.get(name, folder / "labels" / f"{name}{SUFFIXES[0]}")
         cases.append(Case(name, channels, label if labels else None))
     if not cases:
-        raise ValueError(f"{inner if labels else folder} holds no file ending in {' or '.join(SUFFIXES)}")
+        raise ValueError(f"{inner if labels else folder} contains no file ending in {' or '.join(SUFFIXES)}")
     lonely = sorted(truths.keys() - {case.name for case in cases})
     if labels and lonely:
         warnings.warn(f"{len(lonely)} labels have no image and are left out: {', '.join(lonely[:5])}", stacklevel=2)
@@ -57,7 +57,7 @@ def find_cases(folder: Path, *, labels: bool = True) -> list[Case]:
 def list_files(folder: Path) -> dict[str, Path]:
     """NIfTI files by their name without suffix."""
     if not folder.is_dir():
-        raise ValueError(f"there is no folder {folder}; a data folder holds images/ and labels/ with NIfTI files")
+        raise ValueError(f"there is no folder {folder}; a data folder contains images/ and labels/ with NIfTI files")
     files: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         suffix = next((s for s in SUFFIXES if path.name.endswith(s)), None)

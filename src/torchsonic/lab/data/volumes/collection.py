@@ -103,7 +103,7 @@ class Collection:
             return self._kept[name]
         volume = self.prepare(self.read(self.cases[name], num_classes=self.num_classes))
         if volume.label is None:
-            raise ValueError(f"case {name} has no label, so that nothing can be learnt from it")
+            raise ValueError(f"case {name} has no label, so nothing can be learned from it")
         places = index_classes(volume.label)
         turn = oblique_part(volume) if self.oriented else None
         prepared = Prepared(name, volume.image.astype(self.dtype), volume.label, volume.spacing, places, turn)

@@ -83,7 +83,7 @@ def read_case(case: Case, *, num_classes: int | None = None, straight: bool = Fa
     for file, channel in zip(case.images, channels, strict=True):
         bad = channel.size - np.count_nonzero(np.isfinite(channel))
         if bad:
-            raise CaseError(case.name, file, f"{bad} voxels are NaN or infinite; give them a number")
+            raise CaseError(case.name, file, f"{bad} voxels are NaN or infinite; replace them by numbers")
     label = None
     if case.label is not None:
         label, grid = _read_array(case.name, case.label, dtype=None)
@@ -115,7 +115,7 @@ def _read_array(case: str, path: Path, dtype: Any = np.float32) -> tuple[NDArray
         raise CaseError(case, path, f"cannot be read as NIfTI ({reason}); copy or convert it again") from error
     if array is None:
         remedy = "give a volume" if len(shape) < 3 else "give one 3-D file for each channel, name_0000, name_0001, .."
-        raise CaseError(case, path, f"has {len(shape)} axes, {shape}, instead of 3; {remedy}")
+        raise CaseError(case, path, f"has {len(shape)} axes, shape {shape}, instead of 3; {remedy}")
     if array.size == 0:
         raise CaseError(case, path, f"has no voxels: shape {shape}; remove the case")
     if not any(codes):

@@ -88,7 +88,7 @@ def survey(
     usual = max(set(counts), key=counts.count)
     for fact in facts:
         if fact.channels != usual and fact.name not in left_out:
-            problem = f"the image has {fact.channels} channels, most cases have {usual}; add or remove files"
+            problem = f"the image has {fact.channels} channels, but most cases have {usual}; add or remove files"
             refuse(CaseError(fact.name, by_name[fact.name].images[0], problem))
     return [fact for fact in facts if fact.name not in left_out], num_classes, left_out
 

@@ -27,7 +27,7 @@ STORED = 1.75
 
 @dataclass(frozen=True, kw_only=True)
 class ImagesConfig:
-    """One run on folders of images. What is ``None`` is chosen by the data, and saved with the run."""
+    """One run on folders of images. ``None`` is chosen from the data and saved with the run."""
 
     data: Path = Path("data")
     """Folder with train/CLASS/ and val/CLASS/."""
@@ -42,23 +42,23 @@ class ImagesConfig:
     image_size: int = 224
     """Size of training images in pixels; with --init RUN, the size of that run by default."""
     pixel_width: float | None = None
-    """Width of a training pixel relative to the network's own: 1, or with --init the old image size over the new."""
+    """Size of a training pixel relative to the network's own: 1, or with --init the old image size over the new."""
     test_crop: float = 1.0
-    """Side of the central square to test, relative to the image's shorter side."""
+    """Side of the central square to test on, relative to the image's shorter side."""
     test_images: int | None = None
     """Test at most this many images, spread evenly over the classes; all by default."""
     hold_out: float = 0.0
-    """Test on this share of the training images, left out of training, instead of val/: for choosing settings."""
+    """Hold this share of the training images out of training and test on them instead of val/, to choose settings."""
     label_smoothing: float = 0.1
     """Share of the label that is spread over all classes."""
     strict: bool = False
     """Stop at the first unreadable image instead of skipping it with a warning."""
     check: Check | None = None
-    """Decode and cache all images before training, the default up to 50,000, or read only their headers."""
+    """Decode and cache all images before training (the default up to 50,000), or read only their headers."""
     stored_side: int | None = None
     """Shrink images to this shorter side before cropping; 1.75 times the image size by default."""
     cache_gb: float = 4.0
-    """Memory in GB for decoded images, per process; further images are decoded each time."""
+    """Memory in GB for decoded images, per process; the rest are decoded each time."""
     changes: ImageChanges = field(default_factory=ImageChanges)
     """Random changes to training images."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -69,7 +69,7 @@ class ImagesConfig:
             raise ValueError(f"model must be one of {', '.join(MODELS)}, got {self.model!r}")
         if self.init is not None and (self.model_options or self.variant):
             raise ValueError(
-                "model_options belong to a new network, as variant does; that of init is built as it was saved"
+                "model_options belong to a new network, like variant; that of init is built as it was saved"
             )
         if self.variant and self.model is not None and "sonic" not in self.model:
             raise ValueError(f"variant belongs to the Sonic networks, not to {self.model}")

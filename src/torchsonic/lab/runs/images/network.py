@@ -46,7 +46,7 @@ def make_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifier
     except (TypeError, RuntimeError) as error:
         if is_exhaustion(error):
             raise
-        raise ValueError(f"model_options: {name} refuses {', '.join(config.model_options)}: {error}") from error
+        raise ValueError(f"model_options: {name} does not accept {', '.join(config.model_options)}: {error}") from error
     assert isinstance(model, Classifier)
     if config.variant and {layer.variant for _, layer in sonic_layers(model)} != {config.variant}:
         raise ValueError(
@@ -63,14 +63,14 @@ def _saved_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifi
     if not isinstance(model, Classifier) or model.in_channels != 3:
         channels = f" of {model.in_channels} channels" if isinstance(model, Classifier) else ""
         raise ValueError(
-            f"init {config.init} holds a {type(model).__name__}{channels}, which does not classify colour images; "
-            "give a classifier of 3 channels"
+            f"init {config.init} contains a {type(model).__name__}{channels}, which does not classify colour images; "
+            "use a classifier with 3 channels"
         )
     if config.model is not None:
         saved = model_of_run(folder)
         if not isinstance(model, model_entry(config.model)[0].build) or saved not in (None, config.model):
             held = saved or type(model).__name__
-            raise ValueError(f"init {config.init} holds a {held}, not {config.model}; leave --model out")
+            raise ValueError(f"init {config.init} contains a {held}, not {config.model}; leave --model out")
     before = read_classes(folder) if is_run(folder) or (folder / IMAGES_NAME).is_file() else None
     if before == tuple(classes):
         return model.train(), f"all {_count(model)} tensors from {config.init}, whose classes are the same"
@@ -148,9 +148,9 @@ def load_run(folder: Path) -> tuple[Classifier, ImagesConfig, tuple[str, ...]]:
     model = from_pretrained(folder) if saved_alone else load_model(folder)
     config, classes = config_of(folder) if saved_alone else read_config(folder, ImagesConfig), read_classes(folder)
     if config is None:
-        raise ValueError(f"{folder / IMAGES_NAME} does not say on which views the model was trained")
+        raise ValueError(f"{folder / IMAGES_NAME} does not say which views the model was trained on")
     if not isinstance(model, Classifier) or model.num_classes != len(classes):
-        raise ValueError(f"{folder} holds no classifier of {len(classes)} classes")
+        raise ValueError(f"{folder} does not contain a classifier of {len(classes)} classes")
     return model, config, classes
 
 

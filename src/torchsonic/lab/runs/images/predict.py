@@ -40,12 +40,12 @@ def list_files(sources: Sequence[Path]) -> list[Path]:
         if source.is_dir():
             found = find_files(source)
             if not found:
-                raise ValueError(f"{source} holds no image")
+                raise ValueError(f"{source} contains no image")
             files += found
         elif source.is_file():
             files.append(source)
         else:
-            raise ValueError(f"{source} is no file and no folder")
+            raise ValueError(f"{source} is neither a file nor a folder")
     return files
 
 

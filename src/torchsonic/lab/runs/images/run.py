@@ -74,7 +74,7 @@ class ImageExperiment(Experiment[ImagesConfig, Classifier]):
             deque(map_images(self.store.keep, self.train.files), maxlen=0)
         self.facts = {network.CLASSES_NAME: _facts(config.data, self.train, self.test_images, self.left_out)}
         if show:
-            print(f"begins with: {self.weights}")
+            print(f"starts with: {self.weights}")
         return model
 
     def refuse_changes(self, folder: Path) -> None:
@@ -141,7 +141,7 @@ def _find_data(config: ImagesConfig) -> tuple[ImageFolder, ImageFolder]:
     train = find_images(config.data / "train")
     if len(train.classes) < 2:
         raise ValueError(
-            f"{config.data / 'train'} holds one class only; there is nothing to tell apart, so add a folder of another"
+            f"{config.data / 'train'} has only one class, so there is nothing to tell apart; add another folder"
         )
     if not config.hold_out:
         return train, find_test_images(config, train.classes)
@@ -188,12 +188,12 @@ def _refuse_other_images(folder: Path, config: ImagesConfig, facts: Mapping[str,
     before = saved["train"]
     if before != facts["train"]:
         raise CheckpointError(
-            f"the run to be resumed had {sum(before.values())} training images of {len(before)} classes, not "
-            f"{sum(facts['train'].values())} of {len(facts['train'])}; give the old ones or another folder"
+            f"the run to resume had {sum(before.values())} training images of {len(before)} classes, not "
+            f"{sum(facts['train'].values())} of {len(facts['train'])}; use the old ones or another folder"
         )
     if saved.get("files", facts["files"]) != facts["files"]:
         raise CheckpointError(
-            f"the run to be resumed had training images of other names than those in {config.data}; give the old ones "
+            f"the run to resume had training images with other names than those in {config.data}; use the old ones "
             "or another folder"
         )
 

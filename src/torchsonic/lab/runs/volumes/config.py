@@ -29,7 +29,7 @@ MODELS: tuple[str, ...] = get_args(ModelName)
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentationConfig:
-    """What all runs have that learn from patches of cases. What is ``None`` is chosen by the data, and saved."""
+    """Settings of all runs that learn from patches of cases. ``None`` is chosen from the data and saved."""
 
     data: Path = Path("data")
     """Folder of the cases."""
@@ -38,37 +38,37 @@ class SegmentationConfig:
     split: Path | None = None
     """JSON file with the names of the cases, {"train": [..], "test": [..]}, instead of folds."""
     folds: int = 5
-    """Number of folds of the cross-validation."""
+    """Number of folds in the cross-validation."""
     fold: int = 0
     """Fold to hold out for testing."""
     hold_out: float = 0.0
-    """Test on this share of the training cases, left out of training, instead of these: for choosing settings."""
+    """Hold this share of the training cases out of training and test on them instead, to choose settings."""
     split_seed: int = 0
-    """Seed that deals the cases to folds."""
+    """Seed for assigning cases to folds."""
     patient: str | None = None
-    """Regular expression for the patient in a case's name, such as 'patient[0-9]+'; no patient is in two folds."""
+    """Regular expression for the patient in a case's name, such as 'patient[0-9]+'; keeps a patient in one fold."""
     test_cases: int | None = None
     """Test at most this many cases at the end; all by default."""
     num_classes: int | None = None
-    """Number of classes, counting the background; found in the labels by default."""
+    """Number of classes, including the background; found in the labels by default."""
     keep_going: bool = False
     """Skip bad cases with a warning instead of stopping at the first."""
     variant: Variant | None = None
     """Variant of the Sonic layers: exact, or as in the paper's notes; the network's own by default."""
     tell_spacing: bool = True
-    """Do not tell the network the pixel spacing; it then takes all pixels for median ones. A U-Net is never told."""
+    """Do not tell the network the spacing, so that it assumes the median one. A U-Net is never told."""
     foreground: float = 0.5
     """Share of training patches that are centred on a point of the foreground."""
     scale_by: ScaleBy | None = None
     """Scale anatomy through the spacing, the default for networks that are told it, or by stretching the image."""
     overlap: float = 0.5
-    """Overlap of neighbouring windows in the prediction of whole cases, as a fraction."""
+    """Overlap of neighbouring windows when predicting whole cases, as a fraction."""
     test_patches: int = 16
-    """Patches of test cases to score during training; whole cases are tested at the end."""
+    """Number of test patches to score during training; whole cases are tested at the end."""
     cache_gb: float = 4.0
-    """Memory in GB for prepared cases; further ones are read each time."""
+    """Memory in GB for prepared cases; the rest are read each time."""
     cache_dtype: Literal["float32", "float16"] = "float32"
-    """Number type of cached images."""
+    """Data type of cached images."""
     augmentation: Augmentation = field(default_factory=Augmentation)
     """Random changes to patches."""
     training: TrainingConfig = field(default_factory=lambda: TrainingConfig(batch=2))
@@ -80,7 +80,7 @@ class SegmentationConfig:
         check_ranges(self, "[1, inf)", "test_patches", "test_cases")
         dealt = [name for name in ("folds", "fold", "split_seed") if getattr(self, name) != defaults[name]]
         if self.split is not None and dealt:
-            raise ValueError(f"{dealt[0]} belongs to folds, which the split file takes the place of; leave one out")
+            raise ValueError(f"{dealt[0]} belongs to folds, which the split file replaces; leave one out")
         if not 0.0 <= self.hold_out <= 0.5:
             raise ValueError(f"hold_out must be in [0, 0.5], got {self.hold_out}")
         if not 0 <= self.fold < self.folds:
@@ -91,16 +91,16 @@ class SegmentationConfig:
         if self.variant is not None and (self.model == "unet" or self.model.startswith("orbit")):
             raise ValueError(f"variant belongs to SonicNet and SonicUNet, not to {self.model}")
         if self.scale_by == "spacing" and not self.is_told:
-            raise ValueError(f"scale_by spacing needs a network that is told it, {self.model} is not; use image")
+            raise ValueError(f"scale_by spacing needs a network that is told the spacing, not {self.model}; use image")
 
     @property
     def is_told(self) -> bool:
-        """Whether the network hears the spacing."""
+        """Whether the network is told the spacing."""
         return self.tell_spacing and self.model != "unet"
 
     @property
     def is_oriented(self) -> bool:
-        """Whether the network hears how cases lie in space."""
+        """Whether the network is told the orientation of cases."""
         return False
 
     hears_oblique = is_oriented
@@ -115,40 +115,40 @@ class SegmentationConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class VolumesConfig(SegmentationConfig):
-    """One run on a folder of NIfTI files. What is ``None`` is chosen by the data, and saved with the run."""
+    """One run on a folder of NIfTI files. ``None`` is chosen from the data and saved with the run."""
 
     before: ClassVar[Mapping[str, Any]] = {"tell_orientation": False}  # what runs did that are older than a setting
 
     data: Path = Path("data")
     """Folder with images/ and labels/."""
     model: ModelName = "sonicunet3d"
-    """Network to train. hybrid: sonicnet3d.light and a local branch; orbitnet3d turns with the image; unet: MONAI's."""
+    """Network to train. hybrid: sonicnet3d.light plus a local branch; orbitnet3d: equivariant; unet: MONAI's."""
     common_spacing: tuple[float, float, float] | Literal["median"] | None = None
     """Resample all cases to this spacing, in mm along depth, height and width, or to the median; off by default."""
     tell_orientation: bool = True
-    """Do not bring cases to one order of axes, nor tell the network how oblique ones lie. A U-Net is never told."""
+    """Do not bring cases to one axis order, nor tell the network the rest of the orientation. A U-Net is never told."""
     normalisation: Normalisation = "zscore"
     """Normalise each channel of a case to mean 0 and deviation 1 (zscore), or not at all."""
     patch: tuple[int, int, int] | None = None
-    """Voxels of a patch along depth, height and width; by default chosen from the median case and --patch-voxels."""
+    """Patch size in voxels: depth, height and width; by default chosen from the median case and --patch-voxels."""
     patch_voxels: int = 160_000
-    """Largest number of voxels of a patch whose size is chosen automatically."""
+    """Largest number of voxels in a patch whose size is chosen automatically."""
     width: int | None = None
-    """Channels of SonicNet; its preset's by default."""
+    """Channels of SonicNet; by default as in its preset."""
     depth: int | None = None
-    """Blocks of SonicNet; its preset's by default."""
+    """Blocks of SonicNet; by default as in its preset."""
     num_modes: int | None = None
-    """Modes of each block of SonicNet; its preset's by default."""
+    """Modes per block of SonicNet; by default as in its preset."""
     test_turns: tuple[float, ...] = ()
-    """Also test cases turned by these angles, in degrees, each about a random axis."""
+    """Also test each case rotated by these angles, in degrees, each about a random axis."""
     test_storages: int = 0
-    """Also test each case stored in so many of the 48 orders and directions of axes, drawn at random."""
+    """Also test each case stored in this many of the 48 orders and directions of axes, drawn at random."""
     stride: tuple[int, int, int] | None = None
     """Stride of SonicNet's first block; light and hybrid have 2 along fine axes and 1 along others by default."""
     mlp_ratio: int | None = None
     """Width of the two-layer network after each block of SonicNet, relative to its channels; 0 for none."""
     padding: Literal["circular", "zeros", "reflect"] | None = None
-    """What surrounds a patch, as far as the patch is wide; the networks' own margin of zeros by default."""
+    """What surrounds a patch, in a margin as wide as the patch; by default the network's own margin of zeros."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -160,7 +160,7 @@ class VolumesConfig(SegmentationConfig):
         if isinstance(self.common_spacing, tuple):
             check_ranges(self, "(0, inf]", "common_spacing")
         if self.cache_dtype == "float16" and self.normalisation == "none":
-            raise ValueError("cache_dtype float16 holds values up to 65504 only; use it with normalisation zscore")
+            raise ValueError("cache_dtype float16 only holds values up to 65504; use it with normalisation zscore")
         changed = [name for name in _SONIC_ONLY if getattr(self, name) not in (DEFAULTS[name], FORMER.get(name))]
         if self.model == "unet" and changed:
             raise ValueError(f"{changed[0]} belongs to the Sonic networks, not to unet")
@@ -172,7 +172,7 @@ class VolumesConfig(SegmentationConfig):
 
     @property
     def is_oriented(self) -> bool:
-        """Whether the network hears how cases lie in space."""
+        """Whether the network is told the orientation of cases."""
         return self.tell_orientation and self.model != "unet"
 
     @property

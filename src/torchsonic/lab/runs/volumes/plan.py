@@ -36,10 +36,10 @@ def complete_config(config: VolumesConfig, facts: Sequence[Facts], num_classes: 
 def check_classes(facts: Sequence[Facts], num_classes: int) -> None:
     """Refuse classes that nothing can be learnt of."""
     if num_classes < 2:
-        raise ValueError("the labels hold nothing but background; there is nothing to learn")
+        raise ValueError("the labels contain only background; there is nothing to learn")
     missing = set(range(1, num_classes)) - {value for fact in facts for value in fact.classes}
     if missing:
-        raise ValueError(f"no training case holds class {min(missing)}; move one into training")
+        raise ValueError(f"no training case contains class {min(missing)}; move one that does into training")
 
 
 def median_spacing(facts: Sequence[Facts]) -> tuple[float, float, float]:

@@ -72,7 +72,7 @@ def _predict(
     channels = getattr(model, "in_channels", len(volume.image))
     if len(volume.image) != channels:
         raise ValueError(
-            f"case {volume.name} has {len(volume.image)} channels, the network was trained with {channels}"
+            f"case {volume.name} has {len(volume.image)} channels, but the network was trained with {channels}"
         )
     prepared = prepare(volume, spacing=config.common_spacing, normalisation=config.normalisation)
     window = config.patch
@@ -122,8 +122,8 @@ class AxesWatch:
         self.known = self.known or {axis_codes(read_affine(case.images[0])) for case in self.cases} or {axes}
         if axes not in self.known:
             warnings.warn(
-                f"case {volume.name} has axes {axes}, and this network learnt from {', '.join(sorted(self.known))} "
-                "without being told the orientation, so its answer may be poor; bring cases to the same axes, or train "
+                f"case {volume.name} has axes {axes}, but this network learned from {', '.join(sorted(self.known))} "
+                "without being told the orientation, so its result may be poor; bring cases to the same axes, or train "
                 "with --tell-orientation",
                 stacklevel=2,
             )
@@ -143,7 +143,7 @@ def read_good_cases(
     for case in cases:
         try:
             if channels not in (None, len(case.images)):
-                problem = f"the image has {len(case.images)} channels, the network was trained with {channels}"
+                problem = f"the image has {len(case.images)} channels, but the network was trained with {channels}"
                 raise CaseError(case.name, case.images[0], f"{problem}; add or remove files")
             volume = read(case, num_classes=num_classes)
         except CaseError as error:

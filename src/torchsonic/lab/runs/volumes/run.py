@@ -190,14 +190,14 @@ def _refuse_other_cases(saved: Mapping[str, Any], split: Split, digests: Mapping
     if before != list(split.train):
         changed = sorted(set(before) ^ set(split.train))
         raise CheckpointError(
-            f"the run to be resumed had other training cases, {', '.join(changed[:3])} first; "
-            "give the old ones or another folder"
+            f"the run to resume had other training cases, {', '.join(changed[:3])} first; "
+            "use the old ones or another folder"
         )
     changed = [name for name, digest in digests.items() if known.get(name, digest) != digest]
     if changed:
         raise CheckpointError(
-            f"the run to be resumed learnt from other files of {', '.join(changed[:3])}; "
-            "give the old ones or another folder"
+            f"the run to resume learned from other files of {', '.join(changed[:3])}; "
+            "use the old ones or another folder"
         )
 
 

@@ -47,8 +47,8 @@ def make_folds(names: Sequence[str], folds: int, *, seed: int = 0, patient: str 
     if len(patients) == 1:
         raise ValueError("there is one case or patient alone, and nothing to test on; add others")
     if len(patients) < folds:
-        found = f"{len(patients)} cases or patients are"
-        raise ValueError(f"{found} too few for folds={folds}; give fewer folds, more cases or a split file")
+        found = "1 case or patient is" if len(patients) == 1 else f"{len(patients)} cases or patients are"
+        raise ValueError(f"{found} too few for folds={folds}; use fewer folds, more cases or a split file")
     order = np.random.Generator(np.random.Philox(key=[seed, 0])).permutation(len(patients))
     fold_of = {patients[index]: place % folds for place, index in enumerate(order)}
     return [[name for name, owner in owners.items() if fold_of[owner] == fold] for fold in range(folds)]
@@ -60,7 +60,7 @@ def _find_patient(name: str, pattern: str | None) -> str:
     try:
         match = re.search(pattern, name)
     except re.error as error:
-        raise ValueError(f"patient={pattern!r} is no regular expression: {error}") from error
+        raise ValueError(f"patient={pattern!r} is not a valid regular expression: {error}") from error
     if match is None:
         raise ValueError(f"patient={pattern!r} is not found in the name of case {name}")
     return match[1] if match.re.groups else match[0]
@@ -76,7 +76,7 @@ def read_split(path: Path) -> Split:
         raise ValueError(f"split file {path} is not valid JSON: {error}") from error
     parts = [saved.get(name) if isinstance(saved, dict) else None for name in ("train", "test")]
     if not all(isinstance(part, list) and all(isinstance(name, str) for name in part) for part in parts):
-        raise ValueError(f'split file {path} must hold {{"train": [names], "test": [names]}}')
+        raise ValueError(f'split file {path} must contain {{"train": [names], "test": [names]}}')
     split = Split(*[tuple(sorted(part)) for part in parts if part is not None])
     for part in (split.train, split.test):
         twice = sorted({name for name in part if part.count(name) > 1})
@@ -101,7 +101,7 @@ def choose_split(
     split = read_split(file)
     unknown = [name for name in (*split.train, *split.test) if name not in set(names)]
     if unknown:
-        raise ValueError(f"split file {file} names case {unknown[0]}, which the data folder does not hold")
+        raise ValueError(f"split file {file} names case {unknown[0]}, which is not in the data folder")
     learnt = {_find_patient(name, patient): name for name in split.train}
     for name in split.test:
         owner = _find_patient(name, patient)
