@@ -94,7 +94,7 @@ BAD = [
     (spoil_pages, "3 pages or frames"),
     (spoil_animation, "3 pages or frames"),
     (spoil_missing_mask, r"is missing, the mask of scene1\.png; add it"),
-    (spoil_text, "no image"),
+    (spoil_text, "not an image"),
     (spoil_nan, "NaN or infinite"),
 ]
 

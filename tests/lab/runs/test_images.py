@@ -371,7 +371,7 @@ def test_the_variant_reaches_every_sonic_layer_and_stays_the_presets_own(picture
 
 
 def test_an_option_that_the_operator_refuses_is_named(pictures):
-    with pytest.raises(ValueError, match=r"resnet50_sonic refuses .*num_mods"):
+    with pytest.raises(ValueError, match=r"resnet50_sonic does not accept .*num_mods"):
         make_model(small(pictures, model="resnet50_sonic", model_options=("operator_options.num_mods=4",)), CLASSES)
 
 
