@@ -31,7 +31,7 @@ from torchsonic.testing.orientation import all_storages
 nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
 
 STORAGES = list(all_storages(3))
-HIPPOCAMPI = Path("/work/shared/data/hippocampus")
+HIPPOCAMPI = Path(__file__).parents[4] / "shared" / "data" / "hippocampus"
 
 
 def make_config(folder, **options):
