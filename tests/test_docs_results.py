@@ -251,4 +251,4 @@ def test_what_the_page_on_the_paper_says_of_initial_banks_was_measured():
     moving = [score for one in banks if "still" not in one["bank"] for score in one["far"]]
     page = read_page("paper.md")
     assert f"(balanced accuracy {min(still):.2f} to {max(still):.2f}, chance 0.5)" in page
-    assert f"oscillating ones reach {min(moving):.2f} to {max(moving):.2f}" in page
+    assert f"oscillating banks reach {min(moving):.2f} to {max(moving):.2f}" in page

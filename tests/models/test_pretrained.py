@@ -275,7 +275,7 @@ def test_a_mistyped_path_does_not_ask_the_hub(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
-    refuses("runs/nothing", "there is no folder runs/nothing; for a repository .* write hub:runs/nothing")
+    refuses("runs/nothing", "there is no folder 'runs/nothing'; for a repository .* write hub:runs/nothing")
 
 
 def test_a_run_is_loaded_by_its_folder(model, tmp_path):

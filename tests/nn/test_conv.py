@@ -129,7 +129,7 @@ def test_response_is_the_spectrum_of_the_kernel():
     )
     expected = torch.fft.fftn(layer.kernel(size, spacing=0.5), dim=(2, 3)).permute(2, 3, 0, 1)
     assert relative_error(layer.response(omega), expected) < 1e-12
-    with pytest.raises(ValueError, match="omega must have 2 components"):
+    with pytest.raises(ValueError, match="the last axis of omega must have size 2"):
         layer.response(torch.zeros(4, 3))
 
 
