@@ -172,7 +172,9 @@ def test_a_tag_names_a_network_that_comes_along(trained):
 
 
 def test_what_does_not_fit_weights_that_come_along_is_refused(trained):
-    with pytest.raises(ValueError, match=r"no published weights for sonic_tiny; torchsonic has weights for sonic_tiny\.photographs"):
+    with pytest.raises(
+        ValueError, match=r"no published weights for sonic_tiny; .*has weights for sonic_tiny\.photographs"
+    ):
         timm.create_model("sonic_tiny", pretrained=True)
     with pytest.raises(ValueError, match=r"no published weights for sonic_tiny\.imagenet"):
         timm.create_model("sonic_tiny.imagenet", pretrained=True)

@@ -274,7 +274,7 @@ def test_parameters_have_no_units():
             (3, 64, 3),
             {},
             TypeError,
-            "SonicConv2d takes no kernel size, .* got a third argument, 3; .* pass num_modes=3",
+            "SonicConv2d takes no kernel size, .* got a third argument, 3; if you meant .*, pass num_modes=3",
         ),
         ((3, 64, 7, 2), {}, TypeError, "if you meant the number of modes, pass num_modes=7"),
         ((3, 4), {"kernel_size": 3}, TypeError, "SonicConv2d has no option 'kernel_size'"),
