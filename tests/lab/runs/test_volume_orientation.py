@@ -162,6 +162,8 @@ def test_cases_are_tested_turned_and_rearranged(root, tmp_path, capsys):
     assert [list(run["cases"][0]["turned"][0]) for run in found] == [["turn", "told", "untold"], ["turn", "untold"]]
     assert main([*command, "--storages", "49"]) == 1
     assert "--storages must be 0 to 48" in capsys.readouterr().err
+    assert main([*command, "--turn", "15", "200"]) == 1
+    assert "--turn must be 0 to 180 degrees, got 15 200" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not HIPPOCAMPI.is_dir(), reason="there are no hippocampi")
