@@ -1,6 +1,7 @@
 """Runs on volumes that lie in different ways: told, not told, and older than the question."""
 
 import json
+import os
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +32,8 @@ from torchsonic.testing.orientation import all_storages
 nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
 
 STORAGES = list(all_storages(3))
-HIPPOCAMPI = Path("/work/shared/data/hippocampus")
+DATA = Path(os.environ.get("TORCHSONIC_DATA", Path(__file__).parents[4] / "shared" / "data"))
+HIPPOCAMPI = DATA / "hippocampus"
 
 
 def make_config(folder, **options):
