@@ -248,5 +248,11 @@ def test_results_name_files_and_folders_without_the_path_to_them(tmp_path: Path)
     class Settings:
         data: Path
         table: Path | None = None
+        init: str = "hub:someone/model"
 
-    assert public_settings(Settings(tmp_path / "patients")) == {"data": "patients", "table": None}
+    assert public_settings(Settings(Path("here/patients"))) == {
+        "data": "patients",
+        "table": None,
+        "init": "hub:someone/model",
+    }
+    assert public_settings(Settings(tmp_path, init=str(tmp_path / "run")))["init"] == "run", "a path in a text"
