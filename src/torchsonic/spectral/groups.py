@@ -94,7 +94,7 @@ class Group:
         return len(self.matrices)
 
     def __repr__(self) -> str:
-        return f"Group({self.name or ''}: {len(self)} elements, {self.num_axes}-D)"
+        return f"Group({f'{self.name}: ' if self.name else ''}{len(self)} elements, {self.num_axes}-D)"
 
 
 def make_group(name: str | Group, spatial_dims: int, *, axis: int = 0) -> Group:

@@ -78,7 +78,7 @@ def as_orientation(orientation: Matrix, num_axes: int, *, batch: int | None = No
     if error > TOLERANCE:
         raise ValueError(
             f"orientation must be orthogonal, but its columns differ from unit vectors at right angles by {error:.2g}; "
-            "divide the columns of an affine matrix by the spacing, or pass the affine itself as affine="
+            "divide the columns of an affine matrix by the spacing, or pass the affine itself to a network as affine="
         )
     return matrices if error < 1e-12 else _nearest_orthogonal(matrices)
 
@@ -93,7 +93,13 @@ def split_affine(affine: Matrix, num_axes: int) -> tuple[Tensor, Tensor]:
 
     Sheared matrices, such as those of a scan with a tilted gantry, are refused: no rotation describes them.
     """
-    columns = _as_matrices(affine, num_axes + 1, "affine")[:, :num_axes, :num_axes]
+    matrices = _as_matrices(affine, num_axes + 1, "affine")
+    if matrices[:, -1, :-1].any() or (matrices[:, -1, -1] != 1).any():
+        raise ValueError(
+            f"the last row of affine must be {(0,) * num_axes + (1,)}, got {matrices[:, -1].tolist()}; transpose a "
+            "matrix that has the position of the first sample there"
+        )
+    columns = matrices[:, :num_axes, :num_axes]
     spacing = torch.linalg.vector_norm(columns, dim=1)
     if not (spacing > 0).all():
         raise ValueError(f"affine must give every array axis a length, got {columns.tolist()}")
@@ -185,12 +191,15 @@ def split_storage(orientation: Tensor) -> tuple[Storage, Tensor | None]:
     return storage, None if plain else rest
 
 
-def split_orientation(orientation: Matrix, num_axes: int) -> tuple[tuple[Storage, ...], Tensor | None]:
+def split_orientation(
+    orientation: Matrix, num_axes: int, *, batch: int | None = None
+) -> tuple[tuple[Storage, ...], Tensor | None]:
     """:func:`split_storage` of one orientation or one per sample: rearrangements, and remainders ``(n, D, D)``.
 
-    Samples that do not differ are one; ``None`` stands for remainders that are all the identity.
+    Samples that do not differ are one; ``None`` stands for remainders that are all the identity. Several matrices must
+    match ``batch``, if that is given.
     """
-    matrices = as_orientation(orientation, num_axes).cpu()
+    matrices = as_orientation(orientation, num_axes, batch=batch).cpu()
     if torch.equal(matrices, matrices[:1].expand_as(matrices)):
         matrices = matrices[:1]
     storages, rests = zip(*[split_storage(matrix) for matrix in matrices], strict=True)
