@@ -1,4 +1,4 @@
-"""``torchsonic train masks`` and ``torchsonic predict masks``: segmentation of pictures."""
+"""``torchsonic train masks``, ``predict masks`` and ``evaluate masks``: segmentation of pictures."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from torchsonic.cli.command import OnDevice, make_folder
+from torchsonic.cli.command import OnDevice, make_folder, publish
 from torchsonic.cli.train import TrainCommand, TrainFolds
 from torchsonic.lab.runs.masks import PRESETS, MaskExperiment, MasksConfig, predict_masks
 
@@ -62,3 +62,23 @@ class PredictMasks(OnDevice):
         out = make_folder(self.out)
         found = predict_masks(self.folder, self.data, out, self.spacing, device=self.device, **options)
         print(f"{found[0]} of {found[1]} masks written to {self.out}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateMasks(PredictMasks):
+    """Test a run's network on other images with masks, and write a report."""
+
+    data: Path
+    """Folder with images/ and masks/, as for training."""
+    out: Path = Path("evaluation")
+    """Folder for the report."""
+
+    needs = ("matplotlib", *PredictMasks.needs)
+
+    def run(self) -> None:
+        from torchsonic.lab.report.masks import evaluate_run
+
+        self.check_device()
+        out = make_folder(self.out)
+        options: dict[str, Any] = {"spacing_table": self.spacing_table, "keep_going": self.keep_going}
+        publish(evaluate_run(self.folder, self.data, self.spacing, device=self.device, **options), out)

@@ -39,10 +39,13 @@ class RunStudy(Command):
         from torchsonic.lab.studies import list_studies, plan_runs, read_study, run_study
 
         if not self.name:
+            width = max(map(len, list_studies()))
             for name in list_studies():
                 study = read_study(name)
                 runs = len(study.models) * ((len(study.rates) if len(study.rates) > 1 else 0) + len(study.seeds))
-                print(f"{name:20} {study.title}: {len(study.models)} models, {runs} runs, about {study.hours:g} h")
+                print(
+                    f"{name:{width}}  {study.title}: {len(study.models)} models, {runs} runs, about {study.hours:g} h"
+                )
             return
         if self.jobs < 1 or self.threads < 1:
             raise UserError(f"--jobs and --threads must be at least 1, got {self.jobs} and {self.threads}")
@@ -78,7 +81,9 @@ class Summary(Command):
         numbers: dict[str, dict] = {}
         for folder in self.studies:
             report = read_json(folder / "report.json")
-            for number in report.get("numbers", ()):
+            if "study" not in report:
+                raise UserError(f"{folder / 'report.json'} is not the report of a study; name folders that study wrote")
+            for number in report["numbers"]:
                 if number["name"] in numbers:
                     raise UserError(f"{number['name']} is in two studies, the second in {folder}; name each study once")
                 numbers[number["name"]] = {"study": report["study"], **number}

@@ -17,7 +17,7 @@ from torchsonic.cli.command import Command, UserError
 from torchsonic.cli.doctor import Doctor
 from torchsonic.cli.export import Export
 from torchsonic.cli.images import EvaluateImages, PredictImages, TrainImages
-from torchsonic.cli.masks import PredictMasks, TrainMasks
+from torchsonic.cli.masks import EvaluateMasks, PredictMasks, TrainMasks
 from torchsonic.cli.models import CompareOperators, Convert, Explain, Explore, Models
 from torchsonic.cli.nnunet import NnunetConvert, NnunetInstall
 from torchsonic.cli.study import RunStudy, Summary
@@ -71,6 +71,7 @@ KINDS = {
         example="train masks --data DIR --instances",
         train={"masks": TrainMasks},
         predict=PredictMasks,
+        evaluate=EvaluateMasks,
     ),
     "arrays": Kind(example="train arrays --data DIR --model sonic_sequence", train={"arrays": TrainArrays}),
 }
@@ -168,9 +169,10 @@ def _find_kind(name: str, group: Group, words: list[str]) -> tuple[str, list[str
             remedy = f"leave out {said!r}" if said else f"{first} is not; name runs of one kind at a time"
             raise UserError(f"{name}: {run} is a run on {own} data; {remedy}")
     if kind not in group.members:
-        known = " or ".join(group.members)
-        remedy = "torchsonic report writes its scores" if kind == "masks" else f"give one on {known}"
-        raise UserError(f"{name}: {first} is a run on {kind} data, which {name} cannot use; {remedy}")
+        subject = (
+            f"there is no '{name} {said}'" if said else f"{first} is a run on {kind} data, which {name} cannot use"
+        )
+        raise UserError(f"{name}: {subject}; give a run on {' or '.join(group.members)}")
     return kind, words
 
 

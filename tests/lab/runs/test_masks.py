@@ -273,6 +273,9 @@ def test_commands_train_predict_report_export_and_explain(discs, tmp_path, capsy
     assert main(["report", str(run), "--out", "report"]) == 0
     assert {"report.html", "report.md", "report.json", "curve.png", "pictures.png"} <= set(os.listdir("report"))
     assert "precision" in Path("report/report.md").read_text()
+    table = Path("sizes.csv")
+    table.write_text("".join(f"scene{place},1\n" for place in range(9)))
+    assert main(["predict", str(run), "--data", str(discs), "--out", "found", "--spacing-table", str(table)]) == 0
     assert main(["export", str(run), "--to", "pt2", "--out", "net.pt2"]) == 0
     said = capsys.readouterr().out
     assert "size 32 x 32, the patch of training; give --size for another" in said
@@ -284,6 +287,24 @@ def test_commands_train_predict_report_export_and_explain(discs, tmp_path, capsy
     assert main(["predict", "masks", str(run), "--data", "nowhere", "--out", "found"]) == 1
     assert "there is no folder nowhere" in capsys.readouterr().err
     assert main(["predict", "masks", "nowhere", "--data", str(discs), "--out", "found"]) == 1
+
+
+def test_other_images_are_scored_as_test_images_are(learnt, discs, tmp_path, capsys):
+    folder, results = learnt
+    assert main(["evaluate", str(folder), "--data", str(discs), "--out", str(tmp_path / "all")]) == 0
+    assert "precision" in capsys.readouterr().out
+    found = json.loads((tmp_path / "all" / "report.json").read_text())
+    scores = {row["case"]: row["precision"] for row in found["cases"]}
+    assert len(scores) == 9
+    assert all(scores[row["case"]] == row["precision"] for row in results["cases"])
+    other = write_discs(tmp_path / "other", 3)
+    (other / "images" / "scene1.png").write_bytes(b"no image")
+    words = ["evaluate", "masks", str(folder), "--data", str(other), "--out", str(tmp_path / "some")]
+    assert main(words) == 1
+    assert "scene1" in capsys.readouterr().err
+    assert main([*words, "--keep-going"]) == 0
+    assert "left out: case scene1" in capsys.readouterr().err
+    assert json.loads((tmp_path / "some" / "report.json").read_text())["left_out"] == {"scene1": "could not be used"}
 
 
 def test_one_image_alone_is_refused(tmp_path):

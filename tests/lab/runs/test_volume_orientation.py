@@ -14,6 +14,7 @@ from tests.lab.data.nifti import write
 from tests.lab.data.test_volume_orientation import TILT, make_volume, stored
 from torchsonic.cli import main
 from torchsonic.lab.data.volumes import find_cases, read_case
+from torchsonic.lab.data.volumes.orientation import straighten
 from torchsonic.lab.runs.folder import read_config
 from torchsonic.lab.runs.volumes import (
     AxesWatch,
@@ -123,10 +124,19 @@ def test_a_network_that_was_never_told_warns_of_other_axes(root, tmp_path, how):
     for name in split["train"][: 1 if how == "old without data" else None]:
         watch(cases[name])
     storage = next(s for s in STORAGES if stored(cases["a"], s).affine[0, 0] == 0)
-    with pytest.warns(UserWarning, match=r"has axes .*learned from .*train with --tell-orientation"):
+    with pytest.warns(UserWarning, match=r"has axes .*trained on .*train with --tell-orientation"):
         watch(stored(cases["a"], storage))
     watch(stored(cases["a"], storage))  # said once
     AxesWatch(root / "told", read_config(root / "told", VolumesConfig))(stored(cases["a"], storage))
+
+
+def test_a_network_that_is_kept_from_the_orientation_warns_of_other_axes_than_its_own(root):
+    watch = AxesWatch(root / "told", read_config(root / "told", VolumesConfig), tell_orientation=False)
+    volume, _ = straighten(make_volume(np.eye(3), seed=8))
+    watch(volume)
+    for storage in STORAGES[1:3]:
+        with pytest.warns(UserWarning, match="was trained on RAS and is not told.*leave out --no-tell-orientation"):
+            watch(stored(volume, storage))
 
 
 def test_an_old_run_does_not_go_on_in_other_axes(root, tmp_path):

@@ -355,3 +355,6 @@ def test_commands_list_show_and_summarise(folder, tmp_path, capsys):
     numbers = json.loads((tmp_path / "summary.json").read_text())["numbers"]
     assert [number["name"] for number in numbers] == ["waves.accuracy", "waves.gain", "waves.rows_first"]
     assert {"value", "interval", "seeds", "steps", "command", "commit", "date"} <= set(numbers[0])
+    (tmp_path / "report.json").write_text('{"models": []}')
+    assert main(["summary", str(tmp_path), "--out", str(tmp_path / "summary.json")]) == 1
+    assert "report.json is not the report of a study" in capsys.readouterr().err

@@ -1,9 +1,13 @@
-"""The page on a run on masks: scores, the course of training, and contours on the best, the median and worst image."""
+"""The page on a run on masks: scores, the course of training, and contours on the best, the median and worst image.
+
+The images are those that the run was tested on, or others with masks.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -11,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from torchsonic.io import read_json
-from torchsonic.lab.data.masks import find_pairs
+from torchsonic.lab.data.masks import find_pairs, read_pair
 from torchsonic.lab.metrics.masks import THRESHOLDS
 from torchsonic.lab.report import Column, Document, Figure, Prose, Section, Table
 from torchsonic.lab.report.document import NONE
@@ -19,7 +23,8 @@ from torchsonic.lab.report.files import to_png
 from torchsonic.lab.report.runs import count, origin_text
 from torchsonic.lab.report.style import plain
 from torchsonic.lab.report.volumes.overlay import add_legend, draw_slice
-from torchsonic.lab.runs.masks import MEASURES, load_run, score_case
+from torchsonic.lab.runs.masks import MEASURES, MasksConfig, load_run, predict_mask, score_cases
+from torchsonic.models import PretrainedModel
 from torchsonic.viz.style import new_figure, thin_axes
 
 COUNTED = (
@@ -32,7 +37,33 @@ PICTURES = "Ranked by {}, in the titles. Coloured lines are predictions, dashed 
 
 def make_page(folder: Path) -> Document:
     """The page on a finished run."""
+    return _make_page(folder, read_json(folder / "results.json"), *load_run(folder))
+
+
+def evaluate_run(
+    folder: Path,
+    data: Path,
+    spacing: tuple[float, ...] | None = None,
+    *,
+    spacing_table: Path | None = None,
+    keep_going: bool = False,
+    device: str = "cpu",
+) -> Document:
+    """The page on other images with masks; see :func:`torchsonic.lab.runs.masks.predict_masks` for the arguments."""
+    model, config = load_run(folder)
+    config = replace(config, data=data)
+    if spacing or spacing_table:
+        config = replace(config, spacing=spacing or None, spacing_table=spacing_table)
+    cases = find_pairs(data)
+    scores = score_cases(model.to(device), cases, config, keep_going=keep_going)
+    left_out = {case.name for case in cases} - {row["case"] for row in scores["cases"]}
     results = read_json(folder / "results.json")
+    results |= {**scores, "left_out": dict.fromkeys(sorted(left_out), "could not be used")}
+    results["config"] |= {"data": data.resolve().name}
+    return _make_page(folder, results, model, config)
+
+
+def _make_page(folder: Path, results: dict[str, Any], model: PretrainedModel, settings: MasksConfig) -> Document:
     config, rows, warnings = results["config"], results["cases"], []
     measure = "precision" if config["instances"] else "dice"
     rank = {row["case"]: fmean(known) for row in rows if (known := [v for v in row[measure] if v is not None])}
@@ -42,7 +73,9 @@ def make_page(folder: Path) -> Document:
     if ranked:
         chosen = {"best": ranked[-1], "median": ranked[len(ranked) // 2], "worst": ranked[0]}
         try:
-            sections.append(Section("Best, median and worst image", [_pictures(folder, chosen, rank, measure)]))
+            sections.append(
+                Section("Best, median and worst image", [_pictures(model, settings, chosen, rank, measure)])
+            )
         except (OSError, ValueError) as error:  # the images may have been moved since
             warnings.append(f"no pictures: {error}")
         table = Table("Images", ["image", measure], [[name, f"{rank[name]:.3f}"] for name in ranked])
@@ -81,14 +114,17 @@ def _curve(folder: Path) -> Figure:
     return Figure("curve", "Loss of training", "Loss of training by step.", to_png(figure), wide=False)
 
 
-def _pictures(folder: Path, chosen: Mapping[str, str], rank: Mapping[str, float], measure: str) -> Figure:
-    model, config = load_run(folder)
+def _pictures(
+    model: PretrainedModel, config: MasksConfig, chosen: Mapping[str, str], rank: Mapping[str, float], measure: str
+) -> Figure:
     cases = {case.name: case for case in find_pairs(config.data)}
     figure = new_figure(3.4 * len(chosen), 3.9)
     for panel, (word, name) in zip(figure.subplots(1, len(chosen)), chosen.items(), strict=True):
         if name not in cases:
             raise ValueError(f"{config.data} holds {name} no more")
-        _, volume, found = score_case(model, cases[name], config, config.pixel_size)
+        options = {"num_classes": config.num_classes, "instances": config.instances, "size": config.pixel_size}
+        volume = read_pair(cases[name], **options)
+        found = predict_mask(model, volume, config)
         low, high = np.percentile(volume.image, [0.5, 99.5])
         shown = np.moveaxis(((volume.image[:, 0] - low) / max(high - low, 1e-6)).clip(0, 1), 0, -1)
         assert volume.label is not None

@@ -155,13 +155,7 @@ class MaskExperiment(SegmentationExperiment[MasksConfig]):
         return MaskTask(volumes, patch=(1, *self.config.patch), **options)
 
     def test(self, model: PretrainedModel, *, show: bool) -> dict[str, Any]:
-        rows = []
-        with counting_progress("testing", len(self.tested), show=show) as advance:
-            for case in self.tested:
-                rows.append(score_case(model, case, self.config, self.size)[0])
-                advance()
-        measures = {name: what for name, what in MEASURES.items() if not rows or name in rows[0]}
-        return {**mean_scores(rows, measures), "left_out": self.left_out}
+        return {**score_cases(model, self.tested, self.config, show=show), "left_out": self.left_out}
 
     def describe(self, model: PretrainedModel, result: Fit) -> dict[str, Any]:
         return {"task": "masks", "model": self.config.model, "patches": result.metrics}
@@ -173,21 +167,35 @@ def _has_tags(case: Case) -> bool:
     return False
 
 
-def score_case(
-    model: PretrainedModel, case: Case, config: MasksConfig, size: files.PixelSize
-) -> tuple[dict[str, Any], Volume, NDArray[np.integer]]:
-    """Scores of a picture with a mask, the picture, and what the network makes of it."""
-    assert config.num_classes is not None
-    assert config.tolerance is not None
-    volume = files.read_pair(case, num_classes=config.num_classes, instances=config.instances, size=size)
+def score_cases(
+    model: PretrainedModel, cases: Sequence[Case], config: MasksConfig, *, keep_going: bool = False, show: bool = True
+) -> dict[str, Any]:
+    """Scores of pictures with masks and their means."""
+    rows, size = [], config.pixel_size
+
+    def read(case: Case, *, num_classes: int | None) -> Volume:
+        return files.read_pair(case, num_classes=num_classes, instances=config.instances, size=size)
+
+    options: dict[str, Any] = {"num_classes": config.num_classes, "keep_going": keep_going}
+    with counting_progress("testing", len(cases), show=show) as advance:
+        for volume in read_good_cases(cases, read=read, advance=advance, **options):
+            rows.append(score_volume(model, volume, config)[0])
+    measures = {name: what for name, what in MEASURES.items() if not rows or name in rows[0]}
+    return mean_scores(rows, measures)
+
+
+def score_volume(
+    model: PretrainedModel, volume: Volume, config: MasksConfig
+) -> tuple[dict[str, Any], NDArray[np.integer]]:
+    """Scores of a picture with a mask, and what the network makes of it."""
     assert volume.label is not None
     start = time.perf_counter()
     found = predict_mask(model, volume, config)
-    facts = {"case": case.name, "spacing": list(volume.spacing[1:]), "shape": list(found.shape)}
+    facts = {"case": volume.name, "spacing": list(volume.spacing[1:]), "shape": list(found.shape)}
     seconds = time.perf_counter() - start
     options: dict[str, Any] = {"num_classes": config.num_classes, "tolerance": config.tolerance}
     scores = score_mask(found, volume.label[0], instances=config.instances, spacing=volume.spacing[1:], **options)
-    return {**facts, "seconds": seconds, **scores}, volume, found
+    return {**facts, "seconds": seconds, **scores}, found
 
 
 def predict_mask(model: PretrainedModel, volume: Volume, config: MasksConfig) -> NDArray[np.int32]:
@@ -240,7 +248,7 @@ def predict_masks(
     model, config = load_run(folder)
     model.to(device)
     if spacing or spacing_table:
-        config = replace(config, spacing=spacing, spacing_table=spacing_table)
+        config = replace(config, spacing=spacing or None, spacing_table=spacing_table)
     size = config.pixel_size
     pictures = files.find_pictures(images / "images" if (images / "images").is_dir() else images)
     if out.resolve() in {parent for path in pictures.values() for parent in path.resolve().parents}:

@@ -98,7 +98,7 @@ def predict_case(model: PretrainedModel, volume: Volume, config: VolumesConfig, 
 
 
 class AxesWatch:
-    """Warns once of volumes in other axes than a network learnt from that is not told the orientation.
+    """Warns once of volumes in other axes than those of training, if the network is not told the orientation.
 
     Parameters
     ----------
@@ -109,10 +109,15 @@ class AxesWatch:
 
     def __init__(self, folder: Path, config: VolumesConfig, *, tell_orientation: bool = True) -> None:
         self.is_told = config.is_oriented and tell_orientation
-        facts = {} if self.is_told else read_facts(folder / "split.json", "train")
-        self.known = set(facts.get("axes", ()))
+        self.remedy = "leave out --no-tell-orientation" if config.is_oriented else "train with --tell-orientation"
+        self.warned: set[str] = set()
         self.cases: list[Case] = []
-        if not self.is_told and not self.known and (config.data / "images").is_dir():
+        if config.is_oriented:
+            self.known = {"RAS"}  # to which all cases were brought
+            return
+        facts = read_facts(folder / "split.json", "train")
+        self.known = set(facts.get("axes", ()))
+        if not self.known and (config.data / "images").is_dir():
             self.cases = [case for case in find_cases(config.data, labels=False) if case.name in facts["train"]]
 
     def __call__(self, volume: Volume) -> None:
@@ -120,14 +125,14 @@ class AxesWatch:
             return
         axes = axis_codes(volume.affine)
         self.known = self.known or {axis_codes(read_affine(case.images[0])) for case in self.cases} or {axes}
-        if axes not in self.known:
+        if axes not in self.known | self.warned:
             warnings.warn(
-                f"case {volume.name} has axes {axes}, but this network learned from {', '.join(sorted(self.known))} "
-                "without being told the orientation, so its result may be poor; bring cases to the same axes, or train "
-                "with --tell-orientation",
+                f"case {volume.name} has axes {axes}, but this network was trained on {', '.join(sorted(self.known))} "
+                "and is not told the orientation, so its result may be poor; bring cases to the same axes, or "
+                f"{self.remedy}",
                 stacklevel=2,
             )
-            self.known.add(axes)  # said once
+            self.warned.add(axes)
 
 
 def read_good_cases(
