@@ -263,3 +263,17 @@ def test_the_study_of_hippocampi_says_what_the_readme_does():
         shares += [sum(patients) / len(patients), json.loads(final.read_text())["parameters"] / 1e6]
     row = "{:.3f} with {:.3f} M parameters; MONAI's U-Net is better, {:.3f} with {:.3f} M".format(*shares)
     assert row in (ROOT / "README.md").read_text()
+
+
+def test_the_page_on_orientation_says_what_turned_hippocampi_scored():
+    runs = json.loads((ROOT / "results" / "orientation" / "hippocampus" / "report.json").read_text())["runs"]
+
+    def mean(cases):
+        return f"{sum(sum(dice) / len(dice) for dice in cases) / len(cases):.3f}"
+
+    page = read_page("orientation.md")
+    for run, told, title in ((0, "told", "SonicUNet, given the affine"), (0, "untold", "SonicUNet, without it"),
+                             (1, "untold", "MONAI's U-Net")):  # fmt: skip
+        cases = runs[run]["cases"]
+        *turned, stored = (mean([case["turned"][place][told] for case in cases]) for place in range(5))
+        assert f"| {title} | {mean([case['dice'] for case in cases])} | {stored} | {' / '.join(turned)} |" in page
