@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 SOURCES = [path for part in ("src", "benchmarks", "tools", "recipes") for path in sorted((ROOT / part).rglob("*.py"))]
 # Who may speak to a network, and with what: the Hub when it is asked, a logger when it is chosen, and our own server.
 MAY_CONNECT = {
-    "src/torchsonic/models/hub.py": {"huggingface_hub"},
+    "src/torchsonic/models/model_folder.py": {"huggingface_hub"},
     "src/torchsonic/lab/training/loggers.py": {"wandb"},
     "src/torchsonic/explorer": {"http", "socket", "urllib"},
     "benchmarks": {"http", "urllib", "socket"},

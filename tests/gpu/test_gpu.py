@@ -56,7 +56,7 @@ def test_kernels_compile_for_gpus_and_spill_no_register():
     ):
         cells = (f"{between} ".join(str(counts[name, target]) for name in pair) for target in TARGETS)
         assert f"| {words} | {' | '.join(cells)} |" in page
-    assert f"at most {max(counts.values())} a thread" in page
+    assert f"at most {max(counts.values())} per thread" in page
 
 
 @pytest.mark.skipif(installed, reason="Triton is installed")

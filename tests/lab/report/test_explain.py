@@ -155,13 +155,13 @@ def test_mistakes_end_in_one_line(tmp_path, capsys):
     for arguments, words in [
         ([str(conv)], "has no Sonic layer, so there are no modes to show"),
         ([str(empty)], "config.json is missing in"),
-        (["no/such/folder"], "there is no folder no/such/folder"),
+        (["no/such/folder"], "there is no folder 'no/such/folder'"),
         ([str(damaged)], "not a valid safetensors file"),
         ([str(tmp_path / "diverged")], "layer blocks.0.operator has modes that are not finite (scale, gain)"),
         ([str(other), "--out", str(tmp_path / "other.html")], "step 3 belong to another architecture"),
         ([str(sonic), "--layers", "0"], "--layers must be at least 1, got 0"),
         ([str(sonic), "--out", str(tmp_path / "sonic")], "is a folder; name an HTML file"),
-        ([__file__], "test_explain.py is a file; give the folder"),
+        ([__file__], "test_explain.py is a file; pass the folder"),
     ]:
         assert main(["explain", *arguments]) == 1
         error = capsys.readouterr().err
