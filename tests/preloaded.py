@@ -1,4 +1,7 @@
-"""What most programs of `tests.programs` import, and nothing that reads the environment or starts a thread."""
+"""What most programs of `tests.programs` import, and nothing that reads the environment or starts a thread.
+
+But for blosc2, which acvl_utils imports: its idle threads are not there after a fork, and it works without them.
+"""
 
 import contextlib
 import importlib

@@ -4,6 +4,7 @@ A forked program has the environment, arguments and output of one that was start
 own state.
 """
 
+import atexit
 import multiprocessing
 import os
 import runpy
@@ -42,6 +43,8 @@ def start(
     arguments = ([str(word) for word in words], variables, (log, errors or log), fork_pools)
     process = _CONTEXT.Process(target=_run, args=arguments)
     process.start()
+    # What a failed test leaves behind: Python would wait for it at the end of the tests.
+    atexit.register(process.kill)
     return process
 
 

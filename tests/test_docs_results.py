@@ -251,4 +251,15 @@ def test_what_the_page_on_the_paper_says_of_initial_banks_was_measured():
     moving = [score for one in banks if "still" not in one["bank"] for score in one["far"]]
     page = read_page("paper.md")
     assert f"(balanced accuracy {min(still):.2f} to {max(still):.2f}, chance 0.5)" in page
-    assert f"oscillating ones reach {min(moving):.2f} to {max(moving):.2f}" in page
+    assert f"oscillating banks reach {min(moving):.2f} to {max(moving):.2f}" in page
+
+
+def test_the_study_of_hippocampi_says_what_the_readme_does():
+    models = json.loads((ROOT / "results" / "studies" / "hippocampus" / "report" / "report.json").read_text())["models"]
+    shares = []
+    for name in ("sonicunet", "unet"):
+        patients = models[name]["values"]["Dice"].values()
+        final = ROOT / "results" / "studies" / "hippocampus" / "final" / name / "seed0" / "results.json"
+        shares += [sum(patients) / len(patients), json.loads(final.read_text())["parameters"] / 1e6]
+    row = "{:.3f} with {:.3f} M parameters; MONAI's U-Net is better, {:.3f} with {:.3f} M".format(*shares)
+    assert row in (ROOT / "README.md").read_text()

@@ -2,6 +2,7 @@
 
 import os
 import stat
+from pathlib import Path
 
 import pytest
 import torch
@@ -50,6 +51,14 @@ def test_pipes_and_devices_are_written_to_and_never_replaced(tmp_path):
     with pytest.raises(OSError, match="it is a device or a pipe; name a file"), replacing(pipe):
         pass
     assert pipe.is_fifo()
+
+
+def test_a_device_that_leads_to_a_file_is_not_replaced():
+    device = Path("/dev/stdout")  # a file while pytest catches what tests print
+    if not device.is_file():
+        pytest.skip("there is no /dev/stdout, or it leads to no file")
+    with pytest.raises(OSError, match="it is a device or a pipe; name a file"), replacing(device):
+        raise AssertionError("and the device would be gone")
 
 
 @pytest.mark.parametrize(

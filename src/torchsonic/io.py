@@ -90,7 +90,10 @@ def write_whole(path: Path, content: str | bytes, *, durable: bool = False) -> N
 
 
 def _is_stream(path: Path) -> bool:
-    return path.exists() and not (path.is_file() or path.is_dir())
+    if not path.exists() or path.is_dir():
+        return False
+    # What stands in /dev may be redirected to a file, as /dev/stdout; it must not be replaced all the same.
+    return not path.is_file() or path.parent == Path("/dev")
 
 
 def write_json(path: Path, value: Any) -> None:

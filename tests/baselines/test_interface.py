@@ -1,9 +1,12 @@
 """What holds for every operator alike."""
 
+import inspect
+
 import pytest
 import torch
 
 import torchsonic.baselines
+import torchsonic.baselines.operator as module
 from tests.baselines.operators import DEPTHWISE, OPERATORS, SIZES, make_operator
 from torchsonic.testing import relative_error
 
@@ -12,6 +15,17 @@ EVERY = pytest.mark.parametrize("name", OPERATORS)
 
 def test_operators_are_public():
     assert {kind.__name__ for kind, _ in OPERATORS.values()} <= set(torchsonic.baselines.__all__)
+    assert inspect.ismodule(module), "no operator hides the module"
+
+
+@EVERY
+def test_signatures_name_every_argument(name):
+    kind, options = OPERATORS[name]
+    names = list(inspect.signature(kind).parameters)
+    assert names[:3] == ["in_channels", "out_channels", "stride"]
+    assert {"spatial_dims", *options} <= set(names)
+    assert ("spacing" in names) == issubclass(kind, module.SpacedOperator)
+    assert ("pointwise" in names) == (name in DEPTHWISE or name == "fno")
 
 
 @EVERY

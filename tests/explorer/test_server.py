@@ -249,8 +249,8 @@ def test_a_busy_port_is_named(server, capsys):
     [
         (["--port", "70000"], "--port must be from 0"),
         (["--host", "no.such.host.invalid"], "--host no.such.host.invalid"),
-        (["no/such/folder"], "there is no folder no/such/folder"),
-        ([__file__], "test_server.py is a file; give the folder"),
+        (["no/such/folder"], "there is no folder 'no/such/folder'"),
+        ([__file__], "test_server.py is a file; pass the folder"),
     ],
 )
 def test_wrong_options_end_in_one_line(arguments, words, capsys):

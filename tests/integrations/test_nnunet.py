@@ -303,9 +303,10 @@ def test_a_checkpoint_of_another_trainer_is_refused(train):
 
 def test_folds_with_another_network_are_refused(train):
     keep(train(fold=0, **SMALL))
-    with pytest.raises(ValueError, match=r"fold_0 was trained with width=8, now it is 16; folds share one network"):
+    words = "fold_0 was trained with width=8, but now it is 16; all folds share one network"
+    with pytest.raises(ValueError, match=words):
         train(fold=1, **{**SMALL, "width": 16}).on_train_start()
-    with pytest.raises(ValueError, match=r"patch_size=\[8, 16, 12\], now it is \[8, 8, 8\]"):
+    with pytest.raises(ValueError, match=r"patch_size=\[8, 16, 12\], but now it is \[8, 8, 8\]"):
         train(fold=1, patch_size="8,8,8", **SMALL).on_train_start()
     # Another budget is no other network, and the same fold may be trained anew.
     for same in ({"fold": 1, "epochs": 2, **SMALL}, {"fold": 0, **SMALL, "width": 16}):

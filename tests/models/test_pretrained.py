@@ -275,7 +275,7 @@ def test_a_mistyped_path_does_not_ask_the_hub(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
-    refuses("runs/nothing", "there is no folder runs/nothing; for a repository .* write hub:runs/nothing")
+    refuses("runs/nothing", "there is no folder 'runs/nothing'; for a repository .* write hub:runs/nothing")
 
 
 def test_a_run_is_loaded_by_its_folder(model, tmp_path):
@@ -353,3 +353,13 @@ def test_without_the_hub_package_the_error_names_the_extra(model, monkeypatch):
     refuses("hub:someone/model", r"torchsonic\[hub\]")
     with pytest.raises(ImportError, match=r"torchsonic\[hub\]"):
         model.push_to_hub("someone/model")
+
+
+def test_files_that_do_not_name_the_options_of_orbits_have_those_of_their_time(tmp_path):
+    before = {"num_modes": 6, "group": "C8", "padding": MARGIN, "standardise": False}
+    model = torchsonic.create_model("synthshape_orbitnet", width=2, depth=1, backbone_options=before)
+    path = model.save_pretrained(tmp_path) / CONFIG_NAME
+    config = json.loads(path.read_text())
+    config["arguments"]["backbone_options"] = {"num_modes": 6, "group": "C8"}
+    path.write_text(json.dumps(config))
+    assert torchsonic.from_pretrained(tmp_path).arguments == model.arguments

@@ -9,7 +9,7 @@ from tools.weights import RECIPES, collect
 from torchsonic.cli import main
 from torchsonic.cli.table import KINDS, find_command
 from torchsonic.models import create_model, pretrained_folder
-from torchsonic.models import weights as packaged
+from torchsonic.models import model_folder as packaged
 
 RUN = {
     "command": "torchsonic train volumes --data /home/me/data/hippocampus --out=/home/me/runs",

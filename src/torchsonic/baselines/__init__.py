@@ -67,7 +67,7 @@ def _fno(in_channels: int, out_channels: int, stride: int, *, grid: int, **optio
     return FNO(in_channels, out_channels, stride, **options)
 
 
-for name, operator in {
+_GRIDLESS = {
     "s4nd": S4ND,
     "niff": NIFF,
     "replk": RepLK,
@@ -77,20 +77,23 @@ for name, operator in {
     "spectral_cnn": SpectralCNN,
     "non_local": NonLocal,
     "double_attention": DoubleAttention,
-}.items():
-    OPERATORS.add(name, _gridless(operator))
-OPERATORS.add("gfnet", GFNet)
-OPERATORS.add("fno", _fno)
-
-for name, backbone in {
+}
+_BACKBONES = {
     "conv": conv_backbone,
     "vit": VitBackbone,
     "s4nd": s4nd_backbone,
     "niff": niff_backbone,
     "gfnet": gfnet_backbone,
-}.items():
-    BACKBONES.add(name, backbone)
+}
+_SIGNAL = {"spatial_dims": 1, "in_channels": 1, "kernel": 9, "strides": (1, 2, 1, 2, 1, 2)}
 
+# Names that stay behind are private: another "operator" would hide the module of that name.
+for _name, _operator in _GRIDLESS.items():
+    OPERATORS.add(_name, _gridless(_operator))
+OPERATORS.add("gfnet", GFNet)
+OPERATORS.add("fno", _fno)
+for _name, _backbone in _BACKBONES.items():
+    BACKBONES.add(_name, _backbone)
 MODELS.add(
     "vit_s16",
     ModelEntry(
@@ -104,5 +107,4 @@ MODELS.add(
     ),
 )
 MODELS.add("cnn_tiny", ModelEntry(PlainCNN, {}, input_size=(3, 28, 28), task="arrays"))
-signal = {"spatial_dims": 1, "in_channels": 1, "kernel": 9, "strides": (1, 2, 1, 2, 1, 2)}
-MODELS.add("cnn_sequence", ModelEntry(PlainCNN, signal, input_size=(1, 784), task="arrays"))
+MODELS.add("cnn_sequence", ModelEntry(PlainCNN, _SIGNAL, input_size=(1, 784), task="arrays"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -40,6 +41,18 @@ class Operator(nn.Module):
     shown: ClassVar[Mapping[str, Any]] = {}
     """Attributes that ``repr`` shows, and the values with which it leaves them out."""
     stride: tuple[int, ...]
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Name the arguments that constructors hand on to those of their bases, for ``help``."""
+        super().__init_subclass__(**keywords)
+        constructors = [vars(base)["__init__"] for base in cls.__mro__ if "__init__" in vars(base)]
+        found: dict[str, inspect.Parameter] = {}
+        for constructor in constructors[: constructors.index(Operator.__init__) + 1]:
+            _, *own = inspect.signature(constructor).parameters.values()
+            for parameter in own:
+                if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+                    found.setdefault(parameter.name, parameter)
+        cls.__signature__ = inspect.Signature(sorted(found.values(), key=lambda parameter: parameter.kind))
 
     def __init__(
         self, in_channels: int, out_channels: int, stride: int | Sequence[int] = 1, *, spatial_dims: int = 2

@@ -109,7 +109,7 @@ class Convert(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Models(Command):
-    """List the models with their parameters and FLOPs, next to the paper's."""
+    """List the models with their parameters and FLOPs, and the paper's."""
 
     pattern: str = "*"
     """Shell pattern for the names, for example 'resnet50_*'."""

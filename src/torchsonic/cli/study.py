@@ -11,7 +11,7 @@ from torchsonic.cli.command import Command, UserError, make_folder, publish
 
 @dataclass(frozen=True, kw_only=True)
 class RunStudy(Command):
-    """Compare networks over learning rates and seeds; without a name, list studies.
+    """Compare networks over rates and seeds; without a name, list studies.
 
     Each network is trained once at each rate and tested on validation data, then at its best rate once with each seed.
     To continue a stopped study, run the same command again: finished runs are skipped.

@@ -209,6 +209,8 @@ class CompareOrientations(OnDevice):
             raise UserError("name at least one folder of a run on volumes")
         if not self.turn and not self.storages:
             raise UserError("--turn names no angle and --storages is 0, so there is nothing to test")
+        if not all(0 <= angle <= 180 for angle in self.turn):
+            raise UserError(f"--turn must be 0 to 180 degrees, got {' '.join(f'{angle:g}' for angle in self.turn)}")
         if not 0 <= self.storages <= 48:
             raise UserError(f"--storages must be 0 to 48, got {self.storages}")
         if self.test_cases is not None and self.test_cases < 1:

@@ -71,8 +71,8 @@ class PretrainedModel(OrientedNetwork):
         return model
 
     @classmethod
-    def complete_format_1(cls, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Arguments of a file of format 1, completed with the old value of every default that has changed since."""
+    def complete_arguments(cls, arguments: dict[str, Any], format: int) -> dict[str, Any]:
+        """Arguments of a file of some format, completed with the old value of every default that has changed since."""
         return arguments
 
     def save_pretrained(self, folder: str | os.PathLike) -> Path:
@@ -141,8 +141,7 @@ class PretrainedModel(OrientedNetwork):
             wanted = "a torchsonic model" if cls is PretrainedModel else cls.__name__
             raise PretrainedError(f"{folder / CONFIG_NAME} describes a {config['class']!r}, not {wanted}")
         state = model_folder.read_weights(folder / WEIGHTS_NAME, config.get("sha256") if verify else None)
-        if config["format"] == 1:
-            config["arguments"] = build.complete_format_1(config["arguments"])
+        config["arguments"] = build.complete_arguments(config["arguments"], config["format"])
         try:
             expected = _expected_state(build, config["arguments"])
         except Exception as error:  # whatever a constructor makes of arguments that are not its own

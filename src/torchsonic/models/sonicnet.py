@@ -155,8 +155,8 @@ class SonicNet(PretrainedModel):
         )
 
     @classmethod
-    def complete_format_1(cls, arguments: dict[str, Any]) -> dict[str, Any]:
-        return {**CIRCULAR, **arguments}
+    def complete_arguments(cls, arguments: dict[str, Any], format: int) -> dict[str, Any]:
+        return {**CIRCULAR, **arguments} if format == 1 else arguments
 
     def _forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__)

@@ -21,6 +21,9 @@ from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.spacing import Spacing, spacing_values
 from torchsonic.spectral.window import Window, check_window, crop
 
+# Of networks whose files do not name them; later files name all options of this backbone.
+EARLIER_ORBITS = {"num_modes": 6, "group": "C8", "padding": MARGIN, "standardise": False}
+
 
 class SynthShapeNet(PretrainedModel):
     r"""1x1 projection, backbone, sum of both, head: ``(B, 3, H, W)`` to logits ``(B, num_classes, H, W)``.
@@ -85,10 +88,12 @@ class SynthShapeNet(PretrainedModel):
         )
 
     @classmethod
-    def complete_format_1(cls, arguments: dict[str, Any]) -> dict[str, Any]:
-        if arguments.get("backbone", "sonic") != "sonic":
+    def complete_arguments(cls, arguments: dict[str, Any], format: int) -> dict[str, Any]:
+        backbone = arguments.get("backbone", "sonic")
+        before = CIRCULAR if (backbone, format) == ("sonic", 1) else EARLIER_ORBITS if backbone == "orbit" else {}
+        if not before:
             return arguments
-        return {**arguments, "backbone_options": {**CIRCULAR, **(arguments.get("backbone_options") or {})}}
+        return {**arguments, "backbone_options": {**before, **(arguments.get("backbone_options") or {})}}
 
     def forward(self, x: Tensor, spacing: Spacing | None = None, window: Window | None = None, **told: Any) -> Tensor:
         """Logits of images.

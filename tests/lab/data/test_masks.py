@@ -88,7 +88,7 @@ def spoil_nan(root):
 BAD = [
     (spoil_cut_short, "cannot be read"),
     (spoil_colours_of_print, "mode CMYK"),
-    (spoil_coloured_mask, "is in colour, but a mask holds one number per pixel"),
+    (spoil_coloured_mask, "is in colour, but masks have one number per pixel"),
     (spoil_size, "mask has 10 x 12 but the image 62 x 52 pixels"),
     (spoil_label, "label 9, but classes are 0 to 2"),
     (spoil_pages, "3 pages or frames"),
@@ -272,7 +272,7 @@ def test_connected_parts_of_white_are_the_objects(tmp_path, mode):
     mask[1:3, 1:3] = mask[4:, 5:] = white
     Image.fromarray(mask).save(tmp_path / "mask.png")
     assert read_mask(tmp_path / "mask.png").max() == 1
-    with pytest.warns(UserWarning, match="black and white number no objects"):
+    with pytest.warns(UserWarning, match="black-and-white masks do not number objects"):
         objects = read_mask(tmp_path / "mask.png", instances=True)
     assert objects[1, 1] != objects[4, 5]
     assert sorted(np.unique(objects)) == [0, 1, 2]
@@ -282,5 +282,5 @@ def test_a_number_alone_in_several_parts_is_one_object_and_said_to_be(tmp_path):
     mask = np.zeros((6, 8), np.uint8)
     mask[1, 1] = mask[4, 5] = 1
     Image.fromarray(mask).save(tmp_path / "mask.png")
-    with pytest.warns(UserWarning, match="one object, although in several parts; number the objects"):
+    with pytest.warns(UserWarning, match="one object, although it has several parts; number the objects"):
         assert read_mask(tmp_path / "mask.png", instances=True).max() == 1

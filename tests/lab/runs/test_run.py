@@ -120,6 +120,9 @@ def test_runs_of_the_version_before_are_read_and_resumed(tmp_path, name, kind):
     config = read_config(tmp_path, CONFIGS[kind])
     saved, defaults = read_json(OLD / f"{name}.json"), plain_settings(type(config)())
     younger = {**defaults, **getattr(type(config), "before", {})}
+    for group in ("training", "augmentation"):  # their younger settings, too, have the defaults
+        if group in saved:
+            saved[group] = {**younger[group], **saved[group]}
     assert plain_settings(config) == {**younger, **saved}
     moved = {"init": f"/elsewhere/{config.init}"} if getattr(config, "init", None) else {}
     settings = plain_settings(replace(config, **moved))
@@ -216,7 +219,7 @@ def no_hub(monkeypatch):
 @pytest.mark.parametrize("init", ["hospital/patients", "runs/images/mistyped", "hospital"])
 def test_a_mistyped_folder_is_never_asked_for_at_a_hub(no_hub, tmp_path, monkeypatch, init):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=f"there is no folder {init}"):
+    with pytest.raises(ValueError, match=f"there is no folder '{init}'"):
         make_model(ImagesConfig(init=init), ("a", "b"))
     assert not no_hub
 
@@ -245,5 +248,11 @@ def test_results_name_files_and_folders_without_the_path_to_them(tmp_path: Path)
     class Settings:
         data: Path
         table: Path | None = None
+        init: str = "hub:someone/model"
 
-    assert public_settings(Settings(tmp_path / "patients")) == {"data": "patients", "table": None}
+    assert public_settings(Settings(Path("here/patients"))) == {
+        "data": "patients",
+        "table": None,
+        "init": "hub:someone/model",
+    }
+    assert public_settings(Settings(tmp_path, init=str(tmp_path / "run")))["init"] == "run", "a path in a text"

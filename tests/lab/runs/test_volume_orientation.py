@@ -1,6 +1,7 @@
 """Runs on volumes that lie in different ways: told, not told, and older than the question."""
 
 import json
+import os
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +33,8 @@ from torchsonic.testing.orientation import all_storages
 nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
 
 STORAGES = list(all_storages(3))
-HIPPOCAMPI = Path("/work/shared/data/hippocampus")
+DATA = Path(os.environ.get("TORCHSONIC_DATA", Path(__file__).parents[4] / "shared" / "data"))
+HIPPOCAMPI = DATA / "hippocampus"
 
 
 def make_config(folder, **options):
@@ -172,6 +174,8 @@ def test_cases_are_tested_turned_and_rearranged(root, tmp_path, capsys):
     assert [list(run["cases"][0]["turned"][0]) for run in found] == [["turn", "told", "untold"], ["turn", "untold"]]
     assert main([*command, "--storages", "49"]) == 1
     assert "--storages must be 0 to 48" in capsys.readouterr().err
+    assert main([*command, "--turn", "15", "200"]) == 1
+    assert "--turn must be 0 to 180 degrees, got 15 200" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not HIPPOCAMPI.is_dir(), reason="there are no hippocampi")

@@ -20,6 +20,7 @@ from torchsonic.lab.report.study import make_page
 from torchsonic.lab.runs.lock import RunLockedError, locked
 from torchsonic.lab.runs.run import run
 from torchsonic.lab.runs.settings import plain_settings
+from torchsonic.lab.runs.synthetic import SyntheticConfig, apply_preset
 from torchsonic.lab.studies import Measure, Number, list_studies, plan_runs, read_study, run_study, time_left
 from torchsonic.lab.studies.outcome import Outcome, estimate, find_numbers, find_outcomes, ranks
 from torchsonic.lab.studies.plan import KINDS
@@ -297,6 +298,14 @@ def test_intervals_are_students():
     assert found.half == pytest.approx(4.303 / 3**0.5)
     assert estimate([1.0]).half is None
     assert estimate([]) is None
+
+
+def test_the_study_of_the_released_protocol_trains_as_that_protocol_does(tmp_path):
+    for planned in plan_runs(read_study("table1_released"), tmp_path, tmp_path):
+        config = planned.config()
+        usual = apply_preset(SyntheticConfig(protocol="released", model=config.model), "paper")
+        found = replace(config.training, seed=0, checkpoint_every=usual.training.checkpoint_every)
+        assert replace(config, training=found) == usual, planned.model
 
 
 @pytest.mark.parametrize("name", list_studies())

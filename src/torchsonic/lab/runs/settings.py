@@ -25,8 +25,10 @@ def plain_settings(config: Any) -> dict[str, Any]:
 
 def public_settings(config: Any) -> dict[str, Any]:
     """The same with the last part of every path alone: results are passed on, and nobody needs to see the folders."""
-    found = {field.name: getattr(config, field.name) for field in fields(config)}
-    return plain_settings(config) | {name: path.name for name, path in found.items() if isinstance(path, Path)}
+    plain = plain_settings(config)
+    found = {name: Path(text) for name, text in plain.items() if isinstance(text, str)}
+    named = {name for name in found if isinstance(getattr(config, name), Path)}
+    return plain | {name: path.name for name, path in found.items() if name in named or path.is_absolute()}
 
 
 def choose_preset(config: C, presets: Mapping[str, Mapping[str, Any]], name: str) -> C:

@@ -88,8 +88,7 @@ class SyntheticConfig:
     standardise: bool | None = None
     """Standardise each channel before SonicNet's operators; on by default for SynthShape."""
     bank: Literal["broad", "far", "released"] | None = None
-    """SonicNet's initial modes: decay from one pixel up (broad), the default for SynthShape; long decay (far); or as in
-    the released code (released)."""
+    """SonicNet's initial modes: decay from one pixel up (broad; SynthShape's default), long (far), or as released."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
     """Training loop."""
 
@@ -124,9 +123,8 @@ class SyntheticConfig:
         usual = usual_settings(self.protocol, self.model)
         parts += [str(getattr(self, name)) for name, value in usual.items() if getattr(self, name) != value]
         parts += [self.norm] if self.norm else []
-        parts += [f"held{self.hold_out:g}"] if self.hold_out else []
-        parts += [f"noise{self.noise:g}"] if self.noise is not None else []
-        parts += [f"turn{self.turn:g}"] if self.turn else []
+        words = {"held": self.hold_out or None, "noise": self.noise, "turn": self.turn or None}
+        parts += [f"{word}{value:g}" for word, value in words.items() if value is not None]
         return f"{self.task}/{'-'.join(parts)}/fold{self.fold}-seed{self.training.seed}"
 
 
@@ -139,14 +137,11 @@ def usual_settings(protocol: str, model: str) -> dict[str, Any]:
     return {**_SONIC_DEFAULTS, **(PROTOCOLS[protocol].sonicnet if model == "sonicnet" else {})}
 
 
-PAPER_SEEDS = 5
-
-
 def repeats(preset: str, task: TaskName, protocol: ProtocolName = "own") -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Seeds and folds of a preset: five of each in the paper, where there are folds; else one."""
     if preset != "paper":
         return (0,), (0,)
-    return tuple(range(PAPER_SEEDS)), tuple(range(PROTOCOLS[protocol].folds)) if task == "synthshape" else (0,)
+    return tuple(range(5)), tuple(range(PROTOCOLS[protocol].folds)) if task == "synthshape" else (0,)
 
 
 def apply_preset(config: SyntheticConfig, preset: str) -> SyntheticConfig:

@@ -15,7 +15,7 @@ import torch
 from torchsonic.io import write_json
 from torchsonic.lab.runs.provenance import current_commit
 from torchsonic.lab.runs.run import run
-from torchsonic.lab.runs.settings import plain_settings
+from torchsonic.lab.runs.settings import public_settings
 from torchsonic.lab.runs.table1 import duration
 from torchsonic.lab.studies.definition import Study
 from torchsonic.lab.studies.plan import DIVERGED, Planned, plan_runs, time_left
@@ -96,7 +96,7 @@ def _train(planned: Planned, threads: int) -> str:
     try:
         run(planned.experiment(), planned.folder, show=False)
     except FloatingPointError as error:  # a finding about the rate, not a reason to try again
-        settings = plain_settings(planned.experiment().config)
+        settings = public_settings(planned.experiment().config)
         write_json(planned.folder / DIVERGED, {"reason": str(error), "config": settings})
     except (CheckpointError, ImportError, OSError, RuntimeError, ValueError) as error:
         return str(error)

@@ -64,11 +64,11 @@ class Augmentation:
         happens = generator.random(6) < self.chance
         angle, scale, gamma, contrast, brightness, noise = generator.random(6)
         turn = generator.random()
-        axis = random_axis(generator).tolist() if self.rotation_axes == "any" else ()
+        direction = random_axis(generator).tolist() if self.rotation_axes == "any" else ()
         return Change(
             flips=tuple(axis for axis in self.mirror if flips[axis]),
             turn=turn,
-            axis=tuple(axis),
+            axis=tuple(direction),
             angle=math.radians(self.rotation) * (2 * angle - 1) * happens[0],
             scale=float(self.scale ** ((2 * scale - 1) * happens[1])),
             gamma=float(self.gamma ** ((2 * gamma - 1) * happens[2])),

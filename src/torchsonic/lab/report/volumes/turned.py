@@ -11,7 +11,7 @@ from torchsonic.lab.data.volumes import find_cases
 from torchsonic.lab.metrics.volumes import bootstrap_mean
 from torchsonic.lab.report import Document, Prose, Section, Table
 from torchsonic.lab.report.document import NONE, Cell
-from torchsonic.lab.report.runs import count, origin_text
+from torchsonic.lab.report.runs import count, join_values, origin_text
 from torchsonic.lab.runs.folder import read_facts
 from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.lab.runs.volumes import load_run, score_cases
@@ -69,7 +69,7 @@ def make_page(runs: Sequence[Mapping[str, Any]]) -> Document:
     table = Table("Dice", ["run", "orientation", "as it is", *titles], rows, left=2)
     return Document(
         title="Volumes turned, and stored in other axes",
-        about=f"{count(len(runs), 'run')} on {count(len(runs[0]['cases']), 'case')}. {ABOUT}",
+        about=f"{count(len(runs), 'run')}; cases: {join_values(len(run['cases']) for run in runs)}. {ABOUT}",
         sections=[Section("Dice", [table, Prose(COUNTED, "remark")])],
         origins=[origin_text(run["tested"]) for run in runs[:1]],
         data={"runs": list(runs)},

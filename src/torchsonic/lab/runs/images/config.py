@@ -85,12 +85,16 @@ class ImagesConfig:
         """The network in words: its name, what was changed about it, what it began with."""
         parts = [self.model or (DEFAULT_MODEL if self.init is None else "model"), *self.model_options]
         parts += [f"variant={self.variant}"] if self.variant else []
-        if self.init:
-            source = Path(self.init)
-            # A run keeps its network in "model", which would be the name of every one.
-            source = source.parent if source.name == "model" and len(source.parts) > 1 else source
-            parts.append(f"from {'/'.join(source.parts[-2:])}")
+        parts += [f"from {self.source}"] if self.init else []
         return " ".join(parts)
+
+    @property
+    def source(self) -> str:
+        """The last parts of ``init``: results need not say where on a disk it lies."""
+        folder = Path(self.init or "")
+        # A run keeps its network in "model", which would be the name of every one.
+        folder = folder.parent if folder.name == "model" and len(folder.parts) > 1 else folder
+        return "/".join(folder.parts[-2:])
 
     @property
     def name(self) -> str:

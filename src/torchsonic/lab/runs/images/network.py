@@ -73,11 +73,11 @@ def _saved_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifi
             raise ValueError(f"init {config.init} contains a {held}, not {config.model}; leave --model out")
     before = read_classes(folder) if is_run(folder) or (folder / IMAGES_NAME).is_file() else None
     if before == tuple(classes):
-        return model.train(), f"all {_count(model)} tensors from {config.init}, whose classes are the same"
+        return model.train(), f"all {_count(model)} tensors from {config.source}, whose classes are the same"
     taken = _count(model) - _count(model.get_classifier())
     head = f"new head for {len(classes)} classes (it had {model.num_classes})"
     model.reset_classifier(len(classes))
-    return model.train(), f"{taken} tensors from {config.init}; {head}"
+    return model.train(), f"{taken} tensors from {config.source}; {head}"
 
 
 def told_spacing(model: Classifier, width: float) -> float | tuple[float, ...] | None:

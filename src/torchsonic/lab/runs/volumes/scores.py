@@ -74,25 +74,23 @@ def score_turned(model: PretrainedModel, volume: Volume, config: VolumesConfig) 
     if config.test_storages:
         storages = list(all_storages(3))
         chosen = [storages[place] for place in generator.permutation(len(storages))[: config.test_storages]]
-        stored = [rearrange(base, storage) for storage in chosen]
-        rows.append({"storages": len(stored), **_told_and_untold(model, stored, config)})
+        stored = (rearrange(base, storage) for storage in chosen)  # one at a time: each is as large as the case
+        rows.append({"storages": len(chosen), **_told_and_untold(model, stored, config)})
     return rows
 
 
 def _told_and_untold(
-    model: PretrainedModel, volumes: Sequence[Volume], config: VolumesConfig
+    model: PretrainedModel, volumes: Iterable[Volume], config: VolumesConfig
 ) -> dict[str, list[float | None]]:
     """Mean Dice of each class over volumes, with and without telling the network how they lie."""
     assert config.num_classes is not None
-    found: dict[str, list[float | None]] = {}
-    for way in ("told", "untold") if config.is_oriented else ("untold",):
-        scores = []
-        for volume in volumes:
-            assert volume.label is not None
+    scores: dict[str, list[list[float | None]]] = {"told": [], "untold": []} if config.is_oriented else {"untold": []}
+    for volume in volumes:
+        assert volume.label is not None
+        for way, found in scores.items():
             labels = predict_case(model, volume, config, tell_orientation=way == "told")
-            scores.append(score_labels(labels, volume.label, config.num_classes))
-        found[way] = [mean_known(column) for column in zip(*scores, strict=True)]
-    return found
+            found.append(score_labels(labels, volume.label, config.num_classes))
+    return {way: [mean_known(column) for column in zip(*found, strict=True)] for way, found in scores.items()}
 
 
 def mean_known(values: Iterable[float | None]) -> float | None:
