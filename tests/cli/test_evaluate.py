@@ -54,7 +54,7 @@ def test_a_run_says_its_kind(volumes):
             ["predict", "SYNTHETIC"],
             "SYNTHETIC is a run on synthetic data, which predict cannot use; give a run on",
         ),
-        (["evaluate", "arrays", "--help"], "evaluate: there is no evaluate arrays; give a run on"),
+        (["evaluate", "arrays", "--help"], "evaluate: there is no 'evaluate arrays'; give a run on"),
         (
             ["evaluate", "SYNTHETIC", "VOLUMES"],
             "VOLUMES is a run on volumes data; SYNTHETIC is not; name runs of one",

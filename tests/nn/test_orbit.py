@@ -67,6 +67,11 @@ class TestGroup:
         with pytest.raises(ValueError, match="more than 1000"):
             Group.generate([[[0.6, -0.8], [0.8, 0.6]]])
 
+    @pytest.mark.parametrize("layer", [OrbitPool("C8"), OrbitDropout("C8"), lambda x: OrbitNorm(x.shape[1], "C8")(x)])
+    def test_layers_that_take_a_group_refuse_its_name(self, layer):
+        with pytest.raises(TypeError, match=r"must be a torchsonic.Group, got 'C8'.*layer\.group"):
+            layer(torch.randn(1, 16, 4, 4))
+
     @pytest.mark.parametrize(("name", "num_axes"), [("O", 2), ("C4v", 2), ("D2v", 3), ("C0", 2), ("X", 3), ("C4", 1)])
     def test_unknown_names_are_refused(self, name, num_axes):
         with pytest.raises(ValueError, match="group"):

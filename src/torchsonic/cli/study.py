@@ -75,6 +75,7 @@ class Summary(Command):
 
     def run(self) -> None:
         from torchsonic.io import read_json, write_json
+        from torchsonic.lab.report.runs import count
 
         if not self.studies:
             raise UserError("name at least one folder with the report.json of a study")
@@ -89,4 +90,4 @@ class Summary(Command):
                 numbers[number["name"]] = {"study": report["study"], **number}
         make_folder(self.out.parent)
         write_json(self.out, {"numbers": [numbers[name] for name in sorted(numbers)]})
-        print(f"{len(numbers)} numbers written to {self.out}")
+        print(f"{count(len(numbers), 'number')} written to {self.out}")

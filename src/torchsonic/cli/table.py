@@ -169,10 +169,9 @@ def _find_kind(name: str, group: Group, words: list[str]) -> tuple[str, list[str
             remedy = f"leave out {said!r}" if said else f"{first} is not; name runs of one kind at a time"
             raise UserError(f"{name}: {run} is a run on {own} data; {remedy}")
     if kind not in group.members:
-        subject = (
-            f"there is no '{name} {said}'" if said else f"{first} is a run on {kind} data, which {name} cannot use"
-        )
-        raise UserError(f"{name}: {subject}; give a run on {' or '.join(group.members)}")
+        reason = f"{first} is a run on {kind} data, which {name} cannot use"
+        reason = f"there is no '{name} {said}'" if said else reason
+        raise UserError(f"{name}: {reason}; give a run on {' or '.join(group.members)}")
     return kind, words
 
 

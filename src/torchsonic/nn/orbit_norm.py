@@ -13,6 +13,8 @@ __all__ = ["OrbitBatchNorm", "OrbitNorm", "count_fields"]
 
 def count_fields(channels: int, group: Group, name: str) -> int:
     """The number of fields, each with one channel per element; refuse channel counts that do not divide."""
+    if not isinstance(group, Group):  # a name has a length, too
+        raise TypeError(f"group must be a torchsonic.Group, got {group!r}; pass the group of a layer, layer.group")
     if channels % len(group):
         raise ValueError(
             f"{name} must be a multiple of the {len(group)} elements of group {group.name or 'given'}, got {channels}"

@@ -48,6 +48,12 @@ def make_document(**changes):
     return Document(**{**defaults, "warnings": ["Beware."], "left_out": [("c9", "broken")], **changes})
 
 
+def test_rows_have_a_heading_only_if_their_first_column_holds_words():
+    for left, expected in ((0, '<td class="">1</td>'), (1, '<th scope="row">1</th>')):
+        table = Table("Numbers", ["a", "b"], [["1", "2"]], left=left)
+        assert expected in to_html(Document(title="Title", sections=[Section("Main", [table])]))
+
+
 def test_every_form_says_everything(capsys):
     pytest.importorskip("rich", reason="rich is not installed")
     document = make_document()

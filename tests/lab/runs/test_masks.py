@@ -333,6 +333,20 @@ def test_a_report_without_the_data_says_so(learnt, tmp_path):
     assert page.warnings[0].startswith("no pictures: there is no folder")
 
 
+def test_a_report_shows_each_of_few_images_once(learnt, discs, monkeypatch):
+    from torchsonic.lab.report import masks
+
+    folder, results = learnt
+    drawn = []
+    monkeypatch.setattr(masks, "draw_slice", lambda panel, *_: drawn.append(panel))
+    for number in (1, 2, 3):
+        monkeypatch.setattr(masks, "read_json", lambda _, n=number: {**results, "cases": results["cases"][:n]})
+        drawn.clear()
+        page = masks.make_page(folder)
+        assert not page.warnings
+        assert len(drawn) == number
+
+
 def test_two_processes_end_with_the_losses_of_one(discs, tmp_path):
     words = ["-m", "torchsonic.cli", "train", "masks", "--data", discs, "--preset", "smoke", "--instances"]
     words += ["--steps", "4", "--folds", "3", "--patch", "32", "32", "--log-every", "1", "--out"]

@@ -71,7 +71,9 @@ def _make_page(folder: Path, results: dict[str, Any], model: PretrainedModel, se
     sections = [Section("Scores", [_scores(results), Prose(COUNTED.format(config["tolerance"]), "remark")])]
     sections.append(Section("Training", [_curve(folder)]))
     if ranked:
-        chosen = {"best": ranked[-1], "median": ranked[len(ranked) // 2], "worst": ranked[0]}
+        chosen: dict[str, str] = {}  # of one or two images, each once
+        for word, place in {"best": -1, "median": len(ranked) // 2, "worst": 0}.items():
+            chosen.setdefault(ranked[place], word)
         try:
             sections.append(
                 Section("Best, median and worst image", [_pictures(model, settings, chosen, rank, measure)])
@@ -119,7 +121,8 @@ def _pictures(
 ) -> Figure:
     cases = {case.name: case for case in find_pairs(config.data)}
     figure = new_figure(3.4 * len(chosen), 3.9)
-    for panel, (word, name) in zip(figure.subplots(1, len(chosen)), chosen.items(), strict=True):
+    panels = figure.subplots(1, len(chosen), squeeze=False)[0]
+    for panel, (name, word) in zip(panels, chosen.items(), strict=True):
         if name not in cases:
             raise ValueError(f"{config.data} holds {name} no more")
         options = {"num_classes": config.num_classes, "instances": config.instances, "size": config.pixel_size}

@@ -101,9 +101,10 @@ def summary_line(run: dict) -> str:
     if run["dirty"]:
         commit += " with uncommitted changes"
     machine = run["cpu"] if run["device"] == "cpu" else f"{run['device']} ({run['cpu']})"
+    threads = f"{run['threads']} thread{'' if run['threads'] == 1 else 's'}"
     return (
         f"`{run['command']}` at {commit}, seed {run['seed']}, {run['date']}. "
-        f"{machine}, {run['threads']} threads, torch {run['torch']}, torchsonic {run['torchsonic']}."
+        f"{machine}, {threads}, torch {run['torch']}, torchsonic {run['torchsonic']}."
         f"{activity_warning(run)}"
     )
 

@@ -152,7 +152,10 @@ def _test_cases(runs: Sequence[TrainedRun], data: Path | None) -> dict[str, Case
         here = {case.name: case for case in find_cases(folder)}
         for name in run.tests:
             if name not in here:
-                raise ValueError(f"case {name} of {run.folder} is not in {folder}; use --data to say where it is")
+                raise ValueError(
+                    f"test case {name} of {run.folder} is not in {folder}; use --data to say where it is, or "
+                    "--external to test other cases"
+                )
             if found.setdefault(name, here[name]) != here[name]:
                 raise ValueError(f"case {name} is one in {folder} and another elsewhere; evaluate these runs apart")
     if not found:
