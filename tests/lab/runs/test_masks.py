@@ -322,6 +322,11 @@ def test_progress_is_said_in_lines_where_there_is_no_terminal(monkeypatch, capsy
     assert capsys.readouterr() == ("", "testing: 1 of 2\ntesting: 2 of 2\n")
 
 
+def test_a_run_on_masks_is_not_taken_for_one_on_volumes(learnt, capsys):
+    assert main(["compare", "orientations", str(learnt[0])]) == 1
+    assert "is a run on masks, not on volumes" in capsys.readouterr().err
+
+
 def test_a_report_without_the_data_says_so(learnt, tmp_path):
     from torchsonic.lab.report.masks import make_page
 

@@ -150,7 +150,7 @@ def test_paths_are_stored_absolutely(tmp_path, monkeypatch, cls, name):
         ({"training": {"loggers": "all"}}, "loggers must be a list, each one of 'tensorboard', 'wandb', got 'all'"),
         ({"training": {"steps": 0}}, r"config\.json: training: steps must be at least 1, got 0"),
         ({"fold": 9}, r"config\.json: fold must be 0 to 4, got 9"),
-        ({"colour": 1}, "has a setting 'colour' that this version does not know; update torchsonic"),
+        ({"colour": 1}, "has a setting 'colour' that this version does not know; correct its name or update"),
         ({"format": 2}, "has format 2, but this version reads 1; update torchsonic"),
     ],
 )

@@ -331,7 +331,9 @@ def test_the_studies_of_the_package_can_be_planned(name, tmp_path):
         (('form = "percent"', 'form = "share"'), "form must be"),
         (('models = ["sonic"]', 'models = ["nobody"]'), "speaks of a model"),
         (("about", "abut"), "abut"),
-        (('title = "Waves"', "title = "), "no study"),
+        (('title = "Waves"', "title = "), "not a study"),
+        (("about = ", "# about = "), "study needs the entry 'about'; add it"),
+        (("[search]", "[settings.other]"), r"several rates need \[search\]"),
     ],
 )
 def test_damaged_studies_are_refused(tmp_path, change, problem):

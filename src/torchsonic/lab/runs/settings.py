@@ -58,7 +58,10 @@ def parse_settings(cls: type[C], values: Any, where: str) -> C:
     known = {field.name for field in fields(cls)}  # type: ignore[arg-type]
     unknown = sorted(values.keys() - known)
     if unknown:
-        raise SettingsError(f"{where} has a setting {unknown[0]!r} that this version does not know; update torchsonic")
+        raise SettingsError(
+            f"{where} has a setting {unknown[0]!r} that this version does not know; correct its name or update "
+            "torchsonic"
+        )
     read = {name: read_value(value, hints[name], f"{where}: {name}") for name, value in values.items()}
     try:
         return cls(**read)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -103,8 +103,8 @@ class Study:
     """Of one core that all runs take, roughly, before any is measured."""
     settings: Mapping[str, Any]
     """Of every run."""
-    search: Mapping[str, Any]
-    """Over these, for the search of the rate: fewer steps, and validation data."""
+    search: Mapping[str, Any] = field(default_factory=dict)
+    """Over these, for the search of the rate: fewer steps, and validation data. One rate alone needs none."""
     models: Mapping[str, Model]
     measures: tuple[Measure, ...]
     """The first decides the search and the ranks."""
@@ -144,7 +144,7 @@ def read_study(name: str) -> Study:
     try:
         return _parse(Path(name).stem, _load(name))
     except (tomllib.TOMLDecodeError, TypeError, KeyError, ValueError) as error:
-        raise ValueError(f"{name} is no study: {error}") from error
+        raise ValueError(f"{name} is not a study: {error}") from error
 
 
 def _folder() -> Any:
@@ -169,6 +169,7 @@ def _gather(entries: Sequence[Any]) -> list[dict[str, Any]]:
 
 def _parse(name: str, values: Mapping[str, Any]) -> Study:
     """A study from its file; entries that are tables become what they describe."""
+    values = {"models": {}, "measures": (), **values}
     models = {key: _make(Model, {"title": key, "settings": {}, **value}) for key, value in values["models"].items()}
     names = {model.paper: key for key, model in models.items() if model.paper}
     measures = tuple(_with_row(_make(Measure, value), names) for value in _gather(values["measures"]))
@@ -176,6 +177,8 @@ def _parse(name: str, values: Mapping[str, Any]) -> Study:
     study = _make(Study, {**values, "name": name, "models": models, "measures": measures, "numbers": numbers})
     if not (study.rates and study.seeds and models and measures):
         raise ValueError("rates, seeds, models and measures must not be empty")
+    if len(study.rates) > 1 and not study.search:
+        raise ValueError("several rates need [search], which says how a rate is tried; add it, or name one rate")
     known = {measure.title for measure in measures} | {""}
     for number in numbers:
         if not set(number.models) <= set(models) or number.measure not in known:
@@ -195,8 +198,12 @@ def _with_row(measure: Measure, names: Mapping[str, str]) -> Measure:
 
 
 def _make(cls: Any, values: Mapping[str, Any]) -> Any:
-    known = {field.name for field in fields(cls)}
+    known = {entry.name: entry for entry in fields(cls)}
     unknown = [name for name in values if name not in known]
     if unknown:
         raise ValueError(f"{cls.__name__.lower()} has no entry {unknown[0]!r}; known are {', '.join(sorted(known))}")
+    needed = [name for name, entry in known.items() if entry.default is entry.default_factory is MISSING]
+    missing = [name for name in needed if name not in values]
+    if missing:
+        raise ValueError(f"{cls.__name__.lower()} needs the entry {missing[0]!r}; add it")
     return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})

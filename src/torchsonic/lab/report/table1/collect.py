@@ -109,7 +109,7 @@ def _read(folder: Path, here: Path) -> Run:
     results = read_results(folder)
     task, config = results["task"], results["config"]
     if task not in get_args(TaskName):
-        raise ValueError(f"a run on {task}; give it alone to torchsonic report or evaluate")
+        raise ValueError(f"a run on {task}; use torchsonic {'report' if task == 'masks' else 'evaluate'} RUN")
     if config.get("protocol", "own") not in PROTOCOLS:
         raise ValueError(f"results.json: protocol is {config['protocol']!r}, which this version does not know")
     task = "released" if config.get("protocol") == "released" else task

@@ -14,7 +14,7 @@ from torchsonic.lab.data.volumes.collection import Collection
 from torchsonic.lab.data.volumes.orientation import straighten
 from torchsonic.lab.data.volumes.preparation import prepare
 from torchsonic.lab.data.volumes.survey import Facts, survey
-from torchsonic.lab.runs.folder import load_model, read_config, read_facts
+from torchsonic.lab.runs.folder import RunError, kind_of, load_model, read_config, read_facts
 from torchsonic.lab.runs.run import Experiment, run
 from torchsonic.lab.runs.volumes.config import SegmentationConfig, VolumesConfig
 from torchsonic.lab.runs.volumes.plan import complete_config, make_model
@@ -214,4 +214,6 @@ def mean_scores(rows: Sequence[dict[str, Any]], measures: Mapping[str, str] = DI
 
 def load_run(folder: Path) -> tuple[PretrainedModel, VolumesConfig]:
     """The trained model of a run and its completed configuration."""
+    if (kind := kind_of(folder)) != "volumes":
+        raise RunError(f"{folder} is a run on {kind}, not on volumes")
     return load_model(folder), read_config(folder, VolumesConfig)
