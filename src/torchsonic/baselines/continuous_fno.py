@@ -27,12 +27,11 @@ class ContinuousFNO(SymbolOperator):
 
     Parameters
     ----------
-    stride
-        Averages cells of this size after the filter.
     hidden
         Widths of the hidden layers of both networks.
-    spacing, shape, options
-        As of :class:`~torchsonic.baselines.operator.SpacedOperator`.
+    shape, options
+        As in :class:`~torchsonic.baselines.operator.SpacedOperator`. ``stride`` averages cells of this size after the
+        filter.
 
     Examples
     --------

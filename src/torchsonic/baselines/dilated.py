@@ -22,12 +22,11 @@ class Dilated(Operator):
 
     Parameters
     ----------
-    stride
-        Keeps every stride-th sample.
     dilation
         Samples between taps, a number or one per axis.
     shape, options
-        Channels, stride and axes, as of :class:`~torchsonic.baselines.operator.Operator`.
+        Channels, stride and axes, as in :class:`~torchsonic.baselines.operator.Operator`. ``stride`` keeps every
+        stride-th sample.
 
     Examples
     --------

@@ -27,14 +27,13 @@ class FNO(Operator):
 
     Parameters
     ----------
-    stride
-        Averages cells of this size after the filter.
     num_wavenumbers
         ``k_max``, a number or one per axis; the original keeps 12 in two dimensions.
     pointwise
         Use W; without it, nothing above ``k_max`` passes.
     shape, options
-        Channels, stride and axes, as in :class:`~torchsonic.baselines.operator.Operator`.
+        Channels, stride and axes, as in :class:`~torchsonic.baselines.operator.Operator`. ``stride`` averages cells of
+        this size after the filter.
 
     Examples
     --------

@@ -38,8 +38,6 @@ class GFNet(Depthwise):
 
     Parameters
     ----------
-    stride
-        Averages cells of this size before the filter, whose mask then lives on the smaller grid.
     grid
         Size of the *output* for which the mask is learned, a number or one per axis. For other sizes the mask is
         interpolated as it is stored, real and imaginary part separately, with aligned corners: bicubic, or linear in
@@ -49,7 +47,8 @@ class GFNet(Depthwise):
         script that SONIC's authors released. Rows are stored in FFT order, so such a mask passes low frequencies along
         the last axis and high ones along the others.
     shape, options
-        As in :class:`~torchsonic.baselines.operator.Depthwise`.
+        As in :class:`~torchsonic.baselines.operator.Depthwise`. ``stride`` averages cells of this size before the
+        filter, whose mask then lives on the smaller grid.
 
     Examples
     --------

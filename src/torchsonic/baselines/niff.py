@@ -48,15 +48,14 @@ class NIFF(Depthwise):
 
     Parameters
     ----------
-    stride
-        Averages cells of this size after the filter.
     hidden
         Widths of the hidden layers of both networks.
     bins
         Let the networks see integer wavenumbers of either sign instead, and take the real part of the output, as in
         the script that SONIC's authors released; the filter then follows the extent.
     shape, options
-        As in :class:`~torchsonic.baselines.operator.Depthwise`.
+        As in :class:`~torchsonic.baselines.operator.Depthwise`. ``stride`` averages cells of this size after the
+        filter.
 
     Examples
     --------

@@ -105,12 +105,11 @@ class RepLK(Depthwise):
 
     Parameters
     ----------
-    stride
-        Keeps every stride-th sample.
     kernel_size, small_kernel
         Odd sizes, the small one not larger than the other.
     shape, pointwise, options
-        As in :class:`~torchsonic.baselines.operator.Depthwise`; RepLKNet always has the 1x1 convolution.
+        As in :class:`~torchsonic.baselines.operator.Depthwise`; RepLKNet always has the 1x1 convolution. ``stride``
+        keeps every stride-th sample.
 
     Examples
     --------

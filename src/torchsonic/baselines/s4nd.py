@@ -98,17 +98,16 @@ class S4ND(Depthwise, SpacedOperator):
 
     Parameters
     ----------
-    stride
-        Averages cells of this size after the convolution.
     num_states
         M, the number of conjugate pairs for each channel and axis.
     bandlimit
         Mute states that oscillate faster than this fraction of the Nyquist frequency of the reference spacing or of
         the current one, whichever is coarser. This is the paper's remedy for states that alias when the resolution
         changes; 1 mutes only those that do.
-    spacing, shape, options
-        As in :class:`~torchsonic.baselines.operator.SpacedOperator`, at whose reference spacing the stored steps apply,
-        and :class:`~torchsonic.baselines.operator.Depthwise`.
+    shape, options
+        As in :class:`~torchsonic.baselines.operator.SpacedOperator`, at whose reference spacing the stored steps
+        apply, and :class:`~torchsonic.baselines.operator.Depthwise`. ``stride`` averages cells of this size after the
+        convolution.
 
     Examples
     --------

@@ -26,12 +26,11 @@ class SNO(SymbolOperator):
 
     Parameters
     ----------
-    stride
-        Averages cells of this size after the filter.
     degree
         Highest degree on each axis.
-    spacing, shape, options
-        As of :class:`~torchsonic.baselines.operator.SpacedOperator`.
+    shape, options
+        As in :class:`~torchsonic.baselines.operator.SpacedOperator`. ``stride`` averages cells of this size after the
+        filter.
 
     Examples
     --------

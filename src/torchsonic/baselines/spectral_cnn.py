@@ -30,14 +30,13 @@ class SpectralCNN(Operator):
 
     Parameters
     ----------
-    stride
-        Stride of the output grid, without aliasing.
     kernel_size
         Odd kernel size, a number or one per axis.
     band
         Fraction of the frequencies on each axis that pooling keeps; with 1 and no stride there is no pooling.
     shape, options
-        Channels, stride and axes, as in :class:`~torchsonic.baselines.operator.Operator`.
+        Channels, stride and axes, as in :class:`~torchsonic.baselines.operator.Operator`. ``stride`` is that of the
+        output grid, without aliasing.
 
     Examples
     --------
