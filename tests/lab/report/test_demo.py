@@ -23,7 +23,7 @@ def small():
 def test_the_command_writes_a_page_that_needs_nothing_else(tmp_path):
     assert main(["demo", "--steps", "2", "--batch", "2", "--out", str(tmp_path), "--no-browser"]) == 0
     text = (tmp_path / "demo.html").read_text()
-    parts = "Trained while you waited", "Shapes that turn, and noise", "Clues far apart", "Speed on this machine"
+    parts = "Trained while you waited", "Rotated shapes, and noise", "Clues far apart", "Speed on this machine"
     assert all(title in text for title in (*parts, "Your own images"))
     assert "Left out" not in text
     assert "https://" not in text
@@ -98,7 +98,7 @@ def test_scans_stored_otherwise_get_one_answer_if_the_network_is_told(scans, tmp
     assert len({each.axes for each in found}) == 3
     assert max(each.told for each in found) - min(each.told for each in found) < 1e-6
     section = page._volumes(scans, show=False)
-    assert section.title == "Scans in any order of axes"
+    assert section.title == "Scans with any axis order"
     assert len(section.blocks[1].rows) == 3
 
 

@@ -47,12 +47,12 @@ def run_demo(config: DemoConfig, folder: Path, *, say: Callable[[str], None] = p
     """Write the page and its figures into a folder; returns the page."""
     parts: list[tuple[str, Callable[[], Section]]] = [
         ("trained while you wait", lambda: _live(config, say, show=show)),
-        ("shapes that turn, and noise", lambda: _shapes(show=show)),
+        ("rotated shapes, and noise", lambda: _shapes(show=show)),
         ("clues far apart", _corners),
         ("speed on this machine", _speed),
     ]
     if config.volumes is not None:
-        parts.insert(3, ("scans in any order of axes", partial(_volumes, config.volumes, show=show)))
+        parts.insert(3, ("scans with any axis order", partial(_volumes, config.volumes, show=show)))
     sections, left_out = [], []
     for title, make in parts:
         say(f"{title} ...")
@@ -82,9 +82,9 @@ def _live(config: DemoConfig, say: Callable[[str], None], *, show: bool) -> Sect
     rows = [["{} x {}".format(*each.size), *[f"{dice:.3f}" for dice in each.dice.values()]] for each in found]
     say(f"trained {config.steps} steps in {seconds:.0f} s")
     text = (
-        f"This network of {count_parameters(model):,} parameters learnt in {seconds:.0f} seconds to find shapes in "
-        "images of 48 x 48 pixels, and has seen no others. Told the spacing of the pixels, it finds the same shapes on "
-        "finer and on stretched grids. Not told, it does what any network does there."
+        f"This network of {count_parameters(model):,} parameters learned in {seconds:.0f} seconds to find shapes in "
+        "images of 48 x 48 pixels; it has seen no other size. Given the pixel spacing, it finds the same shapes on "
+        "finer and on stretched grids. Without the spacing (not told), it fails there, as other networks do."
     )
     figure = Figure("samplings", "The same scene on four grids", "", to_png(live.draw_samplings(found)))
     table = Table("Dice on 40 new scenes", ("pixels", *found[0].dice), rows)
@@ -108,17 +108,17 @@ def _shapes(*, show: bool) -> Section:
         "noisy": (pretrained.NOISES, noisy, "standard deviation of the noise"),
     }
     text = (
-        "These networks come with the package. All were trained in the same way on upright shapes without noise. "
+        "These pretrained networks are part of the package, trained in the same way on upright shapes without noise. "
         "OrbitNet applies every mode in sixteen directions, so its answer rotates with the image: exactly by "
         "multiples of 90 degrees, and up to sampling in between. Nothing has to be learned for that. The numbers after "
         "the names are parameter counts."
     )
     shown = pretrained.draw_turned({name.split(",")[0]: network for name, network in networks.items()}, SHOWN_SCENE)
     return Section(
-        "Shapes that turn, and noise",
+        "Rotated shapes, and noise",
         [
             Prose(text),
-            Figure("turned", "A scene turned by three angles, and what each network answers", "", to_png(shown)),
+            Figure("turned", "A scene rotated by three angles, and the answer of each network", "", to_png(shown)),
             Figure("curves", "Dice over the angle and over the noise", "", to_png(pretrained.draw_curves(curves))),
         ],
     )
@@ -129,8 +129,8 @@ def _corners() -> Section:
     rows = [[name, *[f"{dice:.2f}" for dice in scores]] for name, scores in found.items()]
     text = (
         "HalliGalli puts a shape into each corner of an image and asks at its empty centre whether exactly two of them "
-        "match. One layer has to see all four corners, 34 to 45 pixels away. Sonic's kernel spans the image; that of a "
-        "3x3 convolution does not reach, so it gives the same answer everywhere."
+        "match. One layer has to see all four corners, 34 to 45 pixels away. A Sonic kernel spans the image. A 3x3 "
+        "kernel does not reach the corners, so it gives the same answer for every image."
     )
     table = Table("Dice on 200 new images, one layer each", ("network, parameters", "clean", "noise 0.1"), rows)
     return Section("Clues far apart", [Prose(text), table])
@@ -145,12 +145,12 @@ def _volumes(data: Path, *, show: bool) -> Section:
     with counting_progress("testing", len(volumes.STORAGES) * volumes.MOST_CASES, show=show) as advance:
         found = volumes.score_storages(run, data, advance)
     text = (
-        "Each scan is stored in three ways: with other axes first, and some of them backwards. The network is told "
-        "how, and gives the same answer. Not told, it takes the patient for one who lies in another way."
+        "Each scan is stored in three ways: with other axes first, and some of them backwards. Given the affine of "
+        "the file (told), the network gives the same answer. Without it (not told), the anatomy appears rotated."
     )
     rows = [[each.axes, f"{each.told:.3f}", f"{each.not_told:.3f}"] for each in found]
     table = Table(f"Dice of hippocampi in {data.name}", ("axes", "told", "not told"), rows)
-    return Section("Scans in any order of axes", [Prose(text), table])
+    return Section("Scans with any axis order", [Prose(text), table])
 
 
 def _speed() -> Section:
@@ -164,15 +164,15 @@ def _speed() -> Section:
     headers = ("channels / modes / pixels", "Sonic, ms", "3x3, ms", "faster", "Sonic keeps, MB", "3x3 keeps, MB")
     text = (
         "A training step of one layer, forward and backward, on a batch of 4. The kernel of the Sonic layer is as "
-        "large as the image. With recompute=True it keeps as much as the convolution."
+        "large as the image. With recompute=True it keeps no more memory than the convolution."
     )
     return Section("Speed on this machine", [Prose(text), Table("A training step", headers, rows)])
 
 
 def _next_steps() -> Section:
     steps = [
-        ("Segment your own images, which lie in images/ and masks/: ", Code("torchsonic train masks --data DIR")),
-        ("Find the same in new ones: ", Code("torchsonic predict RUN --data NEW --out FOUND")),
-        ("See what the network has learnt: ", Code("torchsonic explain RUN")),
+        ("Segment your own images, in the folders images/ and masks/: ", Code("torchsonic train masks --data DIR")),
+        ("Predict masks of new images: ", Code("torchsonic predict RUN --data NEW --out FOUND")),
+        ("See what the network has learned: ", Code("torchsonic explain RUN")),
     ]
     return Section("Your own images", [Items(steps)])
