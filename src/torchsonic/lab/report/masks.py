@@ -51,9 +51,7 @@ def evaluate_run(
 ) -> Document:
     """The page on other images with masks; see :func:`torchsonic.lab.runs.masks.predict_masks` for the arguments."""
     model, config = load_run(folder)
-    config = replace(config, data=data)
-    if spacing or spacing_table:
-        config = replace(config, spacing=spacing or None, spacing_table=spacing_table)
+    config = replace(config, data=data).with_pixels(spacing, spacing_table)
     cases = find_pairs(data)
     scores = score_cases(model.to(device), cases, config, keep_going=keep_going)
     left_out = {case.name for case in cases} - {row["case"] for row in scores["cases"]}

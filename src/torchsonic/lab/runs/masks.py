@@ -99,6 +99,10 @@ class MasksConfig(SegmentationConfig):
         words = [self.model, self.variant, "instances" * self.instances, "untold" * (not self.tell_spacing)]
         return f"masks/{self.data.resolve().name}/{'-'.join(filter(None, words))}/{self.place}"
 
+    def with_pixels(self, spacing: tuple[float, ...] | None, table: Path | None) -> MasksConfig:
+        """The same for images of other pixel sizes; as they are where none are given."""
+        return replace(self, spacing=spacing or None, spacing_table=table) if spacing or table else self
+
     @property
     def pixel_size(self) -> files.PixelSize:
         """Of all pictures, or where each one's is found."""
@@ -247,8 +251,7 @@ def predict_masks(
     """
     model, config = load_run(folder)
     model.to(device)
-    if spacing or spacing_table:
-        config = replace(config, spacing=spacing or None, spacing_table=spacing_table)
+    config = config.with_pixels(spacing, spacing_table)
     size = config.pixel_size
     pictures = files.find_pictures(images / "images" if (images / "images").is_dir() else images)
     if out.resolve() in {parent for path in pictures.values() for parent in path.resolve().parents}:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
 from torchsonic.functional import Storage
-from torchsonic.lab.data.volumes import find_cases, read_case
+from torchsonic.lab.data.volumes import Volume, find_cases, read_case
 from torchsonic.lab.data.volumes.orientation import axis_codes, rearrange
-from torchsonic.lab.metrics.volumes import score_case
-from torchsonic.lab.runs.volumes import load_run, predict_case
+from torchsonic.lab.runs.volumes import load_run
+from torchsonic.lab.runs.volumes.scores import score_told_and_untold
 
 __all__ = ["MOST_CASES", "STORAGES", "Stored", "score_storages"]
 
@@ -35,18 +35,18 @@ class Stored(NamedTuple):
 def score_storages(run: Path, data: Path, advance: Callable[[], None] = lambda: None) -> list[Stored]:
     """Scores of a network on the first few scans of a folder with ``images/`` and ``labels/``."""
     model, config = load_run(run)
-    assert config.num_classes is not None
     volumes = [read_case(case, num_classes=config.num_classes, straight=True) for case in find_cases(data)[:MOST_CASES]]
     found = []
     for storage in STORAGES:
-        dice: dict[bool, list[float]] = {True: [], False: []}
-        others = [rearrange(volume, storage) for volume in volumes]
-        for other in others:
-            assert other.label is not None
-            for told, scores in dice.items():
-                answer = predict_case(model, other, config, tell_orientation=told)
-                rows = score_case(answer, other.label, num_classes=config.num_classes, spacing=other.spacing)
-                scores.append(fmean(row["dice"] for row in rows))
-            advance()
-        found.append(Stored(axis_codes(others[0].affine), fmean(dice[True]), fmean(dice[False])))
+        stored = [rearrange(volume, storage) for volume in volumes]
+        scores = score_told_and_untold(model, _counted(stored, advance), config)
+        told, untold = (fmean(dice for dice in scores[way] if dice is not None) for way in ("told", "untold"))
+        found.append(Stored(axis_codes(stored[0].affine), told, untold))
     return found
+
+
+def _counted(volumes: Sequence[Volume], advance: Callable[[], None]) -> Iterator[Volume]:
+    """The volumes; each counts when the next is asked for."""
+    for volume in volumes:
+        yield volume
+        advance()

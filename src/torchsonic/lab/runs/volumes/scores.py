@@ -70,16 +70,16 @@ def score_turned(model: PretrainedModel, volume: Volume, config: VolumesConfig) 
     rows: list[dict[str, Any]] = []
     for degrees in config.test_turns:
         rotation = rotation_about(random_axis(generator), math.radians(degrees))
-        rows.append({"turn": degrees, **_told_and_untold(model, [turn_volume(base, rotation)], config)})
+        rows.append({"turn": degrees, **score_told_and_untold(model, [turn_volume(base, rotation)], config)})
     if config.test_storages:
         storages = list(all_storages(3))
         chosen = [storages[place] for place in generator.permutation(len(storages))[: config.test_storages]]
         stored = (rearrange(base, storage) for storage in chosen)  # one at a time: each is as large as the case
-        rows.append({"storages": len(chosen), **_told_and_untold(model, stored, config)})
+        rows.append({"storages": len(chosen), **score_told_and_untold(model, stored, config)})
     return rows
 
 
-def _told_and_untold(
+def score_told_and_untold(
     model: PretrainedModel, volumes: Iterable[Volume], config: VolumesConfig
 ) -> dict[str, list[float | None]]:
     """Mean Dice of each class over volumes, with and without telling the network how they lie."""
