@@ -68,6 +68,8 @@ class Model:
     paper: str = ""
     """Its name in the paper's Table 1."""
     note: str = ""
+    ranked: bool = True
+    """Whether it takes a place: not if its training saw what the others meet in the test alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -114,8 +114,9 @@ def find_outcomes(study: Study, runs: Sequence[Planned]) -> dict[str, Outcome]:
 
 
 def ranks(outcomes: Mapping[str, Outcome], measure: Measure) -> dict[str, int]:
-    """Places of the trained models, 1 for the best; equal values share one."""
-    means = {m: measure.sign * e.mean for m, o in outcomes.items() if not o.problem and (e := o.estimate(measure))}
+    """Places of the trained models that take one, 1 for the best; equal values share one."""
+    placed = {m: o for m, o in outcomes.items() if not o.problem and o.runs[0][0].study.models[m].ranked}
+    means = {model: measure.sign * e.mean for model, o in placed.items() if (e := o.estimate(measure))}
     return {model: 1 + sum(other > mean for other in means.values()) for model, mean in means.items()}
 
 
