@@ -71,6 +71,8 @@ class SyntheticConfig:
     """Number of samples to test on."""
     hold_out: float = 0.0
     """Hold this share of the training samples out of training and test on them instead, to choose settings."""
+    perturbed: bool = True
+    """Test perturbed images and other grids too; only clean ones are enough to choose settings of SynthShape."""
     noise: float | None = None
     """Largest standard deviation of noise on training images; by default 0.12 for HalliGalli, none for SynthShape."""
     turn: float = 0.0
@@ -109,6 +111,8 @@ class SyntheticConfig:
             raise ValueError(f"turn must be 0 for HalliGalli, whose labels are of one place, got {self.turn:g}")
         if self.noise is not None and self.protocol != "own":
             raise ValueError(f"noise belongs to our own protocol; the {self.protocol} one has its own, so leave it out")
+        if not (self.perturbed or self.task == "synthshape"):
+            raise ValueError("perturbed must be true for HalliGalli, which is always tested with noise")
         most = protocol.most_tests
         if self.task == "synthshape" and most is not None and self.test_samples > most:
             raise ValueError(f"test_samples must be at most {most}, the size of a fold, got {self.test_samples}")
@@ -224,7 +228,7 @@ class SyntheticExperiment(Experiment[SyntheticConfig, PretrainedModel]):
     """Segmentation of SynthShape or HalliGalli."""
 
     kind = "synthetic"
-    may_change = ("test_samples",)
+    may_change = ("test_samples", "perturbed")
 
     def prepare(self, folder: Path, fabric: Fabric, *, show: bool) -> PretrainedModel:
         return make_model(self.config)
@@ -273,7 +277,8 @@ def evaluate_run(model: PretrainedModel, config: SyntheticConfig, *, show: bool 
     batch = protocol.task.get("score_batch")
     shared |= {"window": data.window()} if is_corners else {"batch": batch}
     if not is_corners:
-        ways, at_resolutions = protocol.perturbations, protocol.at_resolutions
+        ways = protocol.perturbations if config.perturbed else {}
+        at_resolutions = config.perturbed and protocol.at_resolutions
         total = 1 + sum(len(way.levels) for way in ways.values()) + at_resolutions * len(RESOLUTIONS)
         with counting_progress("testing", total, show=show) as advance:
             clean = score_samples(model, data.samples, indices, **shared)
