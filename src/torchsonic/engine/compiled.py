@@ -1,4 +1,4 @@
-"""The operator and resampling as ``torch.library`` custom operators, for compilers and exporters.
+"""The operator as ``torch.library`` custom operators, for compilers and exporters.
 
 These see one opaque node with known output shapes, and need not decompose FFTs or generate complex code. What is kept
 for the backward pass is passed on as two tensors, however samples and modes are chunked.
@@ -6,7 +6,6 @@ for the backward pass is passed on as two tensors, however samples and modes are
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,8 +20,6 @@ from torchsonic.engine.coupling import TorchCoupling
 from torchsonic.engine.couplings import CouplingOf, Couplings
 from torchsonic.engine.kernels import find_plan, order_of, prepared
 from torchsonic.engine.plan import Plan
-from torchsonic.engine.transform import analyse, analyse_adjoint, synthesise, synthesise_adjoint
-from torchsonic.spectral.band import Band
 from torchsonic.spectral.spacing import refuse_impossible
 
 __all__: list[str] = []
@@ -134,36 +131,3 @@ def _backward(ctx, grad_y, _grad_kept):
 
 
 _spectral_conv.register_autograd(_backward, setup_context=_setup_context)
-
-
-# Nyquist bins depend on whether sizes are odd or even, so tracing would make one graph per combination. Resampling is
-# linear, so its gradient is its adjoint.
-@torch.library.custom_op("torchsonic::resample", mutates_args=())
-def _resample(x: Tensor, size: Sequence[int]) -> Tensor:
-    if x.numel() == 0:  # no library transforms nothing
-        return _resized(x, size)
-    band = Band(tuple(x.shape[2:]), tuple(size))
-    return synthesise(analyse(x, band), band, tuple(size))
-
-
-@torch.library.custom_op("torchsonic::resample_adjoint", mutates_args=())
-def _resample_adjoint(grad: Tensor, size: Sequence[int]) -> Tensor:
-    if grad.numel() == 0:
-        return _resized(grad, size)
-    band = Band(tuple(size), tuple(grad.shape[2:]))
-    return analyse_adjoint(synthesise_adjoint(grad, band), band, tuple(size)) / math.prod(size)
-
-
-def _resized(x, size):
-    return x.new_empty(*x.shape[:2], *size)
-
-
-def _keep_size(ctx, inputs, output) -> None:
-    ctx.size = list(inputs[0].shape[2:])
-
-
-for _operator, _adjoint in ((_resample, _resample_adjoint), (_resample_adjoint, _resample)):
-    _operator.register_fake(_resized)
-    _operator.register_autograd(
-        lambda ctx, grad, adjoint=_adjoint: (adjoint(grad, ctx.size), None), setup_context=_keep_size
-    )

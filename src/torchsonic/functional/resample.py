@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from torchsonic.arguments import per_axis
-from torchsonic.engine.fft import fft_backend
 from torchsonic.engine.lowering import lowering
+from torchsonic.engine.resampling import resample_signals
 from torchsonic.spectral.plain import plain_resample
 from torchsonic.spectral.tracing import inside_function_transform
 
@@ -55,10 +55,5 @@ def resample(x: Tensor, size: int | Sequence[int]) -> Tensor:
     active = lowering()
     if active is not None:
         return active.resample(work, target).to(x.dtype)
-    if torch.compiler.is_compiling():
-        return torch.ops.torchsonic.resample(work, list(target)).to(x.dtype)
-    if x.numel() == 0:  # FFT libraries refuse an empty batch; its gradient is empty, too
-        return x.new_zeros(*x.shape[:2], *target) + x.sum()
-    if fft_backend() != "torch" and not inside_function_transform():
-        return torch.ops.torchsonic.resample(work, list(target)).to(x.dtype)
-    return plain_resample(work, target).to(x.dtype)
+    transformed = inside_function_transform() and not torch.compiler.is_compiling()
+    return (plain_resample if transformed else resample_signals)(work, target).to(x.dtype)

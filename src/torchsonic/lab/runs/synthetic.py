@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 
-from torchsonic.lab.data import HalliGalli, perturb
+from torchsonic.lab.data import HalliGalli
 from torchsonic.lab.data.ranges import check_ranges
 from torchsonic.lab.metrics import count_flops
 from torchsonic.lab.metrics.robustness import RESOLUTIONS, score_perturbations, score_resolutions, score_samples
 from torchsonic.lab.runs import folder as run_folder
-from torchsonic.lab.runs.halligalli import HALLIGALLI_NOISE, HALLIGALLI_PRESETS, HALLIGALLI_TRAIN, TEST_NOISE
+from torchsonic.lab.runs.halligalli import (
+    HALLIGALLI_NOISE,
+    HALLIGALLI_PRESETS,
+    HALLIGALLI_TRAIN,
+    TEST_NOISE,
+    score_corners,
+)
 from torchsonic.lab.runs.protocols import FOLDS, OWN, Protocol, ProtocolName, Split
 from torchsonic.lab.runs.released import RELEASED
 from torchsonic.lab.runs.run import Experiment, run
@@ -271,33 +277,19 @@ def make_model(config: SyntheticConfig) -> PretrainedModel:
 def evaluate_run(model: PretrainedModel, config: SyntheticConfig, *, show: bool = True) -> dict[str, Any]:
     """Scores of a trained model: ``clean``, and ``rows`` under perturbations (noise only for HalliGalli)."""
     data, indices, protocol = _data_of(config), test_indices(config), PROTOCOLS[config.protocol]
-    is_corners = isinstance(data, HalliGalli)
     model.eval()
-    shared: dict[str, Any] = {"num_classes": data.num_classes, "background": is_corners}
+    if isinstance(data, HalliGalli):
+        return score_corners(model, data, indices, show=show)
     batch = protocol.task.get("score_batch")
-    shared |= {"window": data.window()} if is_corners else {"batch": batch}
-    if not is_corners:
-        ways = protocol.perturbations if config.perturbed else {}
-        at_resolutions = config.perturbed and protocol.at_resolutions
-        total = 1 + sum(len(way.levels) for way in ways.values()) + at_resolutions * len(RESOLUTIONS)
-        with counting_progress("testing", total, show=show) as advance:
-            clean = score_samples(model, data.samples, indices, **shared)
-            advance()
-            rows = score_perturbations(model, data, indices, perturbations=ways, batch=batch, advance=advance)
-            rows += score_resolutions(model, data, indices, advance=advance) if at_resolutions else []
-        return {"clean": clean, "rows": rows}
-
-    def noisy(chosen: Any) -> Any:
-        image, label = data.samples(chosen)
-        return perturb(image, label, "noise", TEST_NOISE, seed=int(chosen[0]))
-
-    rows = []
-    with counting_progress("testing", 2, show=show) as advance:
-        for level, batches in ((0.0, data.samples), (TEST_NOISE, noisy)):
-            dice = score_samples(model, batches, indices, **shared)
-            rows.append({"test": "halligalli", "level": level, "dice": dice})
-            advance()
-    return {"clean": rows[0]["dice"], "rows": rows}
+    ways = protocol.perturbations if config.perturbed else {}
+    at_resolutions = config.perturbed and protocol.at_resolutions
+    total = 1 + sum(len(way.levels) for way in ways.values()) + at_resolutions * len(RESOLUTIONS)
+    with counting_progress("testing", total, show=show) as advance:
+        clean = score_samples(model, data.samples, indices, num_classes=data.num_classes, background=False, batch=batch)
+        advance()
+        rows = score_perturbations(model, data, indices, perturbations=ways, batch=batch, advance=advance)
+        rows += score_resolutions(model, data, indices, advance=advance) if at_resolutions else []
+    return {"clean": clean, "rows": rows}
 
 
 def load_run(folder: Path) -> tuple[PretrainedModel, SyntheticConfig]:
