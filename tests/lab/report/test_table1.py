@@ -56,7 +56,7 @@ def test_ours_is_mean_and_sample_deviation_over_runs(tmp_path):
 def test_one_run_has_no_spread_and_a_test_of_ours_no_number_of_the_paper(tmp_path):
     make_run(tmp_path)
     table = make_table(columns_of(tmp_path))
-    told = row_of(table, "SynthShape: Dice", "rescaling 1.5, told spacing").cells[0]
+    told = row_of(table, "SynthShape: Dice", "rescaling 1.5, given the spacing").cells[0]
     assert told.ours is not None
     assert (told.ours.spread, told.paper, told.difference) == (None, None, None)
     assert row_of(table, "SynthShape: Dice", "clean").cells[0].paper is None
@@ -90,7 +90,7 @@ def test_rank_counts_places_of_default_models_only(tmp_path):
     assert rank_lines(make_table(columns_of(tmp_path))) == [], "nothing to compare with"
     make_run(tmp_path, model="convnet", dice=0.6)
     alone = str(rank_lines(make_table(columns_of(tmp_path))))
-    assert "ahead of ConvNet, or level with it, in 0 of 18 rows" in alone, "of two, one is always first or second"
+    assert "level with or ahead of ConvNet in 0 of 18 rows" in alone, "of two, one is always first or second"
     make_run(tmp_path, model="vit", dice=0.4)
     line = str(rank_lines(make_table(columns_of(tmp_path))))
     assert "in 18 of 18 rows under perturbation (first in 0, second in 18) among 3 models" in line

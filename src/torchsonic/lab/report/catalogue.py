@@ -12,9 +12,9 @@ from torchsonic.lab.report.markdown import table_to_markdown
 BEGIN, END = "<!-- table of models: begin -->", "<!-- table of models: end -->"
 HEADERS = ("model", "task", "input", "parameters, M", "paper", "GFLOPs", "paper")
 NOTES = (
-    "GFLOPs of one forward pass of one image in evaluation, 2 for each multiply-add; Fourier transforms (5 N log2 N, "
-    "half of that for real ones) and complex multiplications are counted, norms and activations are not.",
-    "(a) Twice the paper's GMACs, which fit an image of 32 x 32 pixels.",
+    "GFLOPs are for a forward pass of one image in evaluation mode. A multiply-add counts as 2. Fourier transforms "
+    "(5 N log2 N, half of that if real) and complex multiplications are counted; norms and activations are not.",
+    "(a) Twice the paper's GMACs, which match an image of 32 x 32 pixels.",
 )
 
 

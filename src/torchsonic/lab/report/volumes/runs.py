@@ -38,8 +38,8 @@ def score_runs(
 ) -> Evaluation:
     """Predict, score and draw; predictions are written below ``out`` as they are made.
 
-    A network that was trained to be told the spacing is tested told and not told. Runs of one model that test different
-    cases, as the folds of a cross-validation do, share a row.
+    A network that was trained with the spacing is tested with and without it. Runs of one model on different test
+    cases, such as the folds of a cross-validation, share a row.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def score_runs(
     for run in runs:
         run.model.to(device).eval()
     if scoring.regions:
-        raise ValueError("classes: regions are scored with --predictions alone; give runs names of classes")
+        raise ValueError("--classes: regions can be scored only with --predictions; for runs, give class names")
     classes = _classes(scoring.classes, runs, external or data)
     cases = _external_cases(runs, external) if external else _test_cases(runs, data)
     rows = _make_rows(runs, tuple(cases) if external else None)
@@ -123,12 +123,14 @@ def _load(folder: Path) -> TrainedRun:
 def _classes(given: Sequence[str], runs: Sequence[TrainedRun], data: Path | None) -> list[str]:
     counts = {run.config.num_classes for run in runs}
     if len(counts) > 1:
-        raise ValueError(f"the runs have different numbers of classes, {sorted(map(str, counts))}; evaluate them apart")
+        raise ValueError(
+            f"the runs have different numbers of classes, {sorted(map(str, counts))}; evaluate them separately"
+        )
     config = runs[0].config
     number = (config.num_classes or 2) - 1
     known = class_names(given, [data or config.data])
     if given and len(known) != number:
-        raise ValueError(f"classes: {len(known)} names for the classes 1 to {number} of these runs")
+        raise ValueError(f"--classes has {len(known)} names, but these runs have classes 1 to {number}")
     return known if len(known) == number else number_classes(number)
 
 
@@ -140,7 +142,7 @@ def _external_cases(runs: Sequence[TrainedRun], folder: Path) -> dict[str, Case]
         files = {file.resolve() for case in known if case.name in run.learnt for file in case.images}
         seen = next((case.name for case in cases if {file.resolve() for file in case.images} & files), None)
         if seen:
-            raise ValueError(f"--external {folder} holds {seen}, which {run.folder} was trained on; name other cases")
+            raise ValueError(f"--external {folder} contains {seen}, which {run.folder} was trained on; use other cases")
     return {case.name: case for case in cases}
 
 
@@ -157,7 +159,9 @@ def _test_cases(runs: Sequence[TrainedRun], data: Path | None) -> dict[str, Case
                     "--external to test other cases"
                 )
             if found.setdefault(name, here[name]) != here[name]:
-                raise ValueError(f"case {name} is one in {folder} and another elsewhere; evaluate these runs apart")
+                raise ValueError(
+                    f"case {name} in {folder} differs from {name} in another run; evaluate these runs separately"
+                )
     if not found:
         raise ValueError(f"{runs[0].folder} has no test cases; use --external to name a folder of cases")
     return dict(sorted(found.items()))
@@ -168,7 +172,9 @@ def _read(case: Case, runs: Sequence[TrainedRun], num_classes: int) -> Volume:
     channels = {run.model.in_channels for run in runs if hasattr(run.model, "in_channels")}
     if channels - {len(volume.image)}:
         wanted = " and ".join(map(str, sorted(channels, key=str)))
-        raise CaseError(case.name, case.images[0], f"{len(volume.image)} channels, the networks have {wanted}")
+        raise CaseError(
+            case.name, case.images[0], f"has {len(volume.image)} channels, but the networks expect {wanted}"
+        )
     return volume
 
 

@@ -84,7 +84,7 @@ def score_cases(
         Whether the volumes have images to draw on.
     """
     if scoring.lesion_class is not None and not 1 <= scoring.lesion_class <= len(classes):
-        raise ValueError(f"lesions={scoring.lesion_class} is none of the classes 1 to {len(classes)}")
+        raise ValueError(f"--lesions must be a class from 1 to {len(classes)}, got {scoring.lesion_class}")
     left_out, drawn, spacings = list(skipped), {}, {}
     named = classes if not scoring.regions else number_classes(scoring.num_labels(classes) - 1)
     measured: dict[str, Any] = {"num_classes": scoring.num_labels(classes), "tolerance": scoring.tolerance}
@@ -113,7 +113,7 @@ def score_cases(
                 image = volume.image[0] if on_images else None
                 drawn[name] = draw_case(image, truth, guesses, volume.spacing, named)
     if not spacings:
-        raise ValueError(f"no case is left of {len(readers)}; the first: {left_out[len(skipped)][1]}")
+        raise ValueError(f"all {len(readers)} cases were left out; the first because: {left_out[len(skipped)][1]}")
     shown: dict[str, Any] = {"tolerance": scoring.tolerance, "threshold": scoring.threshold, "skipped": left_out}
     found = [model for model, _ in models]
     return Evaluation(title=title, classes=classes, models=found, pictures=drawn, spacings=spacings, run=run, **shown)
