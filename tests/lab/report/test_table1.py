@@ -107,12 +107,12 @@ def test_equal_runs_raise_no_warning(written):
     [
         ({"steps": 50}, "SynthShape: different settings, steps: 50 for ConvNet; 100 for SonicNet."),
         ({"test_samples": 7}, "test samples: 7 for ConvNet"),
-        ({"seed": 3}, "not the same seeds and folds"),
-        ({"fold": 2}, "not the same seeds and folds"),
+        ({"seed": 3}, "seeds and folds differ between models"),
+        ({"fold": 2}, "seeds and folds differ between models"),
         ({"run": {**ORIGIN, "commit": "fedcba9876543210"}}, "Mixed commits"),
-        ({"run": {**ORIGIN, "dirty": True}}, "Dirty trees: 1 of 2 runs"),
-        ({"run": {**ORIGIN, "threads": 8}}, "do not compare times"),
-        ({"run": {**ORIGIN, "busy_cores": 1.5}}, "do not trust times"),
+        ({"run": {**ORIGIN, "dirty": True}}, "Uncommitted changes: 1 of 2 runs"),
+        ({"run": {**ORIGIN, "threads": 8}}, "times cannot be compared"),
+        ({"run": {**ORIGIN, "busy_cores": 1.5}}, "times are unreliable"),
     ],
 )
 def test_what_cannot_be_compared_is_said(tmp_path, changes, words):
@@ -126,7 +126,7 @@ def test_the_same_seed_twice_is_no_second_run(tmp_path):
     folder = make_run(tmp_path / "a")
     shutil.copytree(folder, tmp_path / "b")
     (warning,) = warnings_of(columns_of(tmp_path))
-    assert "same seeds and folds more than once" in warning
+    assert "repeated seeds and folds, so" in warning
 
 
 def test_broken_and_unfinished_runs_are_named_and_left_out(tmp_path):

@@ -165,12 +165,12 @@ def test_data_may_have_moved(made, tmp_path):
 
 def test_runs_that_cannot_be_evaluated_are_named(made, tmp_path):
     _, (run, _), _ = made
-    with pytest.raises(ValueError, match="nowhere holds no finished run on volumes"):
+    with pytest.raises(ValueError, match="nowhere contains no finished run on volumes"):
         score([tmp_path / "nowhere"], tmp_path)
     half = tmp_path / "half"
     shutil.copytree(run, half)
     (half / "results.json").unlink()
-    with pytest.raises(ValueError, match="half holds no finished run on volumes"):
+    with pytest.raises(ValueError, match="half contains no finished run on volumes"):
         score([half], tmp_path)
     with pytest.raises(ValueError, match="--classes has 3 names, but these runs have classes 1 to 2"):
         score([run], tmp_path, classes=("a", "b", "c"))

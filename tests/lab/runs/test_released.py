@@ -229,4 +229,4 @@ def test_the_report_names_the_protocol_and_mixes_no_rows(tmp_path):
     assert "examples_released" in [figure.name for figure in report.figures]
     text = str(make_page(report))
     assert "SynthShape, released protocol" in text
-    assert "as in the authors' released script" in text
+    assert "are those of the authors' released script" in text

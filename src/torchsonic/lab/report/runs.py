@@ -36,7 +36,7 @@ def load_runs(folders: Sequence[Path], load: Callable[[Path], T], subject: str) 
         try:
             loaded.append(load(folder))
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{folder} holds no finished run on {subject}: {error}") from error
+            raise ValueError(f"{folder} contains no finished run on {subject}: {error}") from error
     return loaded
 
 
@@ -144,10 +144,10 @@ def _repeats(runs: Sequence[Compared], words: str) -> list[str]:
     found = []
     if len({frozenset(seen) for seen in counts.values()}) > 1:
         sizes = {name: count(seen.total(), "run") for name, seen in counts.items()}
-        found.append(f"unequal budgets, not the same {words} for all: {_by_value(sizes)}.")
+        found.append(f"unequal budgets, {words} differ between models: {_by_value(sizes)}.")
     twice = [name for name, seen in counts.items() if max(seen.values()) > 1]
     if twice:
-        found.append(f"the same {words} more than once, so the spread is too small: {', '.join(twice)}.")
+        found.append(f"repeated {words}, so the spread is too small: {', '.join(twice)}.")
     return found
 
 
@@ -157,19 +157,21 @@ def _origins(origins: Sequence[Mapping[str, Any]]) -> list[str]:
     commits |= {str(commit)[:10] for origin in origins for commit in origin.get("earlier_commits", ())}
     if len(commits) > 1:
         found.append(
-            f"Mixed commits: the runs were made by {len(commits)} versions of the code, {join_values(commits)}."
+            f"Mixed commits: the runs were made with {len(commits)} versions of the code, {join_values(commits)}."
         )
     dirty = sum(bool(origin.get("dirty")) for origin in origins)
     if dirty:
         found.append(
-            f"Dirty trees: {dirty} of {total} runs were made with uncommitted changes, so their commit does not "
-            "say what ran."
+            f"Uncommitted changes: {dirty} of {total} runs were made with uncommitted changes, so the commit does not "
+            "identify their code."
         )
     if len({str([origin.get(name) for name in ("cpu", "device", "threads")]) for origin in origins}) > 1:
-        found.append("Mixed machines: devices or numbers of threads differ, so do not compare times.")
+        found.append("Mixed machines: devices or thread counts differ, so times cannot be compared.")
     busy = sum(_is_busy(origin.get("busy_cores")) for origin in origins)
     if busy:
-        found.append(f"Busy machine: other work was going on when {busy} of {total} runs began; do not trust times.")
+        found.append(
+            f"Busy machine: other programs were running when {busy} of {total} runs started, so times are unreliable."
+        )
     return found
 
 
