@@ -164,7 +164,7 @@ def test_images_that_were_moved_are_asked_for(trained, tmp_path, capsys):
     (copy / "config.json").write_text(json.dumps({**config, "data": str(tmp_path / "gone")}))
     capsys.readouterr()
     assert main(["evaluate", "images", str(copy), "--out", str(tmp_path / "out")]) == 1
-    assert "gone; say where with --data" in capsys.readouterr().err
+    assert "gone; use --data to say where" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii:strict"])

@@ -85,7 +85,7 @@ def test_a_network_that_is_too_large_is_refused(tmp_path, monkeypatch):
 def test_the_command_names_what_it_does_not_know(tmp_path, capsys):
     pytest.importorskip("tyro")
     assert main(["weights", "collect", "hippocampi", str(tmp_path)]) == 1
-    assert "NAME must be of shapes" in capsys.readouterr().err
+    assert "NAME must be from shapes" in capsys.readouterr().err
     assert main(["weights", "collect", "hippocampus", str(tmp_path)]) == 1
     assert "is no finished run" in capsys.readouterr().err
 
