@@ -87,7 +87,7 @@ def test_the_command_names_what_it_does_not_know(tmp_path, capsys):
     assert main(["weights", "collect", "hippocampi", str(tmp_path)]) == 1
     assert "NAME must be from shapes" in capsys.readouterr().err
     assert main(["weights", "collect", "hippocampus", str(tmp_path)]) == 1
-    assert "is no finished run" in capsys.readouterr().err
+    assert "is not a finished run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", RECIPES)

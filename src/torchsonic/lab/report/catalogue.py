@@ -1,4 +1,4 @@
-"""The table of models: what each costs, beside what the paper says."""
+"""The table of models: the cost of each, compared with the paper."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOTES = (
 
 @dataclass(frozen=True)
 class CatalogueRow:
-    """One model; ``flops`` is ``None`` where nobody counted."""
+    """One model; ``flops`` is ``None`` if not counted."""
 
     name: str
     task: str
@@ -54,7 +54,7 @@ def _printed(value: float | None) -> str:
 
 
 def marked_table(rows: Sequence[CatalogueRow], command: str) -> str:
-    """The table as Markdown and how it was made, between the marks by which :func:`put_table` finds it again."""
+    """The table as Markdown, with the command that made it, between the marks that :func:`put_table` looks for."""
     return "\n\n".join([BEGIN, f"Made by `{command}`.", table_to_markdown(catalogue_table(rows)), END])
 
 

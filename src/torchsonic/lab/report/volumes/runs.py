@@ -48,9 +48,9 @@ def score_runs(
     out
         Folder for ``predictions/``.
     external
-        Folder with ``images/`` and ``labels/`` whose cases are all predicted by all runs, instead of their own tests.
+        Folder with ``images/`` and ``labels/``; every run predicts all its cases instead of its own test cases.
     data
-        Where the cases of the runs lie now, if elsewhere than in training.
+        Folder of the cases, if they have moved since training.
     device
         Where the networks run.
     """
@@ -99,12 +99,12 @@ class TrainedRun:
 
     @property
     def settings(self) -> str:
-        """All that runs of a row have in common: everything but which cases are learnt from, and what these decide."""
+        """The settings that runs of a row share: all but the training cases and what depends on them."""
         training = replace(self.config.training, seed=0)
         return repr(replace(self.config, fold=0, split=None, patch=None, training=training))
 
     def warm_up(self, volume: Volume) -> None:
-        """Predict a corner of a case once, so that what happens at the first call only is not timed."""
+        """Predict a corner of a case once, so that the overhead of a first call is not timed."""
         if not self.is_warm:
             corner = (slice(None), *[slice(0, n) for n in self.config.patch or ()])
             predict_case(self.model, replace(volume, image=volume.image[corner], label=None), self.config)
@@ -135,7 +135,7 @@ def _classes(given: Sequence[str], runs: Sequence[TrainedRun], data: Path | None
 
 
 def _external_cases(runs: Sequence[TrainedRun], folder: Path) -> dict[str, Case]:
-    """The cases of a folder, none of which a run has learnt from, known by its file."""
+    """The cases of a folder; refused if a run was trained on one of their files."""
     cases = find_cases(folder)
     for run in runs:
         known = find_cases(run.config.data) if run.config.data.is_dir() else []
@@ -147,7 +147,7 @@ def _external_cases(runs: Sequence[TrainedRun], folder: Path) -> dict[str, Case]
 
 
 def _test_cases(runs: Sequence[TrainedRun], data: Path | None) -> dict[str, Case]:
-    """The cases that runs kept for their tests, by name."""
+    """The test cases of runs, by name."""
     found: dict[str, Case] = {}
     for run in runs:
         folder = data or run.config.data
@@ -180,13 +180,13 @@ def _read(case: Case, runs: Sequence[TrainedRun], num_classes: int) -> Volume:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: a network told the spacing or not, on the cases of all runs that share the line."""
+    """A row of the table: a network with or without the spacing, on the cases of all runs that share the row."""
 
     name: str
     runs: tuple[TrainedRun, ...]
     tell_spacing: bool
     everything: bool
-    """Whether it predicts every case, not the tests of its runs alone."""
+    """Whether it predicts every case, not only the test cases of its runs."""
 
     def as_model(self) -> ModelResult:
         first, source = self.runs[0], ", ".join(os.fspath(run.folder) for run in self.runs)

@@ -1,4 +1,4 @@
-"""Predictions against labels, case by case, whoever made them: what runs and folders of files have in common."""
+"""Scores predictions against labels, case by case; shared by runs and folders of files."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from torchsonic.lab.training.progress import counting_progress
 
 REGION = re.compile(r"[^=]+=([1-9]\d*(?:,[1-9]\d*)*)")
 Answer = tuple[NDArray[np.int16], dict[str, Any]]
-"""Labels of a case, and what else :class:`CaseResult` is to know of it."""
+"""Labels of a case, and further fields of :class:`CaseResult`."""
 Predict = Callable[[Volume], Answer | None]
-"""``None`` for a case that is not asked for."""
+"""``None`` for a case that is not to be predicted."""
 
 
 @dataclass(frozen=True, kw_only=True)
