@@ -58,7 +58,7 @@ def test_a_run_comes_along_with_its_card_and_without_its_places(tmp_path, empty_
         ({"model": "unet"}, "a run of unet on volumes data; hippocampus is sonicunet3d"),
         ({"kind": "masks"}, "on masks data"),
         ({"dice": None}, "has no dice"),
-        ({"run": {**RUN, "dirty": True}}, "checkout with changes"),
+        ({"run": {**RUN, "dirty": True}}, "uncommitted changes"),
     ],
 )
 def test_a_run_that_does_not_fit_is_refused(tmp_path, changes, message):
