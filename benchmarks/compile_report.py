@@ -36,7 +36,7 @@ def _goals(result: dict) -> Table:
         met = slowest <= MOST_TIME and graphs <= MOST_GRAPHS
         errors = [f"{record[name]:.1e}" for name in ("output_error", "gradient_error")]
         rows.append([record["name"], f"{slowest:.2f}", str(graphs), *errors, verdict(met)])
-    headers = ["", "time / eager, the worse pass", "graphs for five sizes", "error of output", "of gradients", ""]
+    headers = ["", "time / eager, slower pass", "graphs for five sizes", "output error", "gradient error", ""]
     notes = [f"Goals: at most {MOST_TIME:g} of the eager time, at most {MOST_GRAPHS} graphs."]
     return Table("Compiled in one graph", headers, rows, notes)
 
@@ -55,7 +55,7 @@ def _times(records: list[dict], kind: str) -> Table:
     headers = ["", "input"]
     for name in contenders:
         headers += [f"{name}, ms"] + ([] if name == EAGER else ["/ eager"])
-    notes = ["Best of the rounds; compiling itself is not counted."]
+    notes = ["Best of several rounds; the compilation itself is not included."]
     return Table(LABELS[kind].capitalize(), headers, rows, notes, left=2)
 
 
@@ -70,6 +70,6 @@ def draw_compile(result: dict) -> Figure:
             name: [_ratio(record, kind, name) for record in records] for name in colours
         }
         draw_bars(panel, [name.replace("(", "\n(") for name in names], bars, colours, baseline=1)
-        panel.set(ylabel="time over eager", title=f"{label} (below 1: faster)")
+        panel.set(ylabel="time / eager", title=f"{label} (below 1: faster)")
         panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)
     return figure

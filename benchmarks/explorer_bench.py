@@ -114,19 +114,19 @@ def explorer_tables(result: dict) -> list[Table]:
         met = row["median"] <= GOAL_MS if row["size"] == GOAL_SIZE else None
         numbers = [f"{row[name]:.0f}" for name in ("median", "worst", "cpu")]
         rows.append([MOVES[row["move"]], f"{row['size']} x {row['size']}", *numbers, verdict(met)])
-    note = f"One request at a time, {result['moves']} moves of each kind, all pictures that change; the browser's "
-    note += "own time to draw comes on top. Another grid also means another picture of the image."
+    note = f"One request at a time, {result['moves']} moves of each kind, with all pictures that change, excluding the "
+    note += "browser's time to draw them. A change of the grid also changes the picture of the image."
     headers = ["move", "sampled image", "median ms", "worst ms", "processor ms", f"goal {GOAL_MS:.0f} ms"]
     return [Table("A move", headers, rows, [note], left=2)]
 
 
 def draw_explorer(result: dict) -> Figure:
     names = [f"{row['move']}\n{row['size']}" for row in result["rows"]]
-    keys = {"by the clock": "median", "processor": "cpu"}
+    keys = {"wall clock": "median", "processor": "cpu"}
     series = {title: [row[key] for row in result["rows"]] for title, key in keys.items()}
     figure, (panel,) = new_figure(1, 1, width=max(7, 0.75 * len(names)), height=3.6)
     draw_bars(panel, names, series, dict(zip(series, COLOURS.values(), strict=False)))
     panel.axhline(GOAL_MS, color="0.3", linewidth=0.8, linestyle="--")
-    panel.set(title="A move in the explorer, by filter and pixels per side", ylabel="milliseconds")
+    panel.set(title="Time of a move in the explorer, by filter and pixels per side", ylabel="milliseconds")
     panel.legend(frameon=False)
     return figure

@@ -38,9 +38,9 @@ def init_tables(result: dict) -> list[Table]:
         for r in result["banks"]
     ]
     notes = [
-        f"Far: balanced accuracy of an MLP ({result['mlp_steps']} steps) that reads 64 frozen features at the centre",
+        f"Far: balanced accuracy of an MLP ({result['mlp_steps']} steps) on 64 frozen features at the centre",
         "of all 625 corner scenes; chance is 0.5. Rank: 16th singular value of those features over the first.",
-        "Near: share of variance of the 3 x 3 neighbourhood that a linear map reads from them. One number per draw.",
+        "Near: share of variance of the 3 x 3 neighbourhood that a linear map of them explains. One number per draw.",
     ]
     notes = [" ".join(notes)]
     return [Table("Initial banks of modes", ["bank", "modes", "far", "rank", "near"], rows, notes)]

@@ -22,9 +22,11 @@ def memory_tables(result: dict) -> list[Table]:
         for row in result["sweep"]
     ]
     cube = f"{case['channels']} channels, {case['size']} x {case['size']} x {case['size']} voxels, batch 1"
-    note = f"{cube}; forward and backward, beyond input, weights and the output's gradient."
+    note = f"{cube}; forward and backward, in addition to input, weights and the gradient of the output."
     return [
-        Table("Peak memory over the modes", ["setting", "modes", "measured, MB", "estimated, MB"], rows, [note]),
+        Table(
+            "Peak memory over the number of modes", ["setting", "modes", "measured, MB", "estimated, MB"], rows, [note]
+        ),
         *_large_tables(result["large"], case),
     ]
 
@@ -34,10 +36,10 @@ def _large_tables(large: dict, case: dict) -> list[Table]:
     name = f"{case['large_channels']} channels, {case['large_modes']} modes, {n} x {n} x {n} voxels, batch 1"
     met = large["process"] <= GOAL if n == 128 else None
     rows = [
-        ["step, beyond input, weights and the output's gradient", _megabytes(large["peak"]), ""],
-        ["input, weights, the output's gradient", _megabytes(large["held"]), ""],
-        ["both together", _megabytes(large["peak"] + large["held"]), verdict(large["peak"] + large["held"] <= GOAL)],
-        ["the whole process, PyTorch included", _megabytes(large["process"]), verdict(met)],
+        ["step, in addition to the following", _megabytes(large["peak"]), ""],
+        ["input, weights and the gradient of the output", _megabytes(large["held"]), ""],
+        ["total of both", _megabytes(large["peak"] + large["held"]), verdict(large["peak"] + large["held"] <= GOAL)],
+        ["whole process, including PyTorch", _megabytes(large["process"]), verdict(met)],
     ]
     text = f"{name}, mode_chunk={large['mode_chunk']}; forward and backward took {large['seconds']:.0f} s."
     estimates = [[str(row["mode_chunk"]), _megabytes(row["estimated"])] for row in large["estimates"]]

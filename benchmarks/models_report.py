@@ -58,11 +58,11 @@ def _group_table(record: dict, *, pages_kept: bool) -> Table:
         rows.append(cells)
     size = f"{record['image_size']} x {record['image_size']} px, batch {record['batch']}"
     notes = [
-        f"Ratios are to the images/s of {record['reference']}. "
-        "Milliseconds of a batch are best / median; images/s and ratios are of the best. GFLOPs are of one image "
-        "forward as run here, transforms counted. Forward in evaluation mode; forward + backward in training mode, "
-        "gradients of all parameters, no optimiser's step; peak of allocated bytes, with parameters and input."
-        + (" Freed memory is kept, as in training." if pages_kept else "")
+        f"Ratios are to the images/s of {record['reference']}. Milliseconds per batch are best / median; images/s and "
+        "ratios use the best. GFLOPs are for one image, forward, including transforms. Forward is in evaluation mode; "
+        "forward + backward is in training mode, with gradients of all parameters but no optimiser step. Peak is the "
+        "peak of allocated bytes, including parameters and input."
+        + (" Freed memory is kept for reuse, as in training." if pages_kept else "")
     ]
     return Table(f"{record['group']}: {size}", headers, rows, notes)
 
@@ -90,11 +90,11 @@ def _paper_table(record: dict) -> Table | None:
         row += [f"{model['peak_bytes'] / own['peak_bytes']:.2f}"] if TRAIN in kinds else []
         cells.append(row)
     note = (
-        f"Ratios are to {record['reference']} of the same run, the paper's to its {reference['row']}; its images/s "
-        "come without a machine, and it does not say whether forward or in training. Above 1 is faster in images/s, "
-        "dearer in GFLOPs and peak."
+        f"Ratios are relative to {record['reference']} in the same run, and for the paper to its {reference['row']}. "
+        "The paper does not say on which machine its images/s were measured, nor whether forward or in training. Above "
+        "1 means faster for images/s, and costlier for GFLOPs and peak."
     )
-    return Table(f"{record['group']}: beside the paper's", headers, cells, [note])
+    return Table(f"{record['group']}: compared with the paper", headers, cells, [note])
 
 
 def _paper_row(name: str) -> dict | None:

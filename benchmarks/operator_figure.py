@@ -26,13 +26,13 @@ def draw_operator(result: dict) -> Figure:
         _mark_goals(step, goals, COLOURS[name], f"goal (mean), {LABELS[name]}")
     use_log_scale(step)
     step.set_ylabel("time / Sonic's time")
-    step.set_title(f"Forward + backward, pages {shown}: how many times faster Sonic is (above 1: Sonic faster)")
+    step.set_title(f"Forward + backward, pages {shown}: speed-up of Sonic (above 1: Sonic is faster)")
 
     over = {f"pages {pages}": [step_over_floor(record, pages) for record in records] for pages in PAGES}
     draw_bars(floor, names, over, dict(zip(over, (COLOURS["sonic"], COLOURS["sonic_recompute"]), strict=True)))
     _mark_goals(floor, [floor_goal(record) for record in records], "black", "goal, pages kept")
     floor.set_ylabel("Sonic's time / floor")
-    floor.set_title("Forward + backward over the floor: the bare matrix products and Fourier transforms")
+    floor.set_title("Forward + backward relative to the floor of matrix products and Fourier transforms alone")
 
     kept = ("sonic", "sonic_recompute", "paper_order", "conv3")
     draw_bars(
@@ -44,7 +44,7 @@ def draw_operator(result: dict) -> Figure:
     _mark_goals(saved, [saved_goal(record, recompute=False) for record in records], COLOURS["sonic"], "goal, Sonic")
     _mark_goals(saved, [saved_goal(record, recompute=True) for record in records], "black", "goal, recompute")
     saved.set_ylabel("bytes / bytes of the input")
-    saved.set_title("Kept for the backward pass")
+    saved.set_title("Memory kept for the backward pass")
     saved.set_xlabel("entry: axes - channels - modes - size in pixels")
     for panel in (step, floor, saved):
         panel.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False)

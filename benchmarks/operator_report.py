@@ -77,9 +77,9 @@ def _baseline_table(baseline: dict | None) -> list[Table]:
     run = baseline["run"]
     note = f"Stored results: commit {(run['commit'] or 'unknown')[:10]}, {run['cpu']}, {run['threads']} threads."
     if not baseline.get("same_processor", True):
-        note += " They are those of another processor, and nothing is compared with them."
+        note += " They were measured on another processor and are not compared."
     headers = ["entry", "pages", "quantity", "stored", "measured", "change"]
-    return [Table("Against the stored results", headers, rows, [note], left=3)]
+    return [Table("Compared with the stored results", headers, rows, [note], left=3)]
 
 
 def _each(records: list[dict]) -> Iterator[tuple[dict, str]]:
@@ -103,17 +103,17 @@ def _step_table(records: list[dict]) -> Table:
         for record, pages in _each(records)
     ]
     return Table(
-        "Forward + backward: time of each over Sonic's",
+        "Forward + backward: time relative to Sonic",
         ["entry", "pages", f"{PADDED['sonic']}, ms", *[PADDED[name] for name in others]],
         rows,
         [
-            "Entries are named axes-C-M-size; padding is in brackets. Milliseconds are best / median; ratios are of "
+            "Entries are named axes-C-M-size; padding is in brackets. Milliseconds are best / median; ratios use "
             "the best.",
             (
-                "Pages not kept: a fresh process, as a user's script. Pages kept: a fresh process that calls ",
+                "Pages not kept: a new process, like a user's script. Pages kept: a new process that first calls ",
                 Code("torchsonic.functional.keep_all_pages()"),
-                " first, which helps all contenders. All contenders take turns in one process, and ratios are within "
-                "it.",
+                ", which helps all contenders. All contenders take turns in one process, and ratios are between times "
+                "from the same process.",
             ),
         ],
         left=2,
@@ -129,14 +129,14 @@ def _floor_table(records: list[dict]) -> Table:
         met = None if goal is None or ratio is None else ratio <= goal
         rows.append([*cells, written(goal, ".2f"), verdict(met)])
     return Table(
-        "Forward + backward over the floor",
+        "Forward + backward relative to the floor",
         ["entry", "pages", "Sonic, ms", *FLOORS.values(), "Sonic / floor", "goal", ""],
         rows,
         [
             "The floor is the matrix products (two forward, four backward) and Fourier transforms (two forward, two "
-            "backward) of a training step, and nothing else. Products write to memory that is already there. Complex: "
+            "backward) of a training step, and nothing else. Products write to preallocated memory. Complex: "
             "transforms of the M complex mode signals. Real: transforms of the C channels, products on half spectra. "
-            "OneDNN: as complex, with that library's products. The fastest one counts."
+            "oneDNN: as complex, with the products of that library. The fastest floor counts."
         ],
         left=2,
     )
@@ -159,7 +159,7 @@ def _forward_table(records: list[dict]) -> Table:
         "Forward, without gradients",
         ["entry", "pages", "Sonic, ms", "floor, ms", "Sonic / floor", "evaluation mode / floor", *rivals],
         rows,
-        ["The floor is that of the forward pass alone. Evaluation mode keeps the responses from call to call."],
+        ["The floor is for the forward pass only. Evaluation mode caches the responses between calls."],
         left=2,
     )
 
@@ -185,10 +185,10 @@ def _operation_table(records: list[dict]) -> Table:
             "Operations that PyTorch dispatches, forward + backward, including those inside autograd functions and "
             "custom operators. Views and bookkeeping do not count: view, expand, transpose, slice, unflatten, select, "
             "detach, alias, as_strided, empty and the like. One chunk: one sample of at most 16 px a side. Megabytes "
-            "are the sizes of the tensors that these operations read and write; expanded tensors count as they lie in "
-            "memory, and what an operation allocates inside itself is not seen.",
-            "Tensors that a layer shares between calls, such as frequencies, are made anew while operations are "
-            "counted, and so they count.",
+            "are the sizes of the tensors that these operations read and write; expanded tensors count with their "
+            "size in memory, and what an operation allocates internally is not included.",
+            "Tensors that a layer reuses between calls, such as frequencies, are recomputed while operations are "
+            "counted, so they are included.",
         ],
     )
 
@@ -205,11 +205,11 @@ def _accuracy_table(records: list[dict]) -> Table:
         rows.append([record["name"], *pairs, flagged, worst, alarm("; ".join(wrong)) if wrong else "ok"])
     return Table(
         "float32 error: Sonic / paper's order",
-        ["entry", *kinds, "at most twice", "worst of all draws", "outputs finite, of right shape"],
+        ["entry", *kinds, "at most twice", "worst draw", "outputs finite and of the right shape"],
         rows,
         [
-            "max|a - b| / max|b| against the same step in float64, Sonic's in another order of evaluation: geometric "
-            "means over several draws of parameters and inputs and over the tensors of a kind."
+            "max|a - b| / max|b| relative to the same step in float64 (for Sonic, in another order of evaluation): "
+            "geometric means over several draws of parameters and inputs, and over the tensors of a kind."
         ],
     )
 
@@ -228,7 +228,7 @@ def _saved_table(records: list[dict]) -> Table:
 
 def _startup_table(startup: dict[str, float]) -> Table:
     rows = [[words, f"{startup[name]:.3f}"] for name, words in STARTUP.items()]
-    return Table("Start of a process", ["what", "seconds"], rows, ["Best of several fresh processes, files cached."])
+    return Table("Process start-up", ["what", "seconds"], rows, ["Best of several new processes, with files cached."])
 
 
 def _skipped_table(records: list[dict]) -> list[Table]:

@@ -18,10 +18,10 @@ COLUMNS = (
     ("conv", "grad weights"),
 )
 LABELS = {"sonic": "Sonic", "conv": "convolution"}
-PARTS = {"total": "Total error", "arithmetic": "Error of the arithmetic alone"}
+PARTS = {"total": "Total error", "arithmetic": "Error of the arithmetic only"}
 NOTE = {
-    "total": "max|a - b| / max|b| against float64 with unrounded weights and input, the largest of a kind of tensors.",
-    "arithmetic": "The same against float64 with the rounded weights and input.",
+    "total": "max|a - b| / max|b| relative to float64 with unrounded weights and input; largest tensor of a kind.",
+    "arithmetic": "The same, relative to float64 with rounded weights and input.",
 }
 
 
@@ -76,6 +76,6 @@ def draw_precision(result: dict) -> Figure:
     figure, (panel,) = new_figure(1, 1, width=10, height=4.4)
     draw_bars(panel, settings, bars, colours)
     panel.set_yscale("log")
-    panel.set(title="Error against float64, weights and input included", ylabel="max|a - b| / max|b|")
+    panel.set(title="Error relative to float64, including rounding of weights and input", ylabel="max|a - b| / max|b|")
     panel.legend(frameon=False, loc="center left", bbox_to_anchor=(1.01, 0.5))
     return figure

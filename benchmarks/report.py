@@ -37,11 +37,11 @@ class Kind:
 
 
 KINDS = {
-    "operator": Kind("The operator against its rivals", operator_tables, draw_operator, operator_warnings),
+    "operator": Kind("The operator compared with others", operator_tables, draw_operator, operator_warnings),
     "compile": Kind("Compiled layers and models", compile_tables, draw_compile),
-    "data": Kind("How fast the synthetic images are made", data_tables, draw_data),
-    "explorer": Kind("How fast the explorer answers", explorer_tables, draw_explorer),
-    "init": Kind("What a freshly drawn bank of modes can see", init_tables, draw_init),
+    "data": Kind("Speed of making synthetic images", data_tables, draw_data),
+    "explorer": Kind("Response time of the explorer", explorer_tables, draw_explorer),
+    "init": Kind("What an untrained bank of modes can see", init_tables, draw_init),
     "models": Kind("Whole models", models_tables, draw_models),
     "volumes": Kind("Networks for volumes: a training step", volumes_tables, draw_volumes),
     "scaling": Kind("How a Sonic block scales", scaling_tables, draw_scaling),
@@ -71,7 +71,7 @@ def make_page(result: dict) -> report.Document:
 def read_result(path: Path) -> dict:
     result = json.loads(path.read_text())
     if not isinstance(result, dict) or result.get("kind") not in KINDS:
-        raise ValueError(f"{path} is no benchmark result")
+        raise ValueError(f"{path} is not a benchmark result")
     if result["kind"] == "operator" and result.get("format") != FORMAT:
         raise ValueError(f"{path} was written by an earlier version; run: torchsonic bench operator")
     return result

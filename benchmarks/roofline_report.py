@@ -9,11 +9,11 @@ __all__ = ["draw_roofline", "roofline_tables"]
 
 LABELS = {"sonic": "Sonic", "paper_order": "paper's order", "conv3": "3x3 convolution", "attention": "attention"}
 ASSUMED = (
-    "Predicted, not measured. Each operation takes the longest of three times: to move its bytes at the published "
-    "bandwidth, to do its flops at the published float32 peak without tensor cores, and to be launched. Operations and "
-    "bytes were counted on a CUDA device that computes nothing; attention by formula, without a matrix of pixels by "
-    "pixels in memory. Libraries do not reach these rates, so real times are longer. Convolutions can be shorter: "
-    "cuDNN may use tensor cores, with fewer digits (TF32)."
+    "Predicted, not measured. Each operation takes the longest of three times: moving its bytes at the published "
+    "bandwidth, computing its FLOPs at the published float32 peak without tensor cores, and being launched. Operations "
+    "and bytes were counted on a simulated CUDA device; attention by formula, without storing the pixel-by-pixel "
+    "matrix. Libraries do not reach these rates, so real times are longer. Convolutions can be faster, since cuDNN may "
+    "use tensor cores at lower precision (TF32)."
 )
 
 
@@ -40,7 +40,7 @@ def roofline_tables(result: dict) -> list[Table]:
         Table("Counted on CUDA", ["size", "contender", "operations", "MB moved", "GFLOP"], counted, left=2),
         Table(
             "Rates", ["device", "GB/s", "TFLOP/s", "launch, us"], rates,
-            ["Published, but for this CPU: measured by a copy, and by the faster of a product and a convolution."],
+            ["Published values; those of this CPU are measured by a copy, a matrix product and a convolution."],
         ),
     ]  # fmt: skip
 
@@ -52,8 +52,8 @@ def _trust(rows: list[dict]) -> Table:
          written(row["cpu_measured"] / row["cpu_predicted"], ".1f", "x")]
         for row in rows if row["cpu_measured"] is not None
     ]  # fmt: skip
-    headers = ["size", "contender", "predicted, ms", "measured, ms", "longer by"]
-    note = "How far to trust the method: the same prediction on this CPU beside a measurement there."
+    headers = ["size", "contender", "predicted, ms", "measured, ms", "ratio"]
+    note = "A check of the method: prediction and measurement on this CPU."
     return Table("This CPU, predicted and measured", headers, cells, [note], left=2)
 
 
@@ -72,6 +72,6 @@ def draw_roofline(result: dict) -> Figure:
         }
         draw_bars(panel, sizes, bars, colours, baseline=1.0)
         panel.set_yscale("log")
-        panel.set(title=f"{device}, predicted", ylabel="over convolution")
+        panel.set(title=f"{device}, predicted", ylabel="relative to convolution")
     panels[0].legend(frameon=False, ncols=4, fontsize="small")
     return figure

@@ -42,16 +42,16 @@ def _ratio(over: dict[int, float], under: dict[int, float]) -> dict[int, float]:
 def _setting(result: dict) -> str:
     resolution = result["resolution"]
     return (
-        f"Batch {resolution['batch']}, C = {resolution['channels']}, M = {resolution['modes']}. "
-        "Sonic and convolution: operator, GroupNorm(8), + identity, ReLU. ViT: embedding of 4x4 patches, one block of "
-        "4 heads with MLP ratio 4. Forward + backward, best time; peak of allocated bytes, with parameters and input."
+        f"Batch {resolution['batch']}, C = {resolution['channels']}, M = {resolution['modes']}. Sonic and convolution: "
+        "operator, GroupNorm(8), + identity, ReLU. ViT: embedding of 4x4 patches, one block with 4 heads and MLP ratio "
+        "4. Forward + backward, best time; peak of allocated bytes, including parameters and input."
     )
 
 
 def scaling_tables(result: dict) -> list[Table]:
     stopped = [f"{LABELS[name]} stops {reason}." for name, reason in result["resolution"]["stopped"].items()]
     return [
-        Table("Over the image size", *_resolution_rows(result), [_setting(result), *stopped]),
+        Table("Cost over the image size", *_resolution_rows(result), [_setting(result), *stopped]),
         _ratio_table(result),
         _fit_table(result),
     ]
@@ -91,7 +91,7 @@ def _fit_table(result: dict) -> Table:
             span = f"{sweep['values'][0]} .. {sweep['values'][-1]}"
             slope = f"{scale * fit['slope']:.4g} {unit} per {name.removesuffix('s')}"
             rows.append([f"{name} {span}", fixed, slope, f"{fit['r2']:.4f}"])
-    return Table("Straight lines through the Sonic block's cost", ["over", "at", "slope", "R^2"], rows, left=2)
+    return Table("Linear fits to the cost of the Sonic block", ["over", "at", "slope", "R^2"], rows, left=2)
 
 
 def draw_scaling(result: dict) -> Figure:
@@ -112,7 +112,7 @@ def _pixel_axis(panel) -> None:
     ticks = (64, 128, 256, 512)
     panel.set_xlim(58, 565)
     panel.set_xticks(ticks, [str(px) for px in ticks])
-    panel.set_xlabel("image size, pixels a side")
+    panel.set_xlabel("image size, pixels per side")
 
 
 def _draw_resolution(panel, result: dict, key: str) -> None:

@@ -65,20 +65,22 @@ def _patch_table(record: dict, *, pages_kept: bool) -> Table:
     ]
     spacing = " x ".join(f"{step:g}" for step in record["spacing"])
     note: list[str | Code] = [
-        f"Voxels of {spacing} mm. A step is forward and backward in training mode, gradients of all parameters, no "
-        "optimiser's step: best / median (samples), taken in turns; ratios are of the best. GFLOPs are of one patch "
-        "forward, transforms counted. Peak of bytes allocated by PyTorch, with parameters, input and gradients; what "
-        "oneDNN allocates within a convolution is not seen. ResEnc L and DynUNet have the stages that nnU-Net plans "
+        f"Voxels of {spacing} mm. A step is forward and backward in training mode, with gradients of all parameters "
+        "but no optimiser step: best / median (samples), interleaved; ratios use the best. GFLOPs are for one patch, "
+        "forward, including transforms. Peak of bytes allocated by PyTorch, including parameters, input and gradients, "
+        "but not what oneDNN allocates within a convolution. ResEnc L and DynUNet have the stages that nnU-Net plans "
         "for the patch."
     ]
     if record.get("margin"):
-        note += [f" Sonic networks have a margin of {record['margin']} zeros unless they are said to wrap."]
+        note += [f" Sonic networks have a margin of {record['margin']} zeros unless marked as wrapping."]
     if UNET in _named(record):
         note += [" MONAI UNet has the levels and strides that ", Code("train volumes --model unet"), " gives it."]
     if pages_kept:
-        note += [" Freed memory is kept, as in training."]
+        note += [" Freed memory is kept for reuse, as in training."]
     if record.get("once"):
-        note += [f" {', '.join(record['once'])}: one step, timed while memory was measured, which makes it slower."]
+        note += [
+            f" {', '.join(record['once'])}: one step only, timed while memory was measured, which makes it slower."
+        ]
     return Table(_title(record), headers, rows, [tuple(note)])
 
 

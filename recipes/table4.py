@@ -130,9 +130,9 @@ def make_page(options: argparse.Namespace) -> None:
     notes = [note.format(**speed) for note in NOTES]
     table = beside_paper("Table 4", headings, rows, digits=[2, 2, 0, 2, 2], notes=notes)
     picture = (options.out / "evaluation" / "sizes.png").read_bytes()
-    figure = Figure("sizes", "Top-1 over image sizes, and its loss beside the paper's", CAPTION, picture)
+    figure = Figure("sizes", "Top-1 over image sizes, and its loss compared with the paper", CAPTION, picture)
     words = [f"{size} px" for size in sizes]
-    curve = beside_paper("Top-1 lost relative to the training size, percent", words, curve_rows)
+    curve = beside_paper("Loss of top-1 relative to the training size, percent", words, curve_rows)
     config = read_config(run_folder(options, options.networks[0]), ImagesConfig)
     publish(
         options.out / "report",
@@ -146,8 +146,8 @@ def make_page(options: argparse.Namespace) -> None:
 
 
 def _curves(report: dict[str, Any], run: Path) -> list[tuple[str, dict[int, float]]]:
-    """Percent lost by size, and what the network was told."""
-    words = {(None, False): "", (True, False): ", told the spacing", (False, False): ", not told"}
+    """Percent lost by size, and whether the network was given the spacing."""
+    words = {(None, False): "", (True, False): ", given the spacing", (False, False): ", not given the spacing"}
     words[None, True] = ", images resized back"
     return [
         (words[curve["told"], curve["resized"]], {point["size"]: point["loss"] for point in curve["points"]})

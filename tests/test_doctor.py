@@ -45,7 +45,7 @@ def test_a_device_that_computes_nonsense_is_found(monkeypatch, tmp_path, capsys)
     monkeypatch.setattr(doctor, "train", lambda *a: [t * (1 + 1e-3 * next(wrong)) for t in honest(*a)])
     status = main(["doctor", "--quick", "--device", "cpu", "--out", str(tmp_path / "found.json")])
     assert status == 1
-    assert "failed: cpu: agreement with the CPU; cpu: same result twice" in capsys.readouterr().err
+    assert "failed: cpu: agreement with the CPU; cpu: reproducibility" in capsys.readouterr().err
 
 
 def test_a_device_that_fails_is_described_and_the_rest_still_runs(monkeypatch):

@@ -166,4 +166,4 @@ def test_licences_come_from_metadata_and_absent_packages_keep_their_row(tmp_path
 @pytest.mark.skipif(importlib.util.find_spec("tyro") is None, reason="tyro is not installed")
 def test_the_command_says_that_no_database_was_asked(capsys):
     assert main(["dependencies", "check", "--root", str(ROOT)]) == 0
-    assert "no database of vulnerabilities was asked" in capsys.readouterr().out
+    assert "no vulnerability database was queried" in capsys.readouterr().out

@@ -20,7 +20,7 @@ __all__ = ["COMMANDS"]
 
 @dataclass(frozen=True, kw_only=True)
 class Figures(Command):
-    """Make all figures of the documentation; trains what it shows, a few minutes."""
+    """Make all figures of the documentation; trains the networks shown, which takes a few minutes."""
 
     out: Path = Path("docs/images")
     """Folder for the figures."""
@@ -29,7 +29,7 @@ class Figures(Command):
     volumes: Path | None = None
     """Folder of images/ and labels/ (NIfTI) for the stages of a medical network; without it, that figure is kept."""
     only: tuple[str, ...] = ()
-    """Names of the figures to make, without their endings; all by default."""
+    """Names of the figures to make, without suffixes; all by default."""
 
     needs = ("lightning_fabric", "rich", "matplotlib")
 
@@ -40,15 +40,15 @@ class Figures(Command):
 
         unknown = [name for name in self.only if name not in FIGURES]
         if unknown:
-            raise UserError(f"--only must be of {', '.join(FIGURES)}, got {unknown[0]}")
+            raise UserError(f"--only must be from {', '.join(FIGURES)}, got {unknown[0]}")
         options = {"only": self.only or tuple(FIGURES), "steps": self.steps, "volumes": self.volumes}
         for name, path in make_figures(make_folder(self.out), **options):
-            print(f"{name}: needs --volumes, left as it was" if path is None else f"written: {path}", flush=True)
+            print(f"{name}: needs --volumes; not changed" if path is None else f"written: {path}", flush=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kernels(Command):
-    """Compile the Triton kernels for GPUs, which need not be here, and tell their registers; seconds."""
+    """Compile the Triton kernels for GPUs and list their registers; takes seconds and needs no GPU."""
 
     needs = ("triton", "rich")
 
@@ -70,7 +70,7 @@ class Kernels(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsTrain(Command):
-    """Train the networks that come with the package, and put them there; trainings that were stopped continue."""
+    """Train the networks that come with the package and put them there; interrupted trainings continue."""
 
     runs: Path = Path("runs/weights")
     """Folder of the trainings."""
@@ -90,7 +90,7 @@ class WeightsTrain(Command):
             words = ["train", *recipe.command.split(), "--out", str(self.runs)]
             if recipe.folder:
                 if self.data is None:
-                    print(f"{name}: needs --data, left as it was", flush=True)
+                    print(f"{name}: needs --data; not changed", flush=True)
                     continue
                 words += ["--data", str(self.data / recipe.folder)]
             if main(words):
@@ -103,9 +103,9 @@ class WeightsCollect(Command):
     """Put the network of a finished run into the package."""
 
     name: str
-    """What it is called there."""
+    """Name of the network in the package."""
     source: Path
-    """Folder of the run, which may be one of a study."""
+    """Folder of the run, which may be part of a study."""
 
     positional = ("name", "source")
 
@@ -123,7 +123,7 @@ def _recipe(name: str, option: str) -> Recipe:
     from tools.weights import RECIPES
 
     if name not in RECIPES:
-        raise UserError(f"{option} must be of {', '.join(RECIPES)}, got {name}")
+        raise UserError(f"{option} must be from {', '.join(RECIPES)}, got {name}")
     return RECIPES[name]
 
 
@@ -136,7 +136,7 @@ def _checkout(root: Path) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class DependenciesCheck(Command):
-    """Check that every direct dependency is pinned and that what is installed is what is pinned."""
+    """Check that every direct dependency is pinned and that the pinned versions are installed."""
 
     root: Path = Path()
     """The checkout."""
@@ -152,17 +152,17 @@ class DependenciesCheck(Command):
         print(f"{count} direct dependencies are pinned; {count - len(absent)} are installed as pinned")
         if absent:
             print("not installed, so not compared:", ", ".join(absent))
-        print("no database of vulnerabilities was asked; for that run pip-audit where there is a network")
+        print("no vulnerability database was queried; for that, run pip-audit with a network connection")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DependenciesLicences(Command):
-    """Write the licences of direct dependencies as their installed metadata state them."""
+    """Write the licences of direct dependencies, as stated by their installed metadata."""
 
     root: Path = Path()
     """The checkout."""
     out: Path = Path("docs/licences.md")
-    """The page; rows of packages that are not installed are kept."""
+    """The page to write; rows of packages that are not installed are kept."""
 
     def run(self) -> None:
         from tools.dependencies import licence_page
@@ -198,7 +198,7 @@ COMMANDS: dict[str, type[Command] | Group] = {
         {"train": WeightsTrain, "collect": WeightsCollect},
     ),
     "dependencies": Group(
-        "Look at the packages that a checkout asks for.",
+        "Check the dependencies of a checkout.",
         {"check": DependenciesCheck, "licences": DependenciesLicences},
     ),
 }

@@ -85,9 +85,9 @@ def _told(panels: Any) -> None:
     layer = _with_beam(SonicConv2d(1, 1, num_modes=1, bias=False, dtype=torch.float64, padding_mode="zeros"))
     swapped = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
     ways = {
-        "as it is": torch.eye(2, dtype=torch.float64),
+        "standard axes": torch.eye(2, dtype=torch.float64),
         "axes swapped, one flipped": swapped,
-        "scanned obliquely": _turn(30.0),
+        "oblique scan": _turn(30.0),
     }
     inner = slice((SIZE - int(EXTENT)) // 2, (SIZE + int(EXTENT)) // 2)
     for column, (name, orientation) in zip(panels.T, ways.items(), strict=True):
@@ -109,7 +109,7 @@ def _told(panels: Any) -> None:
             column[0].annotate(
                 "", (middle + right, middle + down), (middle, middle), arrowprops={"arrowstyle": "->", "color": colour}
             )
-    for panel, text in zip(panels[:, 0], ("the array", "the filter on it", "the answer,\nback in space"), strict=True):
+    for panel, text in zip(panels[:, 0], ("array", "filter on the array", "output,\nback in space"), strict=True):
         panel.set_ylabel(text, fontsize=9)
 
 
@@ -128,20 +128,20 @@ def _unknown(panels: Any) -> None:
         parts = fields[0, :, inner, inner]
         mosaic = torch.cat([torch.cat(list(row), dim=1) for row in (parts[:4], parts[4:])])
         _show(column[0], image[inner, inner], cmap="gray")
-        column[0].set_title("the image" if degrees == 0 else "turned by 45 degrees", fontsize=9)
+        column[0].set_title("image" if degrees == 0 else "rotated by 45 degrees", fontsize=9)
         _show(column[1], mosaic, **_signed(mosaic))
         _show(column[2], answer, cmap=style.MAGNITUDE)
-    for panel, text in zip(panels[:, 0], ("", "one filter\nin 8 turns", "the largest of 8"), strict=True):
+    for panel, text in zip(panels[:, 0], ("", "one filter\nin 8 rotations", "maximum of the 8"), strict=True):
         panel.set_ylabel(text, fontsize=9)
 
 
 @style.styled
 def draw_orientation() -> Figure:
-    """Left: told how the axes lie, the filter follows and the answer stays. Right: not told, the answer turns along."""
+    """Left: given the orientation, the filter follows and the output stays. Right: without, the output rotates."""
     figure = style.new_figure(10.4, 6.2)
     left, right = figure.subfigures(1, 2, squeeze=False, width_ratios=(3.1, 2.2), wspace=0.03).ravel()
-    left.suptitle("Told: one scene, stored in three ways, gives one answer", fontsize=10.5)
-    right.suptitle("Unknown: the scene turns, and the answer turns with it", fontsize=10.5)
+    left.suptitle("Orientation given: one scene, stored in three ways, one output", fontsize=10.5)
+    right.suptitle("Orientation unknown: the output rotates with the scene", fontsize=10.5)
     _told(left.subplots(3, 3))
     _unknown(right.subplots(3, 2))
     return figure

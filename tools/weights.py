@@ -57,13 +57,13 @@ RECIPES = {
         "synthshape --model orbitnet --steps 1500",
         "synthshape/orbitnet/fold0-seed0",
         "synthetic",
-        "The same task; rotating the image rotates the answer, whatever the angle.",
+        "The same task; rotating the image by any angle rotates the answer.",
     ),
     "shapes_conv": Recipe(
         "synthshape --model convnet --steps 1500",
         "synthshape/convnet/fold0-seed0",
         "synthetic",
-        "The same task with 3x3 convolutions, to compare with.",
+        "The same task with 3x3 convolutions, for comparison.",
     ),
     "corners": Recipe(
         "halligalli --model sonicnet",
@@ -75,7 +75,7 @@ RECIPES = {
         "halligalli --model convnet",
         "halligalli/convnet/fold0-seed0",
         "synthetic",
-        "HalliGalli with one 3x3 convolution, to compare with.",
+        "HalliGalli with one 3x3 convolution, for comparison.",
     ),
     "hippocampus": Recipe(
         "volumes --model sonicunet3d --steps 2000",
@@ -91,7 +91,8 @@ RECIPES = {
         "masks --model orbitnet2d --instances --patch 128 128 --steps 1500",
         "masks/nuclei/orbitnet2d-instances/fold0-seed0",
         "masks",
-        "OrbitNet: finds nuclei in microscope images and tells touching ones apart, whichever way the slide lies.",
+        "OrbitNet: finds nuclei in microscope images and separates touching ones, whatever the orientation of the "
+        "slide.",
         "nuclei",
         "2018 Data Science Bowl (Caicedo et al. 2019, BBBC038), CC0; not included",
         {"dice": "Dice", "precision": "average precision of nuclei, mean over IoU 0.5 to 0.9"},
@@ -125,9 +126,9 @@ def collect(name: str, source: Path, *, out: Path = FOLDER) -> Path:
 
 
 def _check(name: str, recipe: Recipe, source: Path) -> dict[str, Any]:
-    """The results of a run, if its network may come along under this name."""
+    """The results of a run, if its network may be packaged under this name."""
     if not is_run(source) or not (source / "results.json").is_file():
-        raise ValueError(f"{source} is no finished run; give the folder that 'torchsonic train' or 'study' wrote")
+        raise ValueError(f"{source} is not a finished run; give a folder written by 'torchsonic train' or 'study'")
     results = json.loads((source / "results.json").read_text())
     found = kind_of(source), results["config"]["model"]
     if found != (recipe.kind, recipe.model):
@@ -139,17 +140,17 @@ def _check(name: str, recipe: Recipe, source: Path) -> dict[str, Any]:
         raise ValueError(f"{source} was trained on {data}; {name} is trained on {recipe.folder or DRAWN}")
     missing = [measure for measure in recipe.measures if results.get(measure) is None]
     if missing:
-        raise ValueError(f"{source / 'results.json'} has no {missing[0]}; test the run to its end")
+        raise ValueError(f"{source / 'results.json'} has no {missing[0]}; let the run finish its test")
     kept = [*(source / "model").iterdir(), *(source / file for file in FILES if (source / file).is_file())]
     if (size := sum(path.stat().st_size for path in kept)) > MOST_BYTES:
-        raise ValueError(f"{source} has {size:,} bytes; a network that comes along has at most {MOST_BYTES:,}")
+        raise ValueError(f"{source} has {size:,} bytes; a packaged network may have at most {MOST_BYTES:,}")
     if results["run"].get("dirty"):
-        raise ValueError(f"{source} was trained from a checkout with changes; commit them and train again")
+        raise ValueError(f"{source} was trained with uncommitted changes; commit them and train again")
     return results
 
 
 def _without_folders(value: Any) -> Any:
-    """JSON with the names of files and folders alone: where they lay concerns nobody else."""
+    """JSON in which paths are reduced to file and folder names, since paths are private."""
     if isinstance(value, dict):
         return {key: _without_folders(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -1,6 +1,6 @@
-"""Does the operator work on this machine? Laws, gradients, mixed precision, compilation, graphs, speed, on each device.
+"""Checks whether the operator works on this machine: laws, gradients, mixed precision, compilation, graphs and speed.
 
-Every check takes a device, returns what it found as a line of text and as numbers, and raises if something is wrong.
+Every check takes a device, returns its findings as a line of text and as numbers, and raises if something is wrong.
 :mod:`torchsonic.cli.doctor` shows the findings.
 """
 
@@ -94,7 +94,7 @@ def examine(device: torch.device, *, quick: bool = False) -> Iterator[Finding]:
         "device": lambda: describe(device),
         "laws": lambda: check_laws(device),
         "agreement with the CPU": lambda: check_agreement(device),
-        "same result twice": lambda: check_repeatable(device),
+        "reproducibility": lambda: check_repeatable(device),
         "mixed precision": lambda: check_autocast(device),
         "compile": lambda: check_compile(device, quick),
         "CUDA graph": lambda: check_graph(device),
@@ -130,7 +130,7 @@ def describe(device: torch.device) -> str:
 
 
 def make_layer(kind: str, device: torch.device | None = None) -> tuple[torchsonic.nn.SonicConvNd, Tensor]:
-    """A layer of a kind with its input, the same every time: in float32 on a device, or in float64 on the CPU."""
+    """A fixed layer of a kind and its input, in float32 on the given device or in float64 on the CPU."""
     num_axes, size, options = LAYERS[kind]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -156,7 +156,7 @@ def check_laws(device: torch.device) -> str:
         assert_shift_equivariant(layer, size)
         assert_permutes_with_axes(layer, size)
         assert_resolution_invariant(layer, [tuple(n + 4 for n in size), (12,) * num_axes])
-    return f"shifts, axes and resolution in {str(dtype).removeprefix('torch.')}, 1-D to 3-D"
+    return f"shift, axis and resolution laws in {str(dtype).removeprefix('torch.')}, 1-D to 3-D"
 
 
 def check_agreement(device: torch.device) -> tuple[str, dict[str, float]]:
@@ -183,17 +183,17 @@ def _agreement(kind: str, device: torch.device, dtype: torch.dtype, autocast: to
 
 
 def check_repeatable(device: torch.device) -> str:
-    """Two steps give the same numbers to the last bit."""
+    """Two steps on the same input are bit-identical."""
     layer, x = make_layer("image", device)
     if not all(torch.equal(a, b) for a, b in zip(train(layer, x), train(layer, x), strict=True)):
         raise ArithmeticError("two steps on the same input give different results")
-    return "to the last bit"
+    return "bit-identical"
 
 
 def check_autocast(device: torch.device) -> tuple[str, dict[str, float]]:
-    """The error under autocast is that of the rounded input."""
+    """The error under autocast is no larger than that of rounding the input."""
     if not torch.amp.is_autocast_available(device.type):
-        raise NotHereError("no autocast on this device")
+        raise NotHereError("this device has no autocast")
     error = _agreement("image", device, torch.float32, torch.bfloat16)
     if not error <= TOLERANCE[torch.bfloat16]:
         raise ArithmeticError(f"relative error {error:.1e} under autocast in bfloat16")
@@ -205,7 +205,7 @@ def check_compile(device: torch.device, quick: bool = False) -> str:
     if quick:
         raise NotHereError("takes half a minute; run without --quick")
     if device.type == "mps" or (device.type == "cpu" and shutil.which("g++") is None):
-        raise NotHereError("no compiler for this device here")
+        raise NotHereError("there is no compiler for this device")
     layer, x = make_layer("image", device)
     wanted, found = train(layer, x), train(torch.compile(layer, fullgraph=True), x)  # type: ignore[arg-type]
     error = max(relative_error(a, b) for a, b in zip(found, wanted, strict=True))
@@ -217,7 +217,7 @@ def check_compile(device: torch.device, quick: bool = False) -> str:
 def check_graph(device: torch.device) -> str:
     """A training step captured in a CUDA graph gives the same numbers."""
     if device.type != "cuda":
-        raise NotHereError("only CUDA and ROCm have graphs")
+        raise NotHereError("only on CUDA and ROCm")
     layer, x = make_layer("image", device)
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
@@ -230,8 +230,8 @@ def check_graph(device: torch.device) -> str:
     graph.replay()
     torch.cuda.synchronize(device)
     if not all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True)):
-        raise ArithmeticError("a captured step differs from an eager one")
-    return "a captured step equals an eager one"
+        raise ArithmeticError("a captured step differs from an eager step")
+    return "a captured step equals an eager step"
 
 
 def measure_step(
@@ -259,7 +259,7 @@ def measure_step(
 
 
 def _best_time(call: Callable[[], object], device: torch.device, seconds: float) -> float:
-    """Shortest of the calls that fit into some seconds, at most thirty."""
+    """Shortest of up to thirty calls within the given seconds."""
     best, end = float("inf"), time.perf_counter() + seconds
     for _ in range(30):
         start = time.perf_counter()

@@ -40,7 +40,7 @@ def test_evaluation_writes_a_report_beside_the_papers(trained, tmp_path, capsys)
     arguments = ["evaluate", "images", *map(str, folders.values()), "--resolutions", "24,48", "--out", str(tmp_path)]
     assert main(arguments) == 0
     shown = capsys.readouterr().out
-    assert "told the spacing" in shown
+    assert "given the spacing" in shown
     assert {path.name for path in tmp_path.iterdir()} == {"report.html", "report.md", "report.json", "sizes.png"}
     report = json.loads((tmp_path / "report.json").read_text())
     curves = {(curve["model"].split()[0], curve["told"]): curve for curve in report["curves"]}
@@ -101,7 +101,7 @@ def test_fine_tuning_says_what_was_loaded(trained, tmp_path, capsys):
     ("arguments", "words"),
     [
         (["train", "images", "--data", "no/such/folder"], "no/such/folder/train"),
-        (["evaluate", "images", "no/run"], "no/run holds no finished run on images"),
+        (["evaluate", "images", "no/run"], "no/run contains no finished run on images"),
         (["evaluate", "images", "no/run", "--resolutions", "96;128"], "--resolutions must be sizes"),
         (["predict", "images", "no/run", "a.png"], "there is no folder no/run"),
         (["predict", "images", "no/run", "a.png", "--top", "0"], "--top must be at least 1, got 0"),
@@ -164,7 +164,7 @@ def test_images_that_were_moved_are_asked_for(trained, tmp_path, capsys):
     (copy / "config.json").write_text(json.dumps({**config, "data": str(tmp_path / "gone")}))
     capsys.readouterr()
     assert main(["evaluate", "images", str(copy), "--out", str(tmp_path / "out")]) == 1
-    assert "gone; say where with --data" in capsys.readouterr().err
+    assert "gone; use --data to say where" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii:strict"])

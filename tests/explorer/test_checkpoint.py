@@ -141,7 +141,7 @@ def test_the_paper_s_variant_is_no_filter_for_every_grid(tmp_path):
     (told,) = session.start()["layers"]
     assert not told["exact"]
     assert "paper's notes" in told["note"]
-    with pytest.raises(RefusedError, match=r"layers\.one is no filter here"):
+    with pytest.raises(RefusedError, match=r"layers\.one cannot be used as a filter"):
         session.view({**SETTING, "filter": "layer", "layer": 0, "input": 0, "output": 0})
     assert len(session.sheet({"layer": 0, "page": 0})["modes"]) == 5
 

@@ -146,7 +146,7 @@ def test_the_orbit_networks_answer_turns_with_the_image_and_the_convolutions_doe
     page.press("ArrowRight")
     page.until(f"document.body.dataset.turned > {count}")
     assert page.text("#angle-value") == "46°"
-    assert page.text("[data-answer=orbit] .by") == "turned by 46°"
+    assert page.text("[data-answer=orbit] .by") == "rotated by 46°"
     assert all(page.run(answer.format(n)) != old for n, old in zip(("image", "orbit", "conv"), before, strict=True))
     assert page.run(PICTURE.format("[data-answer=orbit] [data-turn=upright]")) == upright
     page.click("#scene")
@@ -189,8 +189,8 @@ def test_an_upload_is_shown_and_filtered(page, tmp_path):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"not an image at all", "This is no image that can be read"),
-        (encoded(photograph(), "JPEG")[:1500], "broken or cut short"),
+        (b"not an image at all", "This image cannot be read"),
+        (encoded(photograph(), "JPEG")[:1500], "damaged or truncated"),
         (huge_png(), "100 megapixels; at most 25 are accepted"),
         (np.zeros(21 << 20, np.uint8).tobytes(), "larger than 20 MB"),
     ],
@@ -211,7 +211,10 @@ def test_a_bad_upload_shows_why(page, tmp_path, data, words):
 
 
 def test_words_name_the_numbers_of_the_server(page):
-    assert page.text("label:has(input[value=bank])").strip() == f"bank of {BANK_SIZE}, turned by {360 // BANK_SIZE}°"
+    assert (
+        page.text("label:has(input[value=bank])").strip()
+        == f"bank of {BANK_SIZE}, rotated in steps of {360 // BANK_SIZE}°"
+    )
     told = " ".join(page.text("#sampling details").replace("\N{MULTIPLICATION SIGN}", "x").split())
     assert f"field of {FIELD_MM:g} mm x {FIELD_MM:g} mm" in told
     assert f"{DETAIL} pixels per side" in told

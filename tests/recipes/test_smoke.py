@@ -51,8 +51,8 @@ def test_table_4_trains_tests_and_times_classifiers(tmp_path):
     assert names == [
         "ResNet-50",
         "ResNet-50, images resized back",
-        "ResNet-50 Sonic, not told",
-        "ResNet-50 Sonic, told the spacing",
+        "ResNet-50 Sonic, not given the spacing",
+        "ResNet-50 Sonic, given the spacing",
     ]
 
 

@@ -191,7 +191,7 @@ def test_results_of_another_processor_are_named_and_not_compared():
         baseline = compare_with_stored([now], {"format": 2, "run": RUN, "entries": [before]}, {**RUN, **other})
         assert baseline["rows"] == []
         (table,) = _baseline_table(baseline)
-        assert "fast, 2 threads. They are those of another processor" in table.notes[0]
+        assert "fast, 2 threads. They were measured on another processor" in table.notes[0]
 
 
 def test_operator_results_of_the_first_format_are_not_drawn(tmp_path):

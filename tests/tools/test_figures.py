@@ -35,7 +35,7 @@ def test_trained_figures_share_one_training(tmp_path):
 
 def test_the_medical_figure_needs_volumes(tmp_path, capsys):
     assert main(["figures", "--out", str(tmp_path), "--only", "stages_medical"]) == 0
-    assert "stages_medical: needs --volumes, left as it was" in capsys.readouterr().out
+    assert "stages_medical: needs --volumes; not changed" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())
 
 
@@ -47,7 +47,7 @@ def test_the_medical_figure_is_trained_on_volumes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"), [(["--only", "mona_lisa"], "--only must be of demo"), (["--steps", "1"], "--steps")]
+    ("arguments", "words"), [(["--only", "mona_lisa"], "--only must be from demo"), (["--steps", "1"], "--steps")]
 )
 def test_mistakes_end_in_one_line(arguments, words, capsys):
     assert main(["figures", *arguments]) == 1

@@ -58,7 +58,7 @@ def test_a_run_comes_along_with_its_card_and_without_its_places(tmp_path, empty_
         ({"model": "unet"}, "a run of unet on volumes data; hippocampus is sonicunet3d"),
         ({"kind": "masks"}, "on masks data"),
         ({"dice": None}, "has no dice"),
-        ({"run": {**RUN, "dirty": True}}, "checkout with changes"),
+        ({"run": {**RUN, "dirty": True}}, "uncommitted changes"),
     ],
 )
 def test_a_run_that_does_not_fit_is_refused(tmp_path, changes, message):
@@ -85,9 +85,9 @@ def test_a_network_that_is_too_large_is_refused(tmp_path, monkeypatch):
 def test_the_command_names_what_it_does_not_know(tmp_path, capsys):
     pytest.importorskip("tyro")
     assert main(["weights", "collect", "hippocampi", str(tmp_path)]) == 1
-    assert "NAME must be of shapes" in capsys.readouterr().err
+    assert "NAME must be from shapes" in capsys.readouterr().err
     assert main(["weights", "collect", "hippocampus", str(tmp_path)]) == 1
-    assert "is no finished run" in capsys.readouterr().err
+    assert "is not a finished run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", RECIPES)

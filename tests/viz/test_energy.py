@@ -63,7 +63,7 @@ def test_a_modes_turns_are_one(num_axes):
     assert len(index) == 3
     assert float(shares.sum()) == pytest.approx(1)
     figure = viz.draw_modes(layer, count=2, samples=9)
-    assert "2 of 3 modes, each in 4 turns" in figure.get_suptitle()
+    assert "2 of 3 modes, each in 4 rotations" in figure.get_suptitle()
     marks = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 2]
     assert len(marks) == (4 if num_axes == 2 else 0)
 

@@ -207,7 +207,7 @@ def _print_results(results: dict[str, Any]) -> None:
     from rich.table import Table
 
     words = _task_words(results["task"], results["config"].get("protocol", "own"))
-    table = Table("test", "level", "Dice", "told the spacing", title=f"{results['model']} on {words}")
+    table = Table("test", "level", "Dice", "given the spacing", title=f"{results['model']} on {words}")
     if results["task"] == "synthshape":
         table.add_row("clean", "", f"{results['clean']:.3f}", "")
     for row in results["rows"]:

@@ -42,16 +42,17 @@ class Layer:
 
     @property
     def note(self) -> str:
-        """What the page must say of the layer, if anything."""
+        """What the page says about the layer, if anything."""
         if not self.exact:
             return (
-                "This layer follows the paper's notes: it uses half the spectrum as it is, with a gain that belongs to "
-                "one grid. Its modes are drawn so, on its reference grid. The sliders turn exact modes, and the layer "
-                "is no filter here."
+                "This layer follows the paper's notes: it uses half of the spectrum, with a gain that holds for one "
+                "grid only. Its modes are drawn accordingly, on its reference grid. The sliders set exact modes, and "
+                "the layer cannot be used as a filter here."
             )
         if self.operator.limits.active:
             return (
-                "This layer limits its responses. Its modes are drawn so and it filters so; the sliders set no limits."
+                "This layer limits its responses. Its modes are drawn and applied with these limits; modes set by the "
+                "sliders have no limits."
             )
         return ""
 

@@ -3,7 +3,7 @@
 A filter is a mode, a small bank, or one entry of a trained layer. The same continuous image is filtered on two grids by
 three operators that agree as well as they can on the first. All are set there and then left alone: SONIC by its
 parameters, GFNet by a mask that equals SONIC's spectrum bin by bin, and a 3x3 convolution by the nine taps that bring
-it closest to SONIC's output for this image. On another grid SONIC is told the spacing, GFNet interpolates its mask as
+it closest to SONIC's output for this image. On another grid SONIC is given the spacing, GFNet interpolates its mask as
 its authors do, and the taps stay taps. Each output is then resampled exactly to the reference grid and compared with
 the operator's own output there.
 """
@@ -35,7 +35,7 @@ def mode_of(values: ModeValues) -> ModeOperator:
 
 
 def bank_of(values: ModeValues) -> ModeOperator:
-    """The mean of the mode turned to eight directions: a bank that looks all round."""
+    """The mean of the mode rotated to eight directions."""
     step = 360 / BANK_SIZE
     turned = [replace(values, orientation=values.orientation + step * i) for i in range(BANK_SIZE)]
     return _modes(turned, [1 / BANK_SIZE] * BANK_SIZE)
@@ -119,7 +119,7 @@ class Comparison:
     """All three.
 
     ``fit`` says how far the best 3x3 convolution is from SONIC on the reference grid, ``lost`` how much of SONIC's
-    output there the other grid cannot hold, whoever computes it.
+    output there the other grid cannot hold, whichever filter computes it.
     """
 
     sonic: Outcome

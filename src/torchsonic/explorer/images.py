@@ -1,4 +1,4 @@
-"""Images as continuous fields: a square of 256 mm whose detail every finer grid holds; uploads become such fields.
+"""Images as continuous fields: a band-limited square of 256 mm; uploads become such fields.
 
 A field is kept as samples on the reference grid of 256 x 256 pixels of 1 mm and band-limited: it has nothing at or
 above ``DETAIL / 2`` waves per side, so that each grid of more than ``DETAIL`` pixels per side holds it exactly.
@@ -128,7 +128,7 @@ def read_image(data: bytes) -> Tensor:
         words = f"the image has far too many pixels; at most {MAX_MEGAPIXELS} megapixels are accepted"
         raise RefusedError(words, 413) from error
     except Exception as error:  # decoders raise whatever they meet
-        raise RefusedError(f"this is no image that can be read; accepted are {', '.join(FORMATS)}", 415) from error
+        raise RefusedError(f"this image cannot be read; accepted formats: {', '.join(FORMATS)}", 415) from error
     _check_size(*image.size)
     try:
         if image.format == "JPEG":
@@ -139,10 +139,10 @@ def read_image(data: bytes) -> Tensor:
             upright = ImageOps.exif_transpose(image)
         square = ImageOps.fit(_brightness(upright), REFERENCE, Image.Resampling.LANCZOS)
     except Exception as error:
-        raise RefusedError("the image is broken or cut short and cannot be decoded", 415) from error
+        raise RefusedError("the image is damaged or truncated and cannot be decoded", 415) from error
     values = torch.from_numpy(np.array(square, dtype=np.float32)) / (255 if square.mode == "L" else 1)
     if not bool(torch.isfinite(values).all()):
-        raise RefusedError("the image holds values that are no finite numbers", 415)
+        raise RefusedError("the image contains NaN or infinite values", 415)
     return values.clamp(0, 1)
 
 
@@ -151,13 +151,13 @@ def _check_size(width: int, height: int) -> None:
     if pixels > MAX_MEGAPIXELS * 1_000_000:
         raise RefusedError(
             f"the image has {width:,} x {height:,} pixels, {pixels / 1e6:.0f} megapixels; at most {MAX_MEGAPIXELS} are "
-            "accepted, so make it smaller first",
+            "accepted, so please make it smaller first",
             413,
         )
     if min(width, height) < FEWEST_PIXELS or max(width, height) > LONGEST_RATIO * min(width, height):
         raise RefusedError(
-            f"the image has {width:,} x {height:,} pixels; each side needs at least {FEWEST_PIXELS}, and the longer at "
-            f"most {LONGEST_RATIO} times the shorter"
+            f"the image has {width:,} x {height:,} pixels; each side needs at least {FEWEST_PIXELS}, and the longer "
+            f"side may be at most {LONGEST_RATIO} times the shorter"
         )
 
 

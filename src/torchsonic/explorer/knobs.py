@@ -1,4 +1,4 @@
-"""The five knobs of a mode: what they are called, how far they turn, and which numbers are believed."""
+"""The five parameters of a mode: their names, slider ranges and accepted values."""
 
 from __future__ import annotations
 

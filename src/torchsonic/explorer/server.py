@@ -64,7 +64,7 @@ class ExplorerServer(ThreadingHTTPServer):
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         except OSError as error:
-            raise ValueError(f"--host {host}: there is no such address here ({error.strerror})") from error
+            raise ValueError(f"--host {host}: this machine has no such address ({error.strerror})") from error
         self.address_family = found[0][0]
         self.session, self.host = session, host
         self.posts = threading.BoundedSemaphore(MOST_POSTS)
@@ -203,12 +203,12 @@ class _Handler(BaseHTTPRequestHandler):
         same = origin is None or origin.lower() == f"http://{(self.headers.get('Host') or '').lower()}"
         elsewhere = self.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none")
         if not same or elsewhere or self.headers.get(OWN_HEADER) != "1":
-            raise RefusedError("only the explorer's own page may ask this", 403)
+            raise RefusedError("only the explorer's own page may send this request", 403)
 
     def _body(self, limit: int) -> bytes:
         text = self.headers.get("Content-Length", "")
         if not (text.isascii() and text.isdigit()):
-            raise RefusedError("a request needs its length", 411)
+            raise RefusedError("the request has no Content-Length", 411)
         length = int(text)
         if length > limit:
             size = f"{limit >> 20} MB" if limit >= 1 << 20 else f"{limit >> 10} kB"
@@ -223,7 +223,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             value = json.loads(body)
         except (ValueError, RecursionError) as error:  # of bytes, of syntax, or of thousands of digits
-            raise RefusedError(f"the request is no valid JSON: {error}") from error
+            raise RefusedError(f"the request is not valid JSON: {error}") from error
         if not isinstance(value, dict):
             raise RefusedError("the request must be a JSON object")
         return value
@@ -244,25 +244,25 @@ def _as_json(value: Any) -> tuple[bytes, str]:
 def make_server(session: Session, *, host: str = "127.0.0.1", port: int = 0) -> ExplorerServer:
     """Bind to an address, or refuse with the reason and the remedy; port 0 takes a free one."""
     if not 0 <= port <= 65535:
-        raise ValueError(f"--port must be from 0 (any free one) to 65535, got {port}")
+        raise ValueError(f"--port must be from 0 (any free port) to 65535, got {port}")
     try:
         return ExplorerServer(host, port, session)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise ValueError(f"--port {port} is in use; choose another, or 0 for any free one") from error
+            raise ValueError(f"--port {port} is in use; choose another, or 0 for any free port") from error
         raise ValueError(f"cannot listen at --host {host} --port {port}: {error.strerror}") from error
 
 
 def serve(server: ExplorerServer, *, browser: bool = True, say: Callable[[str], None] = print) -> None:
     """Answer until interrupted."""
-    say(f"torchsonic explorer: {server.address}  (Ctrl-C ends it)")
+    say(f"torchsonic explorer: {server.address}  (press Ctrl-C to stop)")
     if not server.local:
-        say("warning: others on the network can reach it, and there is no password")
+        say("warning: others on the network can use it, since there is no password")
     if browser:
         threading.Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()
     try:
         server.serve_forever(poll_interval=POLL_SECONDS)
     except KeyboardInterrupt:
-        say("\nended")
+        say("\nstopped")
     finally:
         server.server_close()

@@ -1,6 +1,6 @@
-"""What the page asks and what it is told; knows nothing of HTTP.
+"""Answers to the page's requests, independent of HTTP.
 
-Pictures are bytes that the page colours itself: drawing takes a browser less time than encoding takes us.
+Pictures are sent as bytes that the page colours itself: a browser draws them faster than we could encode them.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Session:
             raise RefusedError(f"filter must be mode, bank or layer, got {kind!r}")
         layer = self._layer(request.get("layer"))
         if not layer.exact:
-            raise RefusedError(f"{layer.name} is no filter here: {layer.note}")
+            raise RefusedError(f"{layer.name} cannot be used as a filter: {layer.note}")
         start = read_count(request.get("input"), "Input channel", 0, layer.inputs - 1)
         end = read_count(request.get("output"), "Output channel", 0, layer.outputs - 1)
         return (kind, layer.name, start, end), lambda: layer.operator.between([start], [end])

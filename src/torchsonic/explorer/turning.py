@@ -1,7 +1,7 @@
-"""A drawn scene, upright and turned, and what two trained networks that come along say to both.
+"""A synthetic scene, upright and rotated, and the answers of two pretrained networks to both.
 
-Both networks saw upright shapes only. One is made of orbits of directions, so that its answer turns with the image;
-the other of 3x3 convolutions, which are tied to rows and columns.
+Both networks were trained on upright shapes only. One applies every mode in many directions, so its answer rotates with
+the image; the other consists of 3x3 convolutions, which are tied to rows and columns.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def draw_modes(
     draw = {1: _draw_lines, 2: _draw_images, 3: _draw_slices}[layer.num_axes]
     operator, lattice = physical_operator(layer), reference_lattice(layer, samples)
     figure = draw(operator.select(first), lattice, heads, words, unit)
-    turned = f", each in {layer.orbit_size} turns" if layer.orbit_size > 1 else ""
+    turned = f", each in {layer.orbit_size} rotations" if layer.orbit_size > 1 else ""
     figure.suptitle((title + ": " if title else "") + f"strongest {len(index)} of {layer.num_modes} modes{turned}")
     if turned and layer.num_axes == 2:
         _mark_turns(figure, operator.modes.direction.unflatten(0, (-1, layer.orbit_size))[index], lattice)
@@ -83,7 +83,7 @@ def draw_modes(
 
 
 def _mark_turns(figure: Figure, directions: Tensor, lattice: Lattice) -> None:
-    """Lines at the rim of spectra along all turns ``(count, |G|, 2)`` of each mode."""
+    """Lines at the rim of spectra along all rotations ``(count, |G|, 2)`` of each mode."""
     columns, rim = min(COLUMNS, len(directions)), min(float(omega[-1]) for omega in lattice.frequencies)
     for place, turns in enumerate(directions):
         panel = figure.axes[2 * columns * (place // columns) + place % columns]

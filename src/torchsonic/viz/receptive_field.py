@@ -216,6 +216,6 @@ def _draw_distances(panel: Axes, fields: Mapping[str, ReceptiveField], unit: str
         share = field.share_beyond(radii).clamp_min(1e-12)
         panel.semilogy(radii, share, LINES[place % len(LINES)], color=_colour(place), label=label)
     panel.set(xlabel=f"distance $r$ ({unit})", ylim=(1e-6, 1.5), xlim=(0, farthest))
-    panel.set_ylabel("part of the squared sensitivity beyond $r$")
+    panel.set_ylabel("fraction of squared sensitivity beyond $r$")
     style.thin_axes(panel)
     panel.legend(frameon=False, loc="upper right", fontsize=7.5)

@@ -89,7 +89,7 @@ def draw_rose(model: nn.Module, *, weight: Weight = "gain", bins: int | None = N
     axes = next(iter(layers.values())).num_axes
     if axes == 1:
         if bins is not None:
-            raise ValueError(f"bins are sectors of a circle, which signals do not have; leave bins out, got {bins}")
+            raise ValueError(f"bins are sectors of a circle, which signals do not have; omit bins, got {bins}")
         return _draw_signs(layers, weight, words)
     bins = BINS if bins is None else bins
     planes = PLANES[axes]

@@ -57,12 +57,12 @@ def draw_stages(model: nn.Module, *, samples: int | None = None, unit: str = "px
     """
     found = list(named_sonic_layers(model).items())
     layers = choose_evenly(found, MOST)
-    part = f", {MOST} of {len(found)} layers" if len(found) > MOST else ""
+    part = f" ({MOST} of {len(found)} layers)" if len(found) > MOST else ""
     flat = layers[0][1].num_axes == 1
     columns = min(COLUMNS, len(layers))
     rows = 0 if flat else math.ceil(len(layers) / columns)
     figure = style.new_figure(2.15 * columns * (not flat) + 5.2, max(3.6, 2.35 * rows + 0.6))
-    scale = "" if flat else r", $\log_{10}$ of the part of the highest"
+    scale = "" if flat else r", relative to the maximum, $\log_{10}$"
     figure.suptitle(f"Spectral energy of the filters{part}{scale}")
     left, right, panels = figure, figure, []
     if not flat:
@@ -117,7 +117,7 @@ def draw_stages_beside(
             raise ValueError(f"models must be for images or volumes, but {title!r} is for signals; use draw_stages")
     columns = max(map(len, found.values()))
     figure = style.new_figure(2.15 * columns + 1.4, 2.35 * len(found) + 0.6)
-    figure.suptitle(r"Spectral energy of the filters, $\log_{10}$ of the part of the highest")
+    figure.suptitle(r"Spectral energy of the filters, relative to the maximum, $\log_{10}$")
     panels = figure.subplots(len(found), columns, squeeze=False)
     image = None
     for line, (title, layers) in zip(panels, found.items(), strict=True):
@@ -142,7 +142,7 @@ def _finish_profile(panel: Axes, count: int, unit: str) -> None:
         panel.set_xscale("log")
     else:
         panel.set_xlim(0, None)
-    panel.set(xlabel=rf"$|\omega|$ (rad/{unit})", ylabel="mean over directions, highest = 1")
+    panel.set(xlabel=rf"$|\omega|$ (rad/{unit})", ylabel="mean over directions, maximum = 1")
     style.thin_axes(panel)
     if count > 1:
         panel.legend(frameon=False, fontsize=7 if count > 6 else 8)

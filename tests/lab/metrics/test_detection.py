@@ -145,7 +145,7 @@ def test_intervals_hold_the_value_and_come_from_the_seed():
         ((np.zeros((4, 4)), np.zeros((4, 4))), r"probability must be a volume \(D, H, W\)"),
         ((np.full(SIZE, 3.0), np.zeros(SIZE)), "give probabilities, not logits"),
         ((np.full(SIZE, math.nan), np.zeros(SIZE)), "give probabilities, not logits"),
-        ((np.zeros(SIZE), np.zeros((10, 40, 41))), r"label \(10, 40, 41\)"),
+        ((np.zeros(SIZE), np.zeros((10, 40, 41))), r"label has \(10, 40, 41\)"),
     ],
 )
 def test_mistakes_are_named(arguments, words):

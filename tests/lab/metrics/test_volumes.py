@@ -94,9 +94,9 @@ def test_a_class_in_neither_has_no_score_and_one_in_one_of_them_scores_zero():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"prediction": np.zeros((4, 5, 7))}, r"prediction has shape \(4, 5, 7\) but label \(4, 5, 6\)"),
-        ({"prediction": np.full((4, 5, 6), 3)}, "prediction holds class 3, but there are classes 0 to 2 only"),
-        ({"label": np.full((4, 5, 6), -1)}, "label holds class -1"),
+        ({"prediction": np.zeros((4, 5, 7))}, r"prediction has shape \(4, 5, 7\), but label has \(4, 5, 6\)"),
+        ({"prediction": np.full((4, 5, 6), 3)}, "prediction contains class 3, but there are only classes 0 to 2"),
+        ({"label": np.full((4, 5, 6), -1)}, "label contains class -1"),
         ({"prediction": np.full((4, 5, 6), 0.5)}, "give labels, not probabilities"),
         ({"label": np.zeros(5)}, r"label must be a volume \(D, H, W\)"),
         ({"spacing": (1.0, 1.0)}, "spacing must be 3 positive numbers"),

@@ -44,7 +44,7 @@ def test_networks_of_all_dimensions_are_explained(num_axes, tmp_path, capsys):
     assert main(["explain", str(folder), "--out", str(out), "--unit", "mm"]) == 0
     assert f"written: {out}" in capsys.readouterr().out
     page = out.read_text()
-    titles = {"Receptive field", "Spectral energy of the stages", "Directions of the modes"}
+    titles = {"Receptive field", "Spectral energy of the layers", "Directions of the modes"}
     layer = {"Modes of blocks.0.operator", "Mixed responses of blocks.0.operator"}
     assert set(pictures(page)) == titles | layer
     assert not re.search(r'(?:src|href)="(?!data:|#)', page), "the page needs another file"
@@ -63,7 +63,7 @@ def test_a_run_is_explained_with_its_data_and_its_history(tmp_path):
     assert subject.images.shape[1:] == (3, 64, 64)
     assert subject.unit == "px"
     page = write_explanation(subject, tmp_path / "page.html").read_text()
-    assert pictures(page)["The modes while the network learns"].n_frames == 3
+    assert pictures(page)["Modes during training"].n_frames == 3
     assert "samples of synthshape" in page
     assert load_subject(run / "model").run == run
 

@@ -106,18 +106,18 @@ def test_every_difference_beside_the_network_is_named():
     ]
     report = replace(make_report(PLAIN, SONIC, replace(SONIC, config=SONIC.config)), left_out={"a": "bad"})
     assert size_warnings(report)[-2:] == [
-        "The same seeds more than once, so the spread is too small: sonic_tiny.",
-        "1 unreadable images were left out.",
+        "Repeated seeds, so the spread is too small: sonic_tiny.",
+        "1 unreadable image was left out.",
     ]
 
 
 def test_verdicts_count_sizes_and_parameters():
     lines = verdict_lines(make_report(PLAIN, SONIC))
     assert lines == [
-        "sonic_tiny: 1.0 points less than resnet50 at 128 px, with 0.10 of its parameters; within 2 points with at "
-        "most 0.2: yes.",
-        "sonic_tiny, told the spacing: loses less than every rival at 2 of 2 sizes; at most half of the best rival's "
-        "loss at 2 (96 px 10.0 against 30.0, 160 px 0.0 against 10.0 percent).",
+        "sonic_tiny: 1.0 points less than resnet50 at 128 px, with 0.10 of its parameters. Within 2 points with at "
+        "most 0.2 of the parameters: yes.",
+        "sonic_tiny, given the spacing: loses less than every other network at 2 of 2 sizes; at most half as much as "
+        "the best of them at 2 (96 px 10.0 against 30.0, 160 px 0.0 against 10.0 percent).",
     ]
     large = replace(SONIC, results={"parameters": 5_000_000})
     assert "with 0.50 of its parameters" in verdict_lines(make_report(PLAIN, large))[0]
@@ -133,14 +133,14 @@ def test_rivals_that_learnt_nothing_or_elsewhere_are_not_counted():
     elsewhere = make_run("resnet50_gfnet", {96: 0.8, 128: 0.8, 160: 0.8}, image_size=96)
     lines = verdict_lines(make_report(PLAIN, SONIC, guessing, elsewhere))
     assert lines[0] == (
-        "sonic_tiny at 128 px, told the spacing: not compared with vit_s16 at 128 px, resnet50_gfnet at 96 px (learnt "
-        "too little or trained at another size)."
+        "sonic_tiny at 128 px, given the spacing: not compared with vit_s16 at 128 px, resnet50_gfnet at 96 px "
+        "(learned too little, or trained at another size)."
     )
     assert "96 px 10.0 against 30.0" in lines[-1]
-    assert any("vit_s16 has learnt little" in line for line in size_warnings(make_report(SONIC, guessing)))
+    assert any("vit_s16 has learned little" in line for line in size_warnings(make_report(SONIC, guessing)))
     beginner = make_run("sonic_tiny", {96: 0.1, 128: 0.1, 160: 0.1}, told={96: 0.1, 128: 0.1, 160: 0.1})
     assert verdict_lines(make_report(PLAIN, beginner)) == [
-        "sonic_tiny, told the spacing: has learnt too little to be compared."
+        "sonic_tiny, given the spacing: has learned too little to be compared."
     ]
     assert verdict_lines(make_report(SONIC)) == [], "without rivals there is nothing to say"
 
@@ -155,7 +155,9 @@ def test_a_network_well_above_guessing_has_learnt_however_few_the_classes(classe
     report = make_report(controlled)
     assert {curve.has_learnt for curve in report.curves} == {learnt}
     assert len(report.curves) == 2
-    assert sum("has learnt little" in line for line in size_warnings(report)) == (not learnt), "the control is the same"
+    assert sum("has learned little" in line for line in size_warnings(report)) == (not learnt), (
+        "the control is the same"
+    )
 
 
 def test_a_network_that_gets_images_resized_back_is_a_rival():
@@ -165,7 +167,7 @@ def test_a_network_that_gets_images_resized_back_is_a_rival():
     assert names[:2] == ["resnet50", "resnet50, images resized to 128 px"]
     lines = verdict_lines(report)
     assert len(lines) == 2, "one of cost, one of sizes"
-    assert "less than every rival at 1 of 2 sizes" in lines[1]
+    assert "less than every other network at 1 of 2 sizes" in lines[1]
     assert "96 px 10.0 against 5.0" in lines[1]
 
 
@@ -196,7 +198,11 @@ def test_tables_have_a_row_for_each_curve_and_the_papers_below():
     report = make_report(PLAIN, SONIC)
     table = accuracy_table(report)
     assert table.headers == ["network", "96 px", "128 px", "160 px"]
-    assert [row[0] for row in table.rows] == ["resnet50", "sonic_tiny, not told", "sonic_tiny, told the spacing"]
+    assert [row[0] for row in table.rows] == [
+        "resnet50",
+        "sonic_tiny, not given the spacing",
+        "sonic_tiny, given the spacing",
+    ]
     assert table.rows[0][1].text == "56.0"
     rows = loss_table(report).rows
     assert rows[2][2] == "0"

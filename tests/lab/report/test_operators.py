@@ -111,8 +111,8 @@ def test_the_page_says_what_was_measured():
     chosen = [BY_NAME[name] for name in ("3x3 convolution", "FNO", "SONIC")]
     measured = measure_operators(SMALL, contenders=chosen)
     lines = findings(measured)
-    assert lines[0].endswith("told, by: SONIC.")
-    assert lines[3].endswith("on a larger one: FNO.")
+    assert lines[0].endswith("where possible, for: SONIC.")
+    assert lines[3].endswith("fail on a larger one: FNO.")
     table = operator_table(measured, SMALL)
     assert len([line for line in table.lines if isinstance(line, list)]) == 3
     page = make_page(measured, SMALL, describe_run(seed=0, device=torch.device("cpu")))
@@ -125,7 +125,7 @@ def test_the_command_writes_page_and_figure(tmp_path, monkeypatch, capsys):
     pytest.importorskip("rich")
     monkeypatch.setattr(Budget, "quick", classmethod(lambda cls: SMALL))
     assert main(["compare", "operators", "--quick", "--out", str(tmp_path)]) == 0
-    assert "Of these, directions are preferred by: SONIC." in capsys.readouterr().out
+    assert "Of these, the following prefer directions: SONIC." in capsys.readouterr().out
     names = {"report.html", "report.md", "report.json", "taxonomy.png"}
     assert {path.name for path in tmp_path.iterdir()} == names
     data = json.loads((tmp_path / "report.json").read_text())

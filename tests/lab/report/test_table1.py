@@ -56,7 +56,7 @@ def test_ours_is_mean_and_sample_deviation_over_runs(tmp_path):
 def test_one_run_has_no_spread_and_a_test_of_ours_no_number_of_the_paper(tmp_path):
     make_run(tmp_path)
     table = make_table(columns_of(tmp_path))
-    told = row_of(table, "SynthShape: Dice", "rescaling 1.5, told spacing").cells[0]
+    told = row_of(table, "SynthShape: Dice", "rescaling 1.5, given the spacing").cells[0]
     assert told.ours is not None
     assert (told.ours.spread, told.paper, told.difference) == (None, None, None)
     assert row_of(table, "SynthShape: Dice", "clean").cells[0].paper is None
@@ -90,7 +90,7 @@ def test_rank_counts_places_of_default_models_only(tmp_path):
     assert rank_lines(make_table(columns_of(tmp_path))) == [], "nothing to compare with"
     make_run(tmp_path, model="convnet", dice=0.6)
     alone = str(rank_lines(make_table(columns_of(tmp_path))))
-    assert "ahead of ConvNet, or level with it, in 0 of 18 rows" in alone, "of two, one is always first or second"
+    assert "level with or ahead of ConvNet in 0 of 18 rows" in alone, "of two, one is always first or second"
     make_run(tmp_path, model="vit", dice=0.4)
     line = str(rank_lines(make_table(columns_of(tmp_path))))
     assert "in 18 of 18 rows under perturbation (first in 0, second in 18) among 3 models" in line
@@ -107,12 +107,12 @@ def test_equal_runs_raise_no_warning(written):
     [
         ({"steps": 50}, "SynthShape: different settings, steps: 50 for ConvNet; 100 for SonicNet."),
         ({"test_samples": 7}, "test samples: 7 for ConvNet"),
-        ({"seed": 3}, "not the same seeds and folds"),
-        ({"fold": 2}, "not the same seeds and folds"),
+        ({"seed": 3}, "seeds and folds differ between models"),
+        ({"fold": 2}, "seeds and folds differ between models"),
         ({"run": {**ORIGIN, "commit": "fedcba9876543210"}}, "Mixed commits"),
-        ({"run": {**ORIGIN, "dirty": True}}, "Dirty trees: 1 of 2 runs"),
-        ({"run": {**ORIGIN, "threads": 8}}, "do not compare times"),
-        ({"run": {**ORIGIN, "busy_cores": 1.5}}, "do not trust times"),
+        ({"run": {**ORIGIN, "dirty": True}}, "Uncommitted changes: 1 of 2 runs"),
+        ({"run": {**ORIGIN, "threads": 8}}, "times cannot be compared"),
+        ({"run": {**ORIGIN, "busy_cores": 1.5}}, "times are unreliable"),
     ],
 )
 def test_what_cannot_be_compared_is_said(tmp_path, changes, words):
@@ -126,7 +126,7 @@ def test_the_same_seed_twice_is_no_second_run(tmp_path):
     folder = make_run(tmp_path / "a")
     shutil.copytree(folder, tmp_path / "b")
     (warning,) = warnings_of(columns_of(tmp_path))
-    assert "same seeds and folds more than once" in warning
+    assert "repeated seeds and folds, so" in warning
 
 
 def test_broken_and_unfinished_runs_are_named_and_left_out(tmp_path):

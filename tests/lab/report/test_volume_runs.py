@@ -102,7 +102,7 @@ def test_predictions_are_written_on_the_grid_of_the_image(made, tmp_path):
 
 def test_external_cases_must_not_be_those_of_training(made, tmp_path):
     data, (run, _), _ = made
-    with pytest.raises(ValueError, match=r"which .* was trained on; name other cases"):
+    with pytest.raises(ValueError, match=r"which .* was trained on; use other cases"):
         score([run], tmp_path, external=data)
 
 
@@ -140,9 +140,9 @@ def test_bad_cases_are_named_or_left_out(made, elsewhere, tmp_path):
         write(elsewhere / "images" / f"two_{channel}.nii.gz", make_arrays()[0], make_affine())
     write(elsewhere / "labels" / "two.nii.gz", make_arrays()[1], make_affine())
     evaluation = score([run], tmp_path, external=elsewhere, keep_going=True)
-    assert "2 channels, the networks have 1" in dict(evaluation.skipped)["two"]
+    assert "has 2 channels, but the networks expect 1" in dict(evaluation.skipped)["two"]
     spoil(elsewhere, "away", "nan")
-    with pytest.raises(ValueError, match="no case is left of 3; the first: case away"):
+    with pytest.raises(ValueError, match="all 3 cases were left out; the first because: case away"):
         score([run], tmp_path, external=elsewhere, keep_going=True)
 
 
@@ -165,16 +165,16 @@ def test_data_may_have_moved(made, tmp_path):
 
 def test_runs_that_cannot_be_evaluated_are_named(made, tmp_path):
     _, (run, _), _ = made
-    with pytest.raises(ValueError, match="nowhere holds no finished run on volumes"):
+    with pytest.raises(ValueError, match="nowhere contains no finished run on volumes"):
         score([tmp_path / "nowhere"], tmp_path)
     half = tmp_path / "half"
     shutil.copytree(run, half)
     (half / "results.json").unlink()
-    with pytest.raises(ValueError, match="half holds no finished run on volumes"):
+    with pytest.raises(ValueError, match="half contains no finished run on volumes"):
         score([half], tmp_path)
-    with pytest.raises(ValueError, match="classes: 3 names for the classes 1 to 2"):
+    with pytest.raises(ValueError, match="--classes has 3 names, but these runs have classes 1 to 2"):
         score([run], tmp_path, classes=("a", "b", "c"))
-    with pytest.raises(ValueError, match="lesions=5 is none of the classes 1 to 2"):
+    with pytest.raises(ValueError, match="--lesions must be a class from 1 to 2, got 5"):
         score([run], tmp_path, lesion_class=5)
     other = train(write_folder(tmp_path / "binary", classes=2), tmp_path / "runs")
     with pytest.raises(ValueError, match="different numbers of classes"):

@@ -159,7 +159,7 @@ def test_labels_without_prediction_are_an_error_and_named(folders):
     (folders / "predictions" / "moved.nii.gz").unlink()
     write(folders / "predictions" / "foreign.nii.gz", make_arrays()[1], make_affine())
     with pytest.raises(
-        ValueError, match=r"case foreign: .* has no label of it; case moved: .* has no prediction of it"
+        ValueError, match=r"case foreign: .* has no label for it; case moved: .* has no prediction for it"
     ):
         score(folders)
     evaluation = score(folders, keep_going=True)
@@ -171,12 +171,12 @@ def test_labels_without_prediction_are_an_error_and_named(folders):
 def test_folders_without_a_common_name_are_refused_even_if_told_to_go_on(tmp_path):
     write(tmp_path / "predictions" / "a.nii.gz", make_arrays()[1], make_affine())
     write(tmp_path / "labels" / "b.nii.gz", make_arrays()[1], make_affine())
-    with pytest.raises(ValueError, match=r"no name in .*predictions is one in .*labels: a there, b here"):
+    with pytest.raises(ValueError, match=r"no file name in .*predictions is also in .*labels: it has a, not b"):
         score(tmp_path, keep_going=True)
     with pytest.raises(ValueError, match="there is no folder"):
         score_folders(tmp_path / "predictions", tmp_path / "nowhere", scoring=QUIET)
     (tmp_path / "void").mkdir()
-    with pytest.raises(ValueError, match="void holds no file ending in"):
+    with pytest.raises(ValueError, match="void contains no file ending in"):
         score_folders(tmp_path / "void", tmp_path / "labels", scoring=QUIET)
 
 
@@ -211,7 +211,7 @@ def test_an_unreadable_label_is_named(folders):
 def test_if_nothing_is_left_it_is_said(folders):
     for name in ("good", "moved", "empty"):
         write_pair(folders, name, change=lambda label: label[:-1])
-    with pytest.raises(ValueError, match="no case is left of 3; the first: case empty"):
+    with pytest.raises(ValueError, match="all 3 cases were left out; the first because: case empty"):
         score(folders, keep_going=True)
 
 
@@ -238,7 +238,7 @@ def test_lesions_are_counted_from_probabilities(folders):
     assert found is not None
     assert (found["overall"]["lesions"], found["overall"]["found"]) == (3, 2)
     assert found["cases"]["empty"]["missed"] == 1
-    with pytest.raises(ValueError, match="lesions=3 is none of the classes 1 to 2"):
+    with pytest.raises(ValueError, match="--lesions must be a class from 1 to 2, got 3"):
         score(folders, lesion_class=3, probabilities=folders / "chances")
     with pytest.raises(CaseError, match=r"case empty: .*empty.npz: there are no probabilities"):
         score(folders, lesion_class=2)
@@ -380,7 +380,7 @@ def test_what_cannot_be_compared_is_said():
     second = ModelResult(name="b", cases={"x": make_case(0.9, 0.9), "y": make_case(0.9, 0.9)})
     said = " ".join(case_warnings(make_evaluation([first, second])))
     assert "same cases (a: 1; b: 2)" in said
-    assert "Few cases" in said
+    assert "Only 1 case: the intervals" in said
     many = ModelResult(name="c", cases={str(n): make_case(0.9, 0.9) for n in range(6)})
     assert case_warnings(make_evaluation([many])) == []
     busy = {**ORIGIN, "busy_cores": 1.5}
@@ -389,4 +389,4 @@ def test_what_cannot_be_compared_is_said():
     (said,) = case_warnings(make_evaluation([timed], run=busy))
     assert "do not trust these times" in said
     (said,) = case_warnings(make_evaluation([many], skipped=[("x", "broken")]))
-    assert said == "1 case was left out; it is named at the end."
+    assert said == "1 case was left out; it is listed at the end."

@@ -224,9 +224,9 @@ def test_the_report_names_the_protocol_and_mixes_no_rows(tmp_path):
         assert [cell.ours and cell.ours.mean for cell in row.cells] == ours
         assert [cell.paper for cell in row.cells] == [0.98, 0.98]
     (line,) = rank_lines(table)
-    assert line.startswith("SynthShape, released protocol: SonicNet is ahead of ConvNet, or level with it, in 18 of 18")
+    assert line.startswith("SynthShape, released protocol: SonicNet is level with or ahead of ConvNet in 18 of 18")
     report = make_report(tmp_path)
     assert "examples_released" in [figure.name for figure in report.figures]
     text = str(make_page(report))
     assert "SynthShape, released protocol" in text
-    assert "as in the authors' released script" in text
+    assert "are those of the authors' released script" in text

@@ -138,7 +138,7 @@ def test_only_what_is_not_done_is_trained_and_with_the_same_bits(study, folder, 
     monkeypatch.setattr("torchsonic.lab.studies.runner.current_commit", lambda: "fedcba98765")
     assert run_study(study, tmp_path / "out", folder / "data", say=said.append) == []
     assert len(said) == 2
-    assert "further ones will be of fedcba9876" in said[0]
+    assert "new ones will be from fedcba9876" in said[0]
     assert said[1].startswith("7 of 12 runs done")
     assert said[1].endswith("next: final cnn, rate 0.01, seed 1")
     assert (again / "model" / "model.safetensors").read_bytes() == before
@@ -227,7 +227,7 @@ class Logged:
     ("accuracy", "losses", "problem"),
     [
         (0.95, [1.0] * 20 + [0.1] * 60, ""),
-        (0.52, [1.0] * 80, "has not left chance"),
+        (0.52, [1.0] * 80, "hardly better than chance"),
         (0.95, [1.0 - 0.01 * step for step in range(80)], "falling steeply"),
     ],
 )
@@ -329,11 +329,11 @@ def test_the_studies_of_the_package_can_be_planned(name, tmp_path):
     [
         (("hours = 0.1", ""), "hours"),
         (('form = "percent"', 'form = "share"'), "form must be"),
-        (('models = ["sonic"]', 'models = ["nobody"]'), "speaks of a model"),
+        (('models = ["sonic"]', 'models = ["nobody"]'), "refers to a model"),
         (("about", "abut"), "abut"),
         (('title = "Waves"', "title = "), "not a study"),
         (("about = ", "# about = "), "study needs the entry 'about'; add it"),
-        (("[search]", "[settings.other]"), r"several rates need \[search\]"),
+        (("[search]", "[settings.other]"), r"several rates need a \[search\] table"),
     ],
 )
 def test_damaged_studies_are_refused(tmp_path, change, problem):

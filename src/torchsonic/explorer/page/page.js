@@ -135,7 +135,7 @@ const view = newestOnly(async ({ moved, wanted }) => {
     shownInput = input;
     forgiveIfOwn();
     const elapsed = Math.round(performance.now() - moved);
-    find("#status").textContent = `Drawn ${elapsed} ms after the last move.`;
+    find("#status").textContent = `Drawn ${elapsed} ms after the last change.`;
     document.body.dataset.milliseconds = elapsed;
   } catch (error) {
     complainOfView(error.message);
@@ -191,10 +191,10 @@ function showOperators(answer, asked) {
     verdict.textContent = `changed by ${percent(difference)}`;
     verdict.className = `difference ${difference <= own ? "same" : "changed"}`;
   }
-  find("#fit").textContent = `${percent(answer.fit)} away from it`;
+  find("#fit").textContent = `which differs from it by ${percent(answer.fit)}`;
   const lost = find("#lost");
   lost.hidden = answer.lost < 0.001;
-  lost.textContent = `This grid is too coarse for all of the image's detail: ${percent(answer.lost)} of SONIC's filtered image cannot be held by it, whoever computes it. With more than ${start.detail} pixels on both sides nothing is lost.`;
+  lost.textContent = `This grid is too coarse for all the detail of the image: it cannot hold ${percent(answer.lost)} of SONIC's output, whichever filter computes it. With more than ${start.detail} pixels on both sides, nothing is lost.`;
 }
 
 // Images ------------------------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ function addImage(name, label) {
 async function upload(file) {
   forgive();
   if (file.size > start.uploads.bytes) {
-    complain(`${file.name} is larger than ${start.uploads.bytes >> 20} MB; make it smaller first.`);
+    complain(`${file.name} is larger than ${start.uploads.bytes >> 20} MB; please make it smaller first.`);
     return;
   }
   find("#upload-label").textContent = "Reading …";
@@ -253,7 +253,7 @@ function makeCard(mode) {
   draw(canvas, mode, "");
   canvas.setAttribute("aria-hidden", "true");
   const title = Object.assign(document.createElement("b"), { textContent: `mode ${mode.mode}` });
-  const words = [`${short(mode.values.orientation)}°`, `decay ${short(mode.meaning.decay_length)} mm`, `${percent(mode.share)} of power`];
+  const words = [`${short(mode.values.orientation)}°`, `decay ${short(mode.meaning.decay_length)} mm`, `${percent(mode.share)} of the power`];
   card.append(canvas, title, ...words.map((text) => Object.assign(document.createElement("span"), { textContent: text })));
   card.addEventListener("click", () => {
     state.values = { ...mode.values };
@@ -363,7 +363,7 @@ async function begin() {
   find("#image").value = state.image; // a browser may remember another from before a reload
   find("#resolution").value = RESOLUTION;
   find("#anisotropy").value = ANISOTROPY;
-  find("#upload-hint").textContent = `up to ${start.uploads.megapixels} megapixels, ${start.uploads.bytes >> 20} MB; its central square is used`;
+  find("#upload-hint").textContent = `up to ${start.uploads.megapixels} megapixels, ${start.uploads.bytes >> 20} MB; the central square is used`;
   const words = { ...start, turn: 360 / start.bank, rows: start.reference[0], pixel: start.field / start.reference[0] };
   for (const place of document.querySelectorAll("[data-start]")) place.textContent = words[place.dataset.start];
   drawScales();

@@ -2,14 +2,14 @@
 
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 
-/** The answer to a request, or an error in words for the user; with a body it is a post. */
+/** The answer to a request, or an error with a message for the user; a request with a body is a POST. */
 export async function ask(path, body) {
   const options = body === undefined ? {} : { method: "POST", headers: { "X-Torchsonic": "1" }, body };
   let response;
   try {
     response = await fetch(path, options);
   } catch {
-    throw new Error("The explorer does not answer. Was it ended? Start it again and reload this page.");
+    throw new Error("The explorer does not answer. If it was stopped, start it again and reload this page.");
   }
   const answer = await response.json();
   if (!response.ok) throw new Error(capital(answer.error));

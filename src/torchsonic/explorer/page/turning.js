@@ -1,4 +1,4 @@
-// "Turn the image": a scene and the answers of two trained networks, upright and turned.
+// "Rotate the image": a scene and the answers of two trained networks, upright and rotated.
 
 import { CLASSES, draw } from "/pictures.js";
 import { ask, newestOnly } from "/requests.js";
@@ -15,12 +15,12 @@ function show(answer, angle) {
     const found = answer[box.dataset.answer];
     const title = box.querySelector("h3").textContent;
     for (const which of ["upright", "turned"]) {
-      draw(box.querySelector(`canvas[data-turn=${which}]`), found[which], `${title}, ${which === "turned" ? `turned by ${angle} degrees` : which}`);
+      draw(box.querySelector(`canvas[data-turn=${which}]`), found[which], `${title}, ${which === "turned" ? `rotated by ${angle} degrees` : which}`);
     }
-    box.querySelector(".by").textContent = `turned by ${angle}°`;
+    box.querySelector(".by").textContent = `rotated by ${angle}°`;
     if (found.agreement === undefined) continue;
     const verdict = box.querySelector(".agreement");
-    verdict.textContent = `${percent(found.agreement)} turned with the image`;
+    verdict.textContent = `${percent(found.agreement)} rotated with the image`;
     verdict.className = `agreement ${found.agreement >= ALONG ? "same" : "changed"}`;
   }
 }

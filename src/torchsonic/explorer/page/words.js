@@ -18,7 +18,7 @@ export function meaningOf(name, meaning) {
   if (name === "orientation") return "0° right, 90° up";
   if (name === "scale") return "stretches the mode along its direction";
   if (name === "damping") return `decay length s/|Re a| = ${short(meaning.decay_length)} mm`;
-  if (name === "transverse") return `width at the decay length ${short(meaning.width)} mm`;
+  if (name === "transverse") return `width at the decay length: ${short(meaning.width)} mm`;
   if (meaning.wavelength === null) return "no oscillation";
   return `${short(meaning.angular_frequency)} rad/mm, wavelength ${short(meaning.wavelength)} mm`;
 }

@@ -1,4 +1,4 @@
-"""What models cost and how they do: functions of modules, tensors and numbers."""
+"""Cost and accuracy of models, as functions of modules, tensors and numbers."""
 
 from torchsonic.lab.metrics.cost import count_flops, count_parameters
 from torchsonic.lab.metrics.paper import PaperCost, paper_cost, paper_results

@@ -41,7 +41,7 @@ def classify(
     *,
     spacing: float | tuple[float, ...] | None = None,
 ) -> Hits:
-    """Let a model, told the ``spacing`` if there is one, classify bytes ``(B, 3, H, W)`` with labels ``(B,)``."""
+    """Classify bytes ``(B, 3, H, W)`` with labels ``(B,)``; the model is given the ``spacing`` if there is one."""
     device = next(model.parameters()).device
     told = {} if spacing is None else {"spacing": spacing}
     found: dict[int, list[NDArray[np.bool_]]] = {k: [np.zeros(0, bool)] for k in (1, 5)}
@@ -54,7 +54,7 @@ def classify(
 
 
 def degradation(there: float, here: float) -> float:
-    """Accuracy lost on the way from the training size to another, in percent of what there was; NaN from nothing.
+    """Accuracy lost from the training size to another, as a percentage of the former; NaN if that is 0.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def degradation_interval(there: NDArray[np.bool_], here: NDArray[np.bool_]) -> t
     what is hard for one run is hard for the others.
     """
     if there.shape != here.shape:
-        raise ValueError(f"hits at both sizes must be of the same images, got {there.shape} and {here.shape}")
+        raise ValueError(f"hits at both sizes must be for the same images, got {there.shape} and {here.shape}")
     counts = np.stack([np.atleast_2d(hits).sum(0) for hits in (there, here)], axis=1)
     # Only the numbers of images of each kind matter, and these are multinomial.
     kinds, members = np.unique(counts, axis=0, return_counts=True)
@@ -88,7 +88,7 @@ def degradation_interval(there: NDArray[np.bool_], here: NDArray[np.bool_]) -> t
 def accuracy_interval(hits: NDArray[np.bool_]) -> tuple[float, float]:
     """Wilson's interval of 95 % of a share of hits, ``(N,)`` or ``(S, N)``.
 
-    Several runs on the same images count for as many images more as their hits are independent.
+    Several runs on the same images count as more images to the extent that their hits are independent.
     """
     each = np.atleast_2d(hits).mean(0)
     p = float(each.mean()) if len(each) else 0.0

@@ -64,7 +64,7 @@ def extract_candidates(
     floor
         Least probability that counts.
     min_voxels
-        Candidates of so many voxels or fewer are dropped.
+        Candidates with this many voxels or fewer are dropped.
     most
         Candidates of a case, those of highest confidence.
 
@@ -136,7 +136,9 @@ def find_lesions(
     truth = np.asarray(label) != 0
     candidates = extract_candidates(probability, floor=floor, min_voxels=min_voxels, most=most)
     if truth.shape != candidates.shape:
-        raise ValueError(f"probability has shape {candidates.shape} but label {truth.shape}; both must be of one grid")
+        raise ValueError(
+            f"probability has shape {candidates.shape}, but label has {truth.shape}; both must be on the same grid"
+        )
     if not 0.0 < min_overlap <= 1.0:
         raise ValueError(f"min_overlap must be in (0, 1], got {min_overlap}")
     results, confidence, *_ = match(candidates, truth.astype(np.int32), min_overlap=min_overlap)

@@ -49,11 +49,11 @@ def score_samples(
     num_classes, background
         Of the task; class 0 counts only with ``background``.
     spacing
-        To be told to the model.
+        Passed to the model.
     window
-        Rows and columns that count, where the others are ignored; a model that takes one works for these alone.
+        Rows and columns that are scored; a model that accepts a window computes only these.
     batch
-        Samples of a batch that is scored by itself; by default all are scored together.
+        Size of the batches that are scored separately; by default all samples are scored together.
     """
     options: dict[str, Any] = {} if spacing is None else {"spacing": spacing}
     options |= {} if window is None else {"window": window}
@@ -92,8 +92,8 @@ def score_perturbations(
     Returns
     -------
     list of dict
-        ``test``, ``level``, ``dice``; for rescaling also ``told``: the Dice of a model that is told the spacing of the
-        rescaled image, ``None`` for one that cannot be told.
+        ``test``, ``level``, ``dice``; for rescaling also ``told``: the Dice of a model that is given the spacing of the
+        rescaled image, ``None`` for one that cannot use it.
     """
 
     def perturbed(chosen: Sequence[int], change: Change, level: float) -> tuple[Tensor, Tensor]:

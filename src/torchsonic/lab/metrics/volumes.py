@@ -67,7 +67,9 @@ def score_case(
     """
     predicted, true = _classes(prediction, "prediction", num_classes), _classes(label, "label", num_classes)
     if predicted.shape != true.shape:
-        raise ValueError(f"prediction has shape {predicted.shape} but label {true.shape}; both must be of one grid")
+        raise ValueError(
+            f"prediction has shape {predicted.shape}, but label has {true.shape}; both must be on the same grid"
+        )
     steps = _steps(spacing, true.ndim)
     if not (math.isfinite(tolerance) and tolerance > 0):
         raise ValueError(f"tolerance must be positive and finite, got {tolerance}")
@@ -88,14 +90,14 @@ def _classes(values: ArrayLike, name: str, num_classes: int) -> NDArray[np.integ
     if found.ndim not in (2, 3):
         raise ValueError(f"{name} must be a volume (D, H, W) or a picture (H, W), got shape {found.shape}")
     if not found.size:
-        raise ValueError(f"{name} has no voxel, its shape is {found.shape}")
+        raise ValueError(f"{name} is empty: its shape is {found.shape}")
     whole = found.astype(np.int64)
     if not np.array_equal(whole, found):
-        raise ValueError(f"{name} must hold whole numbers, the classes; give labels, not probabilities")
+        raise ValueError(f"{name} must contain integer classes; give labels, not probabilities")
     low, high = int(whole.min()), int(whole.max())
     if low < 0 or high >= num_classes:
         wrong = low if low < 0 else high
-        raise ValueError(f"{name} holds class {wrong}, but there are classes 0 to {num_classes - 1} only")
+        raise ValueError(f"{name} contains class {wrong}, but there are only classes 0 to {num_classes - 1}")
     return whole
 
 

@@ -1,4 +1,4 @@
-"""The table of models: what each costs, beside what the paper says."""
+"""The table of models: the cost of each, compared with the paper."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torchsonic.lab.report.markdown import table_to_markdown
 BEGIN, END = "<!-- table of models: begin -->", "<!-- table of models: end -->"
 HEADERS = ("model", "task", "input", "parameters, M", "paper", "GFLOPs", "paper")
 NOTES = (
-    "GFLOPs of one forward pass of one image in evaluation, 2 for each multiply-add; Fourier transforms (5 N log2 N, "
-    "half of that for real ones) and complex multiplications are counted, norms and activations are not.",
-    "(a) Twice the paper's GMACs, which fit an image of 32 x 32 pixels.",
+    "GFLOPs are for a forward pass of one image in evaluation mode. A multiply-add counts as 2. Fourier transforms "
+    "(5 N log2 N, half of that if real) and complex multiplications are counted; norms and activations are not.",
+    "(a) Twice the paper's GMACs, which match an image of 32 x 32 pixels.",
 )
 
 
 @dataclass(frozen=True)
 class CatalogueRow:
-    """One model; ``flops`` is ``None`` where nobody counted."""
+    """One model; ``flops`` is ``None`` if not counted."""
 
     name: str
     task: str
@@ -54,7 +54,7 @@ def _printed(value: float | None) -> str:
 
 
 def marked_table(rows: Sequence[CatalogueRow], command: str) -> str:
-    """The table as Markdown and how it was made, between the marks by which :func:`put_table` finds it again."""
+    """The table as Markdown, with the command that made it, between the marks that :func:`put_table` looks for."""
     return "\n\n".join([BEGIN, f"Made by `{command}`.", table_to_markdown(catalogue_table(rows)), END])
 
 

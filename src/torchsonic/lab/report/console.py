@@ -1,4 +1,4 @@
-"""A document on a console: its findings and tables, and on the error stream what to beware of."""
+"""Prints a document on a console: findings and tables, with warnings on the error stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.text import Text as RichText
 
 LOG_WIDTH = 200
-"""Letters of a line that goes to a file."""
+"""Line width if the output is not a terminal."""
 STYLES = {"best": "bold", "alarm": "bold red", "much better": "green", "much worse": "red"}
 
 

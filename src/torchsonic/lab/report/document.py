@@ -1,4 +1,4 @@
-"""What a report says, whatever it looks like: headings, prose, tables, figures, warnings and origins.
+"""The content of a report, independent of its format: headings, prose, tables, figures, warnings and origins.
 
 A page is a function that takes results and returns a :class:`Document`. The modules ``html``, ``markdown`` and
 ``console`` show any document, and ``files`` writes it; none of them knows what it is about.
@@ -20,7 +20,7 @@ MINUS = "\u2212"
 
 @dataclass(frozen=True)
 class Code:
-    """Words for a machine: a command, a path."""
+    """A command or a path, set as code."""
 
     text: str
 
@@ -32,7 +32,7 @@ Mark = Literal["", "best", "better", "much better", "worse", "much worse", "alar
 
 @dataclass(frozen=True)
 class Prose:
-    """A paragraph; a finding is what to remember, a remark is small print."""
+    """A paragraph; a finding is a key result, a remark is small print."""
 
     text: Text
     look: Literal["plain", "finding", "remark"] = "plain"
@@ -47,7 +47,7 @@ class Items:
 
 @dataclass(frozen=True)
 class Cell:
-    """A value, a smaller note on it such as an interval, and how it stands out."""
+    """A value, a note in smaller type such as an interval, and how it is highlighted."""
 
     text: str
     note: str = ""
@@ -63,7 +63,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """A heading; neighbours of one group share a heading above."""
+    """A column heading; adjacent columns of one group share a heading above."""
 
     title: str
     group: str = ""
@@ -87,11 +87,11 @@ class Table:
     Parameters
     ----------
     title
-        What is shown, for consoles and for those who listen.
+        Title, for consoles and screen readers.
     left
-        How many of the first columns hold words and stand left.
+        Number of leading columns with text, which are left-aligned.
     note
-        What the notes of cells are, for the CSV, where they have columns of their own.
+        What the notes of cells are; the CSV has separate columns for them.
     legend
         What the colours of better and worse cells mean; shown where there are colours.
     """
@@ -153,7 +153,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A picture, the words that stand in for it, and those under it."""
+    """A picture, its alternative text, and its caption."""
 
     name: str
     """Of its file, within the report's folder and without its ending."""
@@ -162,7 +162,7 @@ class Figure:
     data: bytes
     kind: str = "png"
     wide: bool = True
-    """Whether a narrow screen scrolls rather than shrinks it."""
+    """Whether to scroll rather than shrink it on a narrow screen."""
 
     @property
     def file(self) -> str:
@@ -175,14 +175,14 @@ Block = Union[Prose, Items, Table, Figure, "Section", str]
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands under it; sections may hold sections."""
+    """A heading and its content; sections may contain sections."""
 
     title: str
     blocks: Sequence[Block]
     folded: bool | None = None
-    """Whether a click is needed to see it; ``None`` if it cannot be folded."""
+    """Whether it is shown folded; ``None`` if it cannot be folded."""
     anchor: str = ""
-    """By which cells link to it."""
+    """Target for links from cells."""
 
     def walk(self) -> Iterator[Block]:
         """All blocks, also those of sections within."""
@@ -200,11 +200,11 @@ class Document:
     about: Text = ""
     sections: Sequence[Section]
     warnings: Sequence[str] = ()
-    """What to know before the numbers are compared or trusted."""
+    """What readers must know before they compare or trust the numbers."""
     origins: Sequence[Text] = ()
     """Commands, commits and machines that the numbers come from."""
     left_out: Sequence[tuple[str, str]] = ()
-    """What is not in the numbers, and why."""
+    """What the numbers do not include, and why."""
     data: Mapping[str, Any] | None = None
     """The same for programs."""
 

@@ -28,11 +28,12 @@ from torchsonic.models import PretrainedModel
 from torchsonic.viz.style import new_figure, thin_axes
 
 COUNTED = (
-    "Means over images; in an image, first over its classes or thresholds. Dice: 2 |P and L| / (|P| + |L|). Boundary: "
-    "the part of both borders within {:g} of the other. Precision at a threshold: found / (found + missed + false) "
-    "objects, found being those whose intersection over union with a predicted object is above it."
+    "Means over the classes or thresholds of an image, then over images. Dice: 2 |P and L| / (|P| + |L|). Boundary: "
+    "the fraction of both boundaries that lies within {:g} of the other. Precision at a threshold: found / (found + "
+    "missed + false) objects, where an object is found if its intersection over union with a predicted object exceeds "
+    "the threshold."
 )
-PICTURES = "Ranked by {}, in the titles. Coloured lines are predictions, dashed white ones the truth."
+PICTURES = "Ranked by {}, which the titles show. Coloured lines are predictions, dashed white lines the ground truth."
 
 
 def make_page(folder: Path) -> Document:
@@ -79,11 +80,11 @@ def _make_page(folder: Path, results: dict[str, Any], model: PretrainedModel, se
         except (OSError, ValueError) as error:  # the images may have been moved since
             warnings.append(f"no pictures: {error}")
         table = Table("Images", ["image", measure], [[name, f"{rank[name]:.3f}"] for name in ranked])
-        sections.append(Section("Images, the worst first", [table], folded=True))
+        sections.append(Section("Images, worst first", [table], folded=True))
     return Document(
         title=f"Masks: {Path(config['data']).name}, {results['model']}",
-        about=f"{count(len(rows), 'image')} tested, {results['parameters']:,} parameters, "
-        f"{results['seconds']:.0f} s of training in {config['training']['steps']} steps.",
+        about=f"{count(len(rows), 'image')} tested; {results['parameters']:,} parameters; "
+        f"trained for {config['training']['steps']} steps in {results['seconds']:.0f} s.",
         sections=sections,
         warnings=warnings,
         origins=[origin_text(results["run"])],
@@ -111,7 +112,7 @@ def _curve(folder: Path) -> Figure:
     panel.plot(*zip(*losses, strict=True), color="#0072B2", linewidth=1.0)
     panel.set(xlabel="step", ylabel="loss", yscale="log")
     thin_axes(panel)
-    return Figure("curve", "Loss of training", "Loss of training by step.", to_png(figure), wide=False)
+    return Figure("curve", "Training loss", "Training loss over steps.", to_png(figure), wide=False)
 
 
 def _pictures(
@@ -122,7 +123,7 @@ def _pictures(
     panels = figure.subplots(1, len(chosen), squeeze=False)[0]
     for panel, (name, word) in zip(panels, chosen.items(), strict=True):
         if name not in cases:
-            raise ValueError(f"{config.data} holds {name} no more")
+            raise ValueError(f"{config.data} no longer contains {name}")
         options = {"num_classes": config.num_classes, "instances": config.instances, "size": config.pixel_size}
         volume = read_pair(cases[name], **options)
         found = predict_mask(model, volume, config)

@@ -72,10 +72,10 @@ def _halligalli(seed: int) -> Figure:
     indices = list(range(200))
     _, truth = data.scenes(indices)
     figure = new_figure(11.0, 7.4)
-    figure.suptitle("HalliGalli: does exactly one pair of the corners match? Labelled is the framed patch.")
+    figure.suptitle("HalliGalli: does exactly one pair of corners match? The framed patch is labelled.")
     for answer, block in zip((1, 0), figure.subfigures(2, 1, squeeze=False).ravel(), strict=True):
         chosen = [index for index in indices if truth[index] == answer][:SAMPLES]
-        word = {1: "exactly one pair", 0: "no pair, or more than one pair, three or four alike"}[answer]
+        word = {1: "exactly one pair", 0: "no pair, two pairs, or three or four equal shapes"}[answer]
         block.suptitle(f"class {answer}: {word}", fontweight="bold", color=style.ANSWERS[answer][1])
         image, label = data.samples(chosen)
         noisy = perturb(image, label, "noise", TEST_NOISE)[0]

@@ -1,4 +1,4 @@
-"""Finished runs as every report reads and describes them, and what keeps their numbers from being compared."""
+"""Reads and describes finished runs for all reports, and warns about what makes them hard to compare."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_results(folder: Path, *names: str) -> dict[str, Any]:
 
 
 def load_runs(folders: Sequence[Path], load: Callable[[Path], T], subject: str) -> list[T]:
-    """What ``load`` reads from each folder, all of them before any is tested, which may take long.
+    """What ``load`` reads from each folder; all are read before any is tested, which may take long.
 
     A folder that is named twice, or holds no finished run on the subject, is refused.
     """
@@ -36,12 +36,12 @@ def load_runs(folders: Sequence[Path], load: Callable[[Path], T], subject: str) 
         try:
             loaded.append(load(folder))
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{folder} holds no finished run on {subject}: {error}") from error
+            raise ValueError(f"{folder} contains no finished run on {subject}: {error}") from error
     return loaded
 
 
 def group_by(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
-    """Items under what they have in common, both in the order in which they come.
+    """Items grouped by key, both in order of appearance.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def commit_of(run: Mapping[str, Any]) -> str:
 
 
 def count(number: int, noun: str) -> str:
-    """A number and its noun, in the plural where there are several.
+    """A number and its noun, in the plural if needed.
 
     Examples
     --------
@@ -78,26 +78,26 @@ def count(number: int, noun: str) -> str:
 
 
 def decimal(value: float | None, digits: int = 3) -> str:
-    """A number with so many digits behind the point, or what a cell without a value shows."""
+    """A number with the given digits after the point, or the text of an empty cell."""
     return NONE if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def signed(value: float, digits: int = 3, *, zero: str = "") -> str:
-    """A difference with its sign, which is ``zero`` for one that rounds to nothing."""
+    """A difference with its sign, which is ``zero`` if it rounds to 0."""
     text = f"{abs(value):.{digits}f}"
     return (zero if float(text) == 0 else "+" if value > 0 else MINUS) + text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """A run, as far as it is compared with others."""
+    """What is compared of a run."""
 
     name: str
     """The row or column that it counts towards."""
     settings: Mapping[str, Any]
-    """What should be alike; the most telling first."""
+    """Settings that should be equal; the most important first."""
     repeat: Hashable
-    """What tells it from other runs of its name: seed, or fold and seed."""
+    """What distinguishes it from other runs of its name: seed, or fold and seed."""
     origin: Mapping[str, Any] = field(default_factory=dict)
     """Commit and machine, where these matter."""
     group: str = ""
@@ -144,10 +144,10 @@ def _repeats(runs: Sequence[Compared], words: str) -> list[str]:
     found = []
     if len({frozenset(seen) for seen in counts.values()}) > 1:
         sizes = {name: count(seen.total(), "run") for name, seen in counts.items()}
-        found.append(f"unequal budgets, not the same {words} for all: {_by_value(sizes)}.")
+        found.append(f"unequal budgets, {words} differ between models: {_by_value(sizes)}.")
     twice = [name for name, seen in counts.items() if max(seen.values()) > 1]
     if twice:
-        found.append(f"the same {words} more than once, so the spread is too small: {', '.join(twice)}.")
+        found.append(f"repeated {words}, so the spread is too small: {', '.join(twice)}.")
     return found
 
 
@@ -157,19 +157,21 @@ def _origins(origins: Sequence[Mapping[str, Any]]) -> list[str]:
     commits |= {str(commit)[:10] for origin in origins for commit in origin.get("earlier_commits", ())}
     if len(commits) > 1:
         found.append(
-            f"Mixed commits: the runs were made by {len(commits)} versions of the code, {join_values(commits)}."
+            f"Mixed commits: the runs were made with {len(commits)} versions of the code, {join_values(commits)}."
         )
     dirty = sum(bool(origin.get("dirty")) for origin in origins)
     if dirty:
         found.append(
-            f"Dirty trees: {dirty} of {total} runs were made with uncommitted changes, so their commit does not "
-            "say what ran."
+            f"Uncommitted changes: {dirty} of {total} runs were made with uncommitted changes, so the commit does not "
+            "identify their code."
         )
     if len({str([origin.get(name) for name in ("cpu", "device", "threads")]) for origin in origins}) > 1:
-        found.append("Mixed machines: devices or numbers of threads differ, so do not compare times.")
+        found.append("Mixed machines: devices or thread counts differ, so times cannot be compared.")
     busy = sum(_is_busy(origin.get("busy_cores")) for origin in origins)
     if busy:
-        found.append(f"Busy machine: other work was going on when {busy} of {total} runs began; do not trust times.")
+        found.append(
+            f"Busy machine: other programs were running when {busy} of {total} runs started, so times are unreliable."
+        )
     return found
 
 
@@ -178,7 +180,7 @@ def _is_busy(cores: Any) -> bool:
 
 
 def join_values(values: Iterable[Any]) -> str:
-    """Different values, the smallest first."""
+    """Distinct values, in ascending order."""
     found = {value if isinstance(value, int | float) else str(value) for value in values if value is not None}
     return ", ".join(map(str, sorted(found, key=lambda value: (isinstance(value, str), value)))) or "-"
 

@@ -1,4 +1,4 @@
-"""The page of a study: who is best over seeds, what was searched, how everybody learnt, and what is left to do."""
+"""The page of a study: ranking over seeds, learning-rate search, learning curves, and what is left to do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DIGITS = {"plain": 3, "percent": 2, "error": 2}
 
 
 def make_page(study: Study, out: Path, data: Path) -> Document:
-    """The page of a study as far as it has come."""
+    """The page of a study with all results so far."""
     runs = plan_runs(study, out, data)
     outcomes = find_outcomes(study, runs)
     done = [(run, results) for outcome in outcomes.values() for run, results in outcome.runs if results]
@@ -39,7 +39,7 @@ def make_page(study: Study, out: Path, data: Path) -> Document:
     return Document(
         title=study.title,
         about=f"{study.about} {status_line(runs)}",
-        sections=[*sections, Section("What to know", [Items(study.notes)])] if study.notes else sections,
+        sections=[*sections, Section("Notes", [Items(study.notes)])] if study.notes else sections,
         warnings=find_warnings(compared),
         origins=[origin_text(results["run"], f"{run.model}, seed {run.seed}") for run, results in done],
         left_out=list(skipped.items()),
@@ -48,13 +48,13 @@ def make_page(study: Study, out: Path, data: Path) -> Document:
 
 
 def status_line(runs: Sequence[Planned]) -> str:
-    """How far a study is."""
+    """How many runs are done, and the remaining time."""
     finished = sum(run.results() is not None for run in runs)
     if finished == len(runs):
         return f"All {len(runs)} runs are done."
     left = time_left(runs)
     rest = f"about {runs[0].study.hours:g} h" if left is None else duration(left)
-    return f"{finished} of {count(len(runs), 'run')} are done, {rest} of one core left."
+    return f"{finished} of {count(len(runs), 'run')} are done; {rest} of one core left."
 
 
 def _results(study: Study, outcomes: Mapping[str, Outcome]) -> Section:
@@ -70,15 +70,15 @@ def _results(study: Study, outcomes: Mapping[str, Outcome]) -> Section:
         )
     published = list(dict.fromkeys(name for measure in study.measures for name in measure.paper))
     if published:
-        rows.append(Group("Published, each at its own budget"))
+        rows.append(Group("Published, each with its own training budget"))
         for name in published:
             values = [decimal(measure.paper.get(name), DIGITS[measure.form]) for measure in study.measures]
             title = study.models[name].title if name in study.models else name
             rows.append([title, "", "", "", *values])
     headers = ["model", "rank", "seeds", "parameters", *(measure.title for measure in study.measures)]
-    units = "patients, each the mean over seeds" if any(m.patient for m in study.measures) else "seeds"
+    units = "patients, with each patient averaged over seeds" if any(m.patient for m in study.measures) else "seeds"
     notes = [
-        f"Mean and 95 % interval over {units}. Ranks are by {study.measures[0].title}, among trained models alone.",
+        f"Mean and 95 % interval over {units}. Only trained models are ranked, by {study.measures[0].title}.",
         *(f"{model.title}: {model.note}" for model in study.models.values() if model.note),
     ]
     return Section("Results", [Table("Results", headers, rows, notes)])
@@ -94,7 +94,7 @@ def _cell(outcome: Outcome, measure: Measure, is_best: bool) -> Cell:
 
 
 def _search(study: Study, runs: Sequence[Planned]) -> Section:
-    """Validation scores by rate; the chosen one stands out."""
+    """Validation scores by rate; the chosen one is highlighted."""
     measure, rows = study.measures[0], []
     for model in study.models:
         own = {run.rate: run.results() for run in runs if run.model == model and run.part == "search"}
@@ -107,7 +107,8 @@ def _search(study: Study, runs: Sequence[Planned]) -> Section:
         cells = [Cell(words.get(rate, NONE), mark="best" if rate == chosen and own else "") for rate in study.rates]
         rows.append([study.models[model].title, *cells])
     text = (
-        "One short run of each rate, the same for all models, tested on validation data; the final runs take the best."
+        "Each model was trained briefly at each rate and tested on validation data, with the same settings for all. "
+        "The final runs use the best rate."
     )
     headers = ["model", *(f"rate {rate:g}" for rate in study.rates)]
     ends = (min(study.rates), max(study.rates))
@@ -116,9 +117,10 @@ def _search(study: Study, runs: Sequence[Planned]) -> Section:
     )
     if edge and len(study.rates) > 1:
         text += (
-            f" The best rate is the lowest or the highest of all, so a better one may lie beyond: {', '.join(edge)}."
+            f" For these models the best rate is the lowest or highest tried, so a better one may lie outside the "
+            f"range: {', '.join(edge)}."
         )
-    return Section("Search of the rate", [Prose(text), Table(f"{measure.title}, validation", headers, rows)])
+    return Section("Learning-rate search", [Prose(text), Table(f"{measure.title}, validation", headers, rows)])
 
 
 def _curves(study: Study, outcomes: Mapping[str, Outcome]) -> list[Section]:
@@ -135,7 +137,7 @@ def _curves(study: Study, outcomes: Mapping[str, Outcome]) -> list[Section]:
     log_scale(panel)
     panel.set(xlabel="step", ylabel="training loss")
     figure.legend(handles.values(), handles, loc="outside lower center", ncols=min(4, len(handles)), frameon=False)
-    caption = "Training loss over steps: mean over seeds, the band from the lowest to the highest."
+    caption = "Training loss over steps: mean over seeds; the band runs from the lowest to the highest seed."
     return [Section("Learning curves", [Figure("curves", "Learning curves", caption, to_png(figure))])]
 
 

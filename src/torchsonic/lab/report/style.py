@@ -1,4 +1,4 @@
-"""Common look of figures: the Okabe-Ito palette, which colour-blind readers can tell apart; learning curves."""
+"""Common style of figures: the Okabe-Ito palette, which is safe for colour-blind readers; learning curves."""
 
 from __future__ import annotations
 
@@ -80,16 +80,16 @@ def mark_patch(panel: Axes) -> None:
 
 
 def plain(text: str) -> str:
-    """A text in which a dollar sign is one and no formula begins."""
+    """A text with escaped dollar signs, so that matplotlib sees no formula."""
     return text.replace("$", r"\$")
 
 
 SMOOTHED = 0.04
-"""Part of a run over which a curve is averaged."""
+"""Fraction of a run over which a curve is averaged."""
 
 
 def read_losses(path: Path) -> tuple[tuple[int, float], ...]:
-    """Step and loss, from a log that may be missing; what is not a positive number is left out."""
+    """Steps and losses from a log, which may be missing; losses that are not positive numbers are left out."""
     lines = read_log(path) if path.exists() else []
     found = [(line.get("step"), line.get("loss")) for line in lines if isinstance(line, dict)]
     return tuple(

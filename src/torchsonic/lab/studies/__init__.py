@@ -1,7 +1,7 @@
-"""Studies: models compared on one task, after an equal search of the rate, over seeds. A study is a TOML file.
+"""Studies: compare models on one task, with the same learning-rate search and several seeds. A study is a TOML file.
 
-A study trains each model once per rate on a short budget and tests it on validation data; then, at the model's best
-rate, once per seed on the full budget, tested on the test data. The files of this folder are the project's own.
+A study first trains each model once per learning rate on a short budget and tests it on validation data. It then trains
+each model at its best rate on the full budget, once per seed, and tests it on the test data.
 """
 
 from torchsonic.lab.studies.definition import Measure, Model, Number, Study, list_studies, read_study

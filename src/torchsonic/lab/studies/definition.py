@@ -1,4 +1,4 @@
-"""What a study is: the settings of its runs, its models, rates and seeds, and what is measured."""
+"""Definition of a study: the settings of its runs, its models, learning rates and seeds, and its measures."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ class Measure:
     """Steps into ``results.json``: names of entries, and tables such as ``{test = "noise", level = 0.1}`` that choose a
     row of a list. A list of numbers at the end stands for its mean."""
     form: Form = "plain"
-    """As it is, as percent, or as the percent missing from 1, of which the lowest is best."""
+    """The value itself, in percent, or as an error (1 minus the value) in percent, where the lowest is best."""
     chance: float = 0.0
-    """What guessing scores, as ``results.json`` counts."""
+    """Score of guessing, in the units of ``results.json``."""
     paper: Mapping[str, float] = field(default_factory=dict)
     """Published values, as printed, by a model of the study or the name of another one."""
     row: Mapping[str, Any] = field(default_factory=dict)
     """Test and level of a row of the paper's Table 1, whose values are the published ones."""
     patient: str = ""
-    """Regular expression for the patient in the name of a case: intervals are then over patients, not over seeds."""
+    """Regular expression that finds the patient in a case name; intervals are then over patients, not seeds."""
     paths: Mapping[str, Any] = field(default_factory=dict)
-    """Other paths, by model: of one that is told the spacing, for example."""
+    """Other paths by model, for example for one that is given the spacing."""
     only: tuple[str, ...] = ()
-    """Models that have it; all by default."""
+    """Models that are measured; all by default."""
 
     def __post_init__(self) -> None:
         if self.form not in get_args(Form):
             raise ValueError(f"form must be one of {', '.join(get_args(Form))}, got {self.form!r}")
 
     def of(self, results: Mapping[str, Any], model: str = "") -> float | None:
-        """The value of a model as it is printed; ``None`` where results do not have it."""
+        """The value of a model as printed; ``None`` if the results lack it."""
         found = find_value(results, tuple(self.paths.get(model, self.path)))
         factor = 1.0 if self.form == "plain" else 100.0
         return None if found is None else factor * (1 - found if self.form == "error" else found)
@@ -62,14 +62,14 @@ class Model:
 
     title: str
     settings: Mapping[str, Any]
-    """Over those of the study."""
+    """These override the settings of the study."""
     package: str = ""
-    """Without which it is left out."""
+    """Package that the model needs; it is skipped if this is not installed."""
     paper: str = ""
     """Its name in the paper's Table 1."""
     note: str = ""
     ranked: bool = True
-    """Whether it takes a place: not if its training saw what the others meet in the test alone."""
+    """Whether it is ranked; it should not be if it was trained on perturbations that others see only in the test."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +78,8 @@ class Number:
 
     name: str
     count: Count = "value"
-    """Of a model; the best of some; of the first minus that of the second; or how many measures have one of the models
-    first, at the best published value or better, or within ``near`` of its own published value."""
+    """Value of a model; best value of several; first minus second; or the number of measures for which one of the
+    models is first, reaches the best published value, or is within ``near`` of its own published value."""
     models: tuple[str, ...]
     measure: str = ""
     """Title of the measure; the first by default."""
@@ -92,7 +92,7 @@ class Number:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """A comparison, as its file says it."""
+    """A study, as described by its file."""
 
     name: str
     title: str
@@ -102,11 +102,11 @@ class Study:
     rates: tuple[float, ...]
     seeds: tuple[int, ...]
     hours: float
-    """Of one core that all runs take, roughly, before any is measured."""
+    """Rough estimate of the core hours of all runs, used until runs have been timed."""
     settings: Mapping[str, Any]
     """Of every run."""
     search: Mapping[str, Any] = field(default_factory=dict)
-    """Over these, for the search of the rate: fewer steps, and validation data. One rate alone needs none."""
+    """Overrides for the learning-rate search: fewer steps, and validation data. Not needed with a single rate."""
     models: Mapping[str, Model]
     measures: tuple[Measure, ...]
     """The first decides the search and the ranks."""
@@ -140,7 +140,7 @@ def list_studies() -> list[str]:
 
 
 def read_study(name: str) -> Study:
-    """A study by name, or one's own from a TOML file."""
+    """A study by name, or from your own TOML file."""
     if name not in list_studies() and not name.endswith(".toml"):
         raise ValueError(f"there is no study {name!r}; choose from {', '.join(list_studies())}, or give a TOML file")
     try:
@@ -159,7 +159,7 @@ def _load(name: str) -> dict[str, Any]:
 
 
 def _gather(entries: Sequence[Any]) -> list[dict[str, Any]]:
-    """Measures as tables; the name of a study of the package stands for all of its, which later entries may change."""
+    """Measures as tables; the name of a built-in study stands for all its measures, which later entries may change."""
     found: dict[str, dict[str, Any]] = {}
     for entry in entries:
         if isinstance(entry, str) and entry not in list_studies():
@@ -170,7 +170,7 @@ def _gather(entries: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _parse(name: str, values: Mapping[str, Any]) -> Study:
-    """A study from its file; entries that are tables become what they describe."""
+    """A study from the contents of its file."""
     values = {"models": {}, "measures": (), **values}
     models = {key: _make(Model, {"title": key, "settings": {}, **value}) for key, value in values["models"].items()}
     names = {model.paper: key for key, model in models.items() if model.paper}
@@ -180,11 +180,13 @@ def _parse(name: str, values: Mapping[str, Any]) -> Study:
     if not (study.rates and study.seeds and models and measures):
         raise ValueError("rates, seeds, models and measures must not be empty")
     if len(study.rates) > 1 and not study.search:
-        raise ValueError("several rates need [search], which says how a rate is tried; add it, or name one rate")
+        raise ValueError(
+            "several rates need a [search] table with the settings of the search; add it, or give a single rate"
+        )
     known = {measure.title for measure in measures} | {""}
     for number in numbers:
         if not set(number.models) <= set(models) or number.measure not in known:
-            raise ValueError(f"number {number.name} speaks of a model or measure that the study does not have")
+            raise ValueError(f"number {number.name} refers to a model or measure that the study does not have")
     return study
 
 
@@ -203,7 +205,9 @@ def _make(cls: Any, values: Mapping[str, Any]) -> Any:
     known = {entry.name: entry for entry in fields(cls)}
     unknown = [name for name in values if name not in known]
     if unknown:
-        raise ValueError(f"{cls.__name__.lower()} has no entry {unknown[0]!r}; known are {', '.join(sorted(known))}")
+        raise ValueError(
+            f"{cls.__name__.lower()} has no entry {unknown[0]!r}; known entries: {', '.join(sorted(known))}"
+        )
     needed = [name for name, entry in known.items() if entry.default is entry.default_factory is MISSING]
     missing = [name for name in needed if name not in values]
     if missing:

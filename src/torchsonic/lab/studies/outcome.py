@@ -1,4 +1,4 @@
-"""What came out of a study: values over seeds, which models count as trained, and the headline numbers."""
+"""Results of a study: values over seeds, which models count as trained, and the headline numbers."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from torchsonic.lab.studies.plan import Planned
 __all__ = ["Estimate", "Outcome", "estimate", "find_numbers", "find_outcomes", "ranks"]
 
 STEEP = 0.05
-"""Part of its first loss that a model still loses between the third and the last quarter of its training, from which on
-it is not trained: by then the falling rate has made every trained curve flat."""
+"""Drop of the loss from the third to the last quarter of training, relative to its initial value, above which a model
+counts as not trained: the learning-rate decay has flattened the curve of every trained model by then."""
 LEFT_CHANCE = 0.1
-"""Part of the way from chance to a perfect score below which nothing was learnt."""
+"""Fraction of the way from chance to a perfect score below which a model has learned nothing."""
 STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-"""Of 1 to 9 degrees of freedom, for intervals of 95 percent; 2 beyond."""
+"""Student's factors for 95 % intervals, for 1 to 9 degrees of freedom; 2 is used beyond."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over seeds or patients with half of its 95 % interval, which one alone does not have."""
+    """A mean over seeds or patients with half the width of its 95 % interval; a single value has no interval."""
 
     mean: float
     half: float | None
@@ -33,7 +33,7 @@ class Estimate:
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
-    """Student's interval of the mean of independent values; ``None`` of none.
+    """Mean of independent values with Student's interval; ``None`` if there are no values.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def estimate(values: Sequence[float]) -> Estimate | None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A model's final runs, as far as they are done."""
+    """The finished final runs of a model."""
 
     model: str
     runs: tuple[tuple[Planned, Mapping[str, Any]], ...]
@@ -58,7 +58,7 @@ class Outcome:
 
     @property
     def problem(self) -> str:
-        """Why the model has no rank; nothing if it has one."""
+        """Why the model is not ranked; empty if it is."""
         study = self.runs[0][0].study if self.runs else None
         if study is None:
             return "not run yet"
@@ -68,14 +68,14 @@ class Outcome:
         path = tuple(measure.paths.get(self.model, measure.path))
         found = [value for _, results in self.runs if (value := find_value(results, path)) is not None]
         if not found or fmean(found) - measure.chance < LEFT_CHANCE * (1 - measure.chance):
-            return "not trained at this budget: has not left chance"
+            return "not trained at this budget: hardly better than chance"
         falls = [_fall([line["loss"] for line in run.log() if "loss" in line]) for run, _ in self.runs]
         if fmean(falls) > STEEP:
             return "not trained at this budget: the loss is still falling steeply"
         return ""
 
     def values(self, measure: Measure) -> dict[Any, float]:
-        """Of a measure, by what is independent: by seed, or by patient as the mean of the patient's cases and seeds."""
+        """Values of a measure by seed, or by patient (the mean over the patient's cases and all seeds)."""
         if measure.only and self.model not in measure.only:
             return {}
         found: dict[Any, list[float]] = {}
@@ -95,7 +95,7 @@ class Outcome:
 
 
 def _fall(losses: Sequence[float]) -> float:
-    """How much lower the last quarter of a curve lies than the one before, relative to its beginning."""
+    """How far the last quarter of a curve lies below the third, relative to its initial value."""
     quarter = len(losses) // 4
     if quarter == 0:
         return math.inf
@@ -114,7 +114,7 @@ def find_outcomes(study: Study, runs: Sequence[Planned]) -> dict[str, Outcome]:
 
 
 def ranks(outcomes: Mapping[str, Outcome], measure: Measure) -> dict[str, int]:
-    """Places of the trained models that take one, 1 for the best; equal values share one."""
+    """Ranks of the trained models that are ranked, 1 for the best; equal values share a rank."""
     placed = {m: o for m, o in outcomes.items() if not o.problem and o.runs[0][0].study.models[m].ranked}
     means = {model: measure.sign * e.mean for model, o in placed.items() if (e := o.estimate(measure))}
     return {model: 1 + sum(other > mean for other in means.values()) for model, mean in means.items()}

@@ -1,4 +1,4 @@
-"""Which runs a study has, which of them are done, and how long the others will take."""
+"""The runs of a study: which are done, and how long the others will take."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Planned:
     model: str
     part: Literal["search", "final"]
     rate: float
-    """Of the search; in the final part the best one, or the first as long as nobody knows it."""
+    """Learning rate of the run; for final runs the best one, or the first until the search has finished."""
     seed: int
     folder: Path
     data: Path
@@ -51,13 +51,13 @@ class Planned:
 
     @property
     def missing(self) -> str:
-        """The package without which it cannot be trained here; nothing if there is none."""
+        """The package that is needed but not installed; empty if none."""
         package = self.study.models[self.model].package
         return package if package and find_spec(package) is None else ""
 
     @property
     def name(self) -> str:
-        """In words, for a line of the console."""
+        """Description for the console."""
         return f"{self.part} {self.model}, rate {self.rate:g}, seed {self.seed}"
 
     def config(self) -> Any:
@@ -74,7 +74,7 @@ class Planned:
         return KINDS[self.study.kind][1](self.config())
 
     def results(self) -> dict[str, Any] | None:
-        """What it left behind, ``{}`` if it diverged; ``None`` if it is not done, or was with other settings."""
+        """Results of the run, ``{}`` if it diverged; ``None`` if it is not done, or had other settings."""
         experiment = self.experiment()
         for name in ("results.json", DIVERGED):
             try:
@@ -93,7 +93,7 @@ class Planned:
 
 
 def _merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings with others over them."""
+    """Nested settings, overridden by others."""
     merged = dict(first)
     for name, value in second.items():
         both = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
@@ -102,7 +102,7 @@ def _merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any
 
 
 def plan_runs(study: Study, out: Path, data: Path) -> list[Planned]:
-    """All runs in the order of training: the search, then seed after seed, so that no model is ahead of the others."""
+    """All runs in training order: the search, then one seed after another, so that no model gets ahead of others."""
     if study.kind not in KINDS:
         raise ValueError(f"study {study.name}: kind must be one of {', '.join(KINDS)}, got {study.kind!r}")
     models, first = list(study.models), study.seeds[0]
@@ -124,7 +124,7 @@ def plan_runs(study: Study, out: Path, data: Path) -> list[Planned]:
 
 
 def best_rate(study: Study, search: Sequence[Planned]) -> float | None:
-    """The rate of the best validation score of a model's search, the first of equals; ``None`` before it is over."""
+    """The rate with the best validation score (the first if tied); ``None`` until the model's search has finished."""
     if len(search) == 1:
         return search[0].rate
     measure: Measure = study.measures[0]
@@ -138,7 +138,7 @@ def best_rate(study: Study, search: Sequence[Planned]) -> float | None:
 
 
 def time_left(runs: Iterable[Planned]) -> float | None:
-    """Seconds of training that are left, at the pace of the same model so far, or of all; ``None`` before any run."""
+    """Remaining seconds of training, from the pace of the model so far, or of all models; ``None`` before any run."""
     runs = list(runs)
     paces: dict[str, list[float]] = {}
     for run in runs:

@@ -1,4 +1,4 @@
-"""Runs of a study, one after another or a few at a time; what is done is not done again."""
+"""Train the runs of a study, one at a time or several in parallel; finished runs are not repeated."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ __all__ = ["run_study"]
 def run_study(
     study: Study, out: Path, data: Path, *, jobs: int = 1, threads: int = 1, say: Callable[[str], None] = print
 ) -> list[str]:
-    """Train what is not done; goes on where an earlier call stopped, within runs too.
+    """Train all unfinished runs; continues where an earlier call stopped, even within a run.
 
     Parameters
     ----------
     data
-        Folder in which the study's data lie.
+        Folder that contains the data sets.
     jobs, threads
-        Runs at a time, and threads of each. Bits of results depend on the threads, not on the jobs.
+        Parallel runs, and threads of each. Results may differ in the last bits with the threads, but not with the jobs.
     say
-        Takes a line before each run, with an estimate of what is left.
+        Called with a line of text before each run, including an estimate of the remaining time.
 
     Returns
     -------
     list of str
-        Runs that failed, with the reason; the others went on.
+        Failed runs with the reason; the other runs continued.
     """
     _tell_other_commits(plan_runs(study, out, data), say)
     failed: dict[Path, str] = {}
@@ -56,18 +56,18 @@ def run_study(
             ready = [run for run in waiting if run.is_ready]
             for planned in ready[: jobs - len(active)]:
                 left = time_left(runs)
-                rest = "" if left is None else f"; {duration(left / jobs)} left in all"
+                rest = "" if left is None else f"; {duration(left / jobs)} left in total"
                 say(f"{len(done)} of {len(runs)} runs done{rest}; next: {planned.name}")
                 active[pool.submit(_train, planned, threads)] = planned
                 waiting.remove(planned)
             if not active:
-                return [*failed.values(), *(f"{run.name}: its search did not end" for run in waiting)]
+                return [*failed.values(), *(f"{run.name}: its learning-rate search did not finish" for run in waiting)]
             for future in wait(active, return_when=FIRST_COMPLETED).done:
                 planned = active.pop(future)
                 try:
                     problem = future.result()
                 except BrokenExecutor:
-                    words = "its process was killed, perhaps for lack of memory; fewer --jobs need less"
+                    words = "its process was killed, perhaps because memory ran out; fewer --jobs need less"
                     raise ChildProcessError(f"{planned.name}: {words}; the same command continues") from None
                 if problem:
                     failed[planned.folder] = f"{planned.name}: {problem}"
@@ -75,22 +75,22 @@ def run_study(
 
 
 def _tell_other_commits(runs: Sequence[Planned], say: Callable[[str], None]) -> None:
-    """Say before any work that runs of several commits are about to be mixed."""
+    """Warn before any work that runs from several commits will be mixed."""
     now = str(current_commit())[:10]
     others = sorted({str(results["run"]["commit"])[:10] for run in runs if (results := run.results())} - {now})
     if others and any(run.results() is None and not run.missing for run in runs):
-        say(f"finished runs are of commit {', '.join(others)}, further ones will be of {now}; the report will say so")
+        say(f"finished runs are from commit {', '.join(others)}, new ones will be from {now}; the report will say so")
 
 
 def _end_with_parent(parent: int) -> None:
-    """End this process when the one that started it is gone, however it went: nobody would know of it otherwise."""
+    """End this process when its parent has gone, for whatever reason; it would otherwise continue unnoticed."""
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)  # the run goes on from its last checkpoint when the study does
 
 
 def _train(planned: Planned, threads: int) -> str:
-    """Train one run in a process of its own; what went wrong, if anything did."""
+    """Train one run in its own process; returns the error message, if any."""
     torch.set_num_threads(threads)
     Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     try:

@@ -1,4 +1,4 @@
-"""A network that is trained while one waits: at one sampling, tested at others, told the spacing and not."""
+"""A network trained while the user waits on one grid, and tested on others with and without the spacing."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_samplings(model: nn.Module, data: SynthShape) -> list[Sampled]:
     for size in SAMPLINGS:
         image, truth = data.samples(TEST_SCENES, size)
         told = model(image, spacing=tuple(1 / n for n in size)).argmax(1)
-        classes = {"told the spacing": told, "not told": model(image).argmax(1)}
+        classes = {"spacing given": told, "spacing not given": model(image).argmax(1)}
         counts = {name: confusion(answer, truth, data.num_classes) for name, answer in classes.items()}
         dice = {name: mean_dice(count, background=False) for name, count in counts.items()}
         first = {"truth": truth[0], **{name: answer[0] for name, answer in classes.items()}}

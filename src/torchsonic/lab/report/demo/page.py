@@ -1,4 +1,4 @@
-"""Trains, tests, measures and writes the page; a part that fails is named, and the others still appear."""
+"""Trains, tests, measures and writes the page; if a part fails, the page names it and shows the others."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _live(config: DemoConfig, say: Callable[[str], None], *, show: bool) -> Sect
     text = (
         f"This network of {count_parameters(model):,} parameters learned in {seconds:.0f} seconds to find shapes in "
         "images of 48 x 48 pixels; it has seen no other size. Given the pixel spacing, it finds the same shapes on "
-        "finer and on stretched grids. Without the spacing (not told), it fails there, as other networks do."
+        "finer and on stretched grids. Without the spacing it fails there, as other networks do."
     )
     figure = Figure("samplings", "The same scene on four grids", "", to_png(live.draw_samplings(found)))
     table = Table("Dice on 40 new scenes", ("pixels", *found[0].dice), rows)
@@ -92,7 +92,7 @@ def _live(config: DemoConfig, say: Callable[[str], None], *, show: bool) -> Sect
 
 
 def _load(names: Mapping[str, str]) -> dict[str, PretrainedModel]:
-    """Networks that come along, by title and number of parameters."""
+    """Networks that come with the package, by title and number of parameters."""
     models = {title: from_pretrained(name) for title, name in names.items()}
     return {f"{title}, {count_parameters(model):,}": model for title, model in models.items()}
 
@@ -104,14 +104,14 @@ def _shapes(*, show: bool) -> Section:
         turned = pretrained.score_levels(networks, "rotation", pretrained.ANGLES, SCENES, advance)
         noisy = pretrained.score_levels(networks, "noise", pretrained.NOISES, SCENES, advance)
     curves = {
-        "turned": (pretrained.ANGLES, turned, "angle in degrees"),
+        "rotated": (pretrained.ANGLES, turned, "angle in degrees"),
         "noisy": (pretrained.NOISES, noisy, "standard deviation of the noise"),
     }
     text = (
         "These pretrained networks are part of the package, trained in the same way on upright shapes without noise. "
-        "OrbitNet applies every mode in sixteen directions, so its answer rotates with the image: exactly by "
-        "multiples of 90 degrees, and up to sampling in between. Nothing has to be learned for that. The numbers after "
-        "the names are parameter counts."
+        "OrbitNet applies every mode in sixteen directions, so its answer rotates with the image: exactly for "
+        "multiples of 90 degrees, and up to sampling errors for other angles. This does not have to be learned. The "
+        "numbers after the names are parameter counts."
     )
     shown = pretrained.draw_turned({name.split(",")[0]: network for name, network in networks.items()}, SHOWN_SCENE)
     return Section(
@@ -119,7 +119,9 @@ def _shapes(*, show: bool) -> Section:
         [
             Prose(text),
             Figure("turned", "A scene rotated by three angles, and the answer of each network", "", to_png(shown)),
-            Figure("curves", "Dice over the angle and over the noise", "", to_png(pretrained.draw_curves(curves))),
+            Figure(
+                "curves", "Dice over the rotation angle and over the noise", "", to_png(pretrained.draw_curves(curves))
+            ),
         ],
     )
 
@@ -128,9 +130,9 @@ def _corners() -> Section:
     found = pretrained.score_corners(_load(CORNERS), (0.0, 0.1), CORNER_SCENES)
     rows = [[name, *[f"{dice:.2f}" for dice in scores]] for name, scores in found.items()]
     text = (
-        "HalliGalli puts a shape into each corner of an image and asks at its empty centre whether exactly two of them "
-        "match. One layer has to see all four corners, 34 to 45 pixels away. A Sonic kernel spans the image. A 3x3 "
-        "kernel does not reach the corners, so it gives the same answer for every image."
+        "HalliGalli puts a shape in each corner of an image. At the empty centre, the network has to say whether "
+        "exactly two of them match. A single layer has to see all four corners, 34 to 45 pixels away. A Sonic kernel "
+        "spans the whole image. A 3x3 kernel does not reach the corners, so it gives the same answer for every image."
     )
     table = Table("Dice on 200 new images, one layer each", ("network, parameters", "clean", "noise 0.1"), rows)
     return Section("Clues far apart", [Prose(text), table])
@@ -145,11 +147,11 @@ def _volumes(data: Path, *, show: bool) -> Section:
     with counting_progress("testing", len(volumes.STORAGES) * volumes.MOST_CASES, show=show) as advance:
         found = volumes.score_storages(run, data, advance)
     text = (
-        "Each scan is stored in three ways: with other axes first, and some of them backwards. Given the affine of "
-        "the file (told), the network gives the same answer. Without it (not told), the anatomy appears rotated."
+        "Each scan is stored in three ways, with axes reordered and some of them reversed. Given the affine of the "
+        "file, the network gives the same answer for all three. Without it, the anatomy appears rotated."
     )
     rows = [[each.axes, f"{each.told:.3f}", f"{each.not_told:.3f}"] for each in found]
-    table = Table(f"Dice of hippocampi in {data.name}", ("axes", "told", "not told"), rows)
+    table = Table(f"Dice of hippocampi in {data.name}", ("axes", "affine given", "affine not given"), rows)
     return Section("Scans with any axis order", [Prose(text), table])
 
 
@@ -161,7 +163,7 @@ def _speed() -> Section:
         mark = "better" if ratio > 1 else "worse"
         times = [f"{ours.milliseconds:.1f}", f"{theirs.milliseconds:.1f}", Cell(f"{ratio:.1f}x", mark=mark)]
         rows.append(["{} / {} / {}".format(*size), *times, f"{ours.kept:.1f}", f"{theirs.kept:.1f}"])
-    headers = ("channels / modes / pixels", "Sonic, ms", "3x3, ms", "faster", "Sonic keeps, MB", "3x3 keeps, MB")
+    headers = ("channels / modes / pixels", "Sonic, ms", "3x3, ms", "speed-up", "Sonic keeps, MB", "3x3 keeps, MB")
     text = (
         "A training step of one layer, forward and backward, on a batch of 4. The kernel of the Sonic layer is as "
         "large as the image. With recompute=True it keeps no more memory than the convolution."
@@ -172,7 +174,7 @@ def _speed() -> Section:
 def _next_steps() -> Section:
     steps = [
         ("Segment your own images, in the folders images/ and masks/: ", Code("torchsonic train masks --data DIR")),
-        ("Predict masks of new images: ", Code("torchsonic predict RUN --data NEW --out FOUND")),
+        ("Predict masks for new images: ", Code("torchsonic predict RUN --data NEW --out FOUND")),
         ("See what the network has learned: ", Code("torchsonic explain RUN")),
     ]
     return Section("Your own images", [Items(steps)])

@@ -1,4 +1,4 @@
-"""Trained networks that come along, on images drawn now: turned, noisy, and with clues far apart."""
+"""The pretrained networks on newly drawn images: rotated, noisy, and with clues far apart."""
 
 from __future__ import annotations
 

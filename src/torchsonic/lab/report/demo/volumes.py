@@ -1,4 +1,4 @@
-"""The hippocampus network that comes along, on scans of the user that are stored in several ways."""
+"""The pretrained hippocampus network on the user's scans, stored in several ways."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_CASES = 5
 
 
 class Stored(NamedTuple):
-    """Mean Dice over scans in one order of axes, by whether the network was told it."""
+    """Mean Dice over scans with one axis order, with and without the affine."""
 
     axes: str
     """Where (x, y, z) of the files would point."""

@@ -1,4 +1,4 @@
-"""One page that shows what a saved model has learnt."""
+"""One page that shows what a saved model has learned."""
 
 from torchsonic.lab.report.explain.page import make_page, write_explanation
 from torchsonic.lab.report.explain.subject import Subject, load_subject

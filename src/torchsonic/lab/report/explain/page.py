@@ -1,4 +1,4 @@
-"""The page on what a saved model has learnt, and its figures."""
+"""The page on what a saved model has learned, and its figures."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from torchsonic.viz.spectra import choose_evenly
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
-HEADERS = ("layer", "channels", "modes", "for 90 % of the energy", "decay lengths", "reference spacing")
+HEADERS = ("layer", "channels", "modes", "modes for 90 % of the energy", "decay lengths", "reference spacing")
 OPEN = 2
 """Layers whose pictures are shown without a click."""
 DPI = 110
 NARROW = 950
 """Pixels from left to right."""
 SHEETS = {
-    1: "Response over frequency and kernel in space.",
-    2: "Above the response log(1 + |gT|) over frequency, below the kernel in space.",
-    3: "Slices through the origin: of the response log(1 + |gT|) over frequency, then of the kernel in space.",
+    1: "Response over frequency, and kernel in space.",
+    2: "Top: the response log(1 + |gT|) over frequency. Bottom: the kernel in space.",
+    3: "Slices through the origin, first of the response log(1 + |gT|) over frequency, then of the kernel in space.",
 }
 
 
@@ -38,9 +38,9 @@ def make_page(subject: Subject, figures: Sequence[tuple[str, Figure]]) -> Docume
     """The page on a model, with figures of the network and, under their names, of its layers."""
     groups = group_by(figures, lambda pair: pair[0])
     network = [Section(figure.title, [figure], anchor=figure.name) for _, figure in groups.pop("", [])]
-    note = "Decay lengths are the shortest, the median and the longest."
+    note = "Decay lengths: shortest, median and longest."
     if len(groups) < len(subject.layers):
-        note += f" Pictures of {len(groups)} of {len(subject.layers)} layers follow, evenly chosen."
+        note += f" Figures of {len(groups)} of the {len(subject.layers)} layers follow, evenly spaced in depth."
     rows = [[name, *_layer_words(layer, subject.unit)] for name, layer in subject.layers.items()]
     shown = [
         Section(layer, [Section(figure.title, [figure]) for _, figure in members], folded=place >= OPEN)
@@ -48,7 +48,7 @@ def make_page(subject: Subject, figures: Sequence[tuple[str, Figure]]) -> Docume
     ]
     name = type(subject.model).__name__
     return Document(
-        title=f"What this {name} has learnt",
+        title=f"What this {name} has learned",
         about=(
             f"{name} in {subject.folder.as_posix()}: {count_parameters(subject.model):,} parameters, "
             f"{count(len(subject.layers), 'Sonic layer')}, reference spacing {_steps(subject.spacing)} {subject.unit}. "
@@ -68,7 +68,7 @@ def _layer_words(layer: SonicConvNd, unit: str) -> tuple[str, ...]:
     ends = (lengths.min(), lengths.median(), lengths.max())
     return (
         f"{layer.in_channels} to {layer.out_channels}",
-        str(layer.num_modes) + (f", in {layer.orbit_size} turns" if layer.orbit_size > 1 else ""),
+        str(layer.num_modes) + (f", each in {layer.orbit_size} rotations" if layer.orbit_size > 1 else ""),
         str(1 + int((energy < 0.9 * energy[-1]).sum())),
         f"{', '.join(f'{float(value):.3g}' for value in ends)} {unit}",
         f"{_steps(layer.reference_spacing)} {unit}",
@@ -95,34 +95,34 @@ def write_explanation(
 def draw_figures(subject: Subject, *, most_layers: int = 6) -> Iterator[tuple[str, Figure]]:
     """All figures, one after another: of the network, under no name, then of evenly chosen layers, under theirs."""
     unit, model = subject.unit, subject.model
-    cut = " Volumes are cut at frequency 0 of the first axis." if len(subject.spacing) == 3 else ""
+    cut = " For volumes, the slice at frequency 0 of the first axis is shown." if len(subject.spacing) == 3 else ""
     if subject.images is not None and subject.rival is not None:
         networks = {subject.name: model, subject.rival_name: subject.rival}
         fields = {n: viz.receptive_field(net, subject.images, spacing=subject.spacing) for n, net in networks.items()}
         caption = (
-            "Root mean square of the derivatives of the middle output pixel by each input pixel, over "
-            f"{subject.images_words}; compared with {subject.rival_words}. Norms over the image let any "
-            "network see a little of everything."
+            "Root mean square of the derivatives of the central output pixel with respect to each input pixel, over "
+            f"{subject.images_words}, compared with {subject.rival_words}. With norms over the whole image, "
+            "every network sees a little of everything."
         )
         yield "", _figure("field", "Receptive field", caption, viz.draw_receptive_fields(fields, unit=unit))
     caption = (
-        "Squared responses summed over all pairs of channels, each layer over its highest value; the curves are means "
-        f"over directions.{cut}"
+        "Squared responses, summed over all pairs of channels and divided by the maximum of the layer. The curves are "
+        f"means over directions.{cut}"
     )
-    yield "", _figure("stages", "Spectral energy of the stages", caption, viz.draw_stages(model, unit=unit))
+    yield "", _figure("stages", "Spectral energy of the layers", caption, viz.draw_stages(model, unit=unit))
     caption = (
-        "A mode looks along its direction only. Each counts by the most that it amplifies any wave: gain times the "
-        "norms of B and C over |Re a|."
+        "A mode acts along its direction only. Modes are weighted by their largest amplification of any wave: the gain "
+        "times the norms of B and C, divided by |Re a|."
     )
     yield "", _figure("rose", "Directions of the modes", caption, viz.draw_rose(model))
     yield from _animation(subject)
     for name, layer in choose_evenly(list(subject.layers.items()), most_layers):
         caption = (
-            f"{SHEETS[layer.num_axes]} Number and part of the layer's energy, decay length ℓ, wavelength λ. "  # noqa: RUF001
-            "Colours of kernels saturate at a quarter of the peak; long modes wrap round."
+            f"{SHEETS[layer.num_axes]} Labels: mode number, share of the layer's energy, decay length ℓ, wavelength λ. "  # noqa: RUF001
+            "Kernel colours saturate at a quarter of the peak; long modes wrap around."
         )
         yield name, _figure(f"modes-{name}", f"Modes of {name}", caption, viz.draw_modes(layer, unit=unit))
-        caption = f"What the layer does from one channel to another, for the channels with most energy.{cut}"
+        caption = f"Responses of the layer from one channel to another, for the channels with the most energy.{cut}"
         yield name, _figure(f"mixed-{name}", f"Mixed responses of {name}", caption, viz.draw_mixed(layer, unit=unit))
 
 
@@ -137,10 +137,10 @@ def _animation(subject: Subject) -> Iterator[tuple[str, Figure]]:
         path = viz.write_animation(Path(scratch) / "modes.webp", snapshots, unit=subject.unit, title=name)
         data = path.read_bytes()
     caption = (
-        f"The modes of {name} at {len(snapshots)} steps: each is a dot by direction and decay length, larger with more "
-        "energy, coloured by its frequency; beside it the layer's energy over frequency."
+        f"The modes of {name} at {len(snapshots)} training steps. Each dot is a mode, placed by direction and decay "
+        "length, sized by energy and coloured by frequency. Beside it: the layer's energy over frequency."
     )
-    yield "", Figure("training", "The modes while the network learns", caption, data, kind="webp", wide=False)
+    yield "", Figure("training", "Modes during training", caption, data, kind="webp", wide=False)
 
 
 def _figure(name: str, title: str, caption: str, drawing: Drawing) -> Figure:

@@ -1,4 +1,4 @@
-"""What is to be explained: a saved model, images for it, and a network to compare it with."""
+"""The model to explain, images for it, and a network to compare it with."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def load_subject(folder: Path, *, against: Path | None = None, unit: str | None 
     images, words = _images(model, layers, spacing, settings)
     if images is None:
         if against is not None:
-            raise ValueError(f"{folder} holds layers without a network, which has no receptive field to compare")
+            raise ValueError(f"{folder} contains layers without a network, so there is no receptive field to compare")
         rival = None, "", ""
     elif against is None:
         kernel = " x ".join(["3"] * first.num_axes)
@@ -97,10 +97,10 @@ def _load_rival(folder: Path, images: Tensor, own: str) -> tuple[PretrainedModel
     """A network to compare with, its name and what it is."""
     rival, run = _load(folder)
     if isinstance(rival, SonicLayers):
-        raise ValueError(f"{folder} holds layers without a network, which has no receptive field to compare")
+        raise ValueError(f"{folder} contains layers without a network, so there is no receptive field to compare")
     channels = getattr(rival, "in_channels", images.shape[1])
     if channels != images.shape[1]:
-        raise ValueError(f"{folder} takes {channels} channels, the model to explain {images.shape[1]}")
+        raise ValueError(f"{folder} takes {channels} channels, but the model to explain takes {images.shape[1]}")
     name = _name(rival, _settings(run))
     return rival, f"{name} in {folder}" if name == own else name, f"the model in {folder.as_posix()}"
 
@@ -141,6 +141,6 @@ def _images(
     ]
     channels = getattr(model, "in_channels", None)
     if channels is None:
-        raise ValueError(f"{type(model).__name__} does not say its in_channels, so no images can be made for it")
+        raise ValueError(f"{type(model).__name__} has no in_channels, so no images can be made for it")
     noise = torch.randn(2, int(channels), *size, generator=torch.Generator().manual_seed(0))
-    return noise, f"white noise of {' x '.join(map(str, size))}"
+    return noise, f"white noise of size {' x '.join(map(str, size))}"

@@ -42,9 +42,9 @@ def draw_sizes(report: SizeReport) -> Figure:
     _draw_paper(right)
     right.axvline(1.0, color="0.8", linewidth=1, zorder=0)
     right.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
-    left.set(xlabel="image size in the test, px", ylabel="top-1, percent", title="Accuracy")
+    left.set(xlabel="test image size, px", ylabel="top-1, percent", title="Accuracy")
     _set_sizes(left, report)
-    right.set(xlabel="test size / training size", ylabel="top-1 lost, percent", title="Relative degradation")
+    right.set(xlabel="test size / training size", ylabel="loss of top-1, percent", title="Relative degradation")
     if _is_wide(report.sizes):
         right.set_xscale("log", base=2)
         right.xaxis.set_major_formatter("{x:g}")
@@ -74,7 +74,7 @@ def _legend_shape(names: Sequence[str]) -> tuple[int, int]:
 
 
 def _is_wide(sizes: Sequence[int]) -> bool:
-    """Whether small sizes would lie on a heap on an even axis."""
+    """Whether small sizes would be crowded on a linear axis."""
     return max(sizes) > 4 * min(sizes)
 
 
@@ -106,7 +106,7 @@ def _draw_paper(panel: Axes) -> None:
 
 
 def _styles(report: SizeReport) -> dict[str, dict[str, Any]]:
-    """Colour by operator, another line for each further network of it; hollow: what is not told, and controls."""
+    """Colour by operator, line style by network; hollow for networks without the spacing and for controls."""
     seen: dict[str, list[str]] = {}
     styles = {}
     for curve in report.curves:

@@ -22,32 +22,32 @@ from torchsonic.lab.report.image_sizes.results import (
     settings_of,
     verdict_lines,
 )
-from torchsonic.lab.report.runs import Compared, find_warnings, origin_text
+from torchsonic.lab.report.runs import Compared, count, find_warnings, origin_text
 
 NETWORK = {"model", "model_options"}
 BUDGET = ("network", "parameters, M", "GFLOPs", "steps", "batch", "seeds", "training, min", "waiting for data")
 CAPTION = (
-    "Full markers: told the spacing, or unable to hear it. Hollow markers on dotted lines: the same network, not told, "
-    "or given images resized back. Faint dashed lines: the paper. The grey line is the training size."
+    "Filled markers: given the spacing, or unable to use it. Hollow markers on dotted lines: the same network without "
+    "the spacing, or on images resized back. Faint dashed lines: the paper. Grey line: the training size."
 )
 EXPLANATIONS = (
-    "Every size shows the same square of each scene, resized without aliasing from the file; a network that is told "
-    "the spacing hears the training size over the test size.",
+    "Every size shows the same square crop of each photograph, resized from the file with antialiasing. The spacing "
+    "given to a network is the training size divided by the test size.",
     "Percent lost is (top-1 at the training size - top-1) / top-1 at the training size. Intervals are 95 %, over "
-    "images: Wilson's for accuracy, a bootstrap for losses, in which an image keeps its answers at both sizes and "
-    "those of all seeds; what another seed would change is not in them, but behind the sign ±.",
-    "The paper's networks were trained on ImageNet at 224 px for 200,000 steps; ours with the budget below. Only the "
-    "shape of the curves can be compared, and sizes as ratios to the training size.",
+    "images: Wilson's for accuracy, and for losses a bootstrap that keeps the answers for an image at both sizes and "
+    "with all seeds together. They do not include the variation between seeds, which is given after ±.",
+    "The paper's networks were trained on ImageNet at 224 px for 200,000 steps, ours with the budget below. Only the "
+    "shapes of the curves can be compared, over sizes relative to the training size.",
 )
 
 
 def make_page(report: SizeReport) -> Document:
     """The page on runs tested at several sizes."""
-    control = ", rivals also on images resized back" if any(curve.resized for curve in report.curves) else ""
+    control = ", with images resized back as a control" if any(curve.resized for curve in report.curves) else ""
     trained = ", ".join(f"{size} px" for size in sorted({run.config.image_size for run in report.runs}))
     tested = f"tested on {report.images} images at {', '.join(map(str, report.sizes))} px."
     warnings, verdicts = size_warnings(report), verdict_lines(report)
-    title = "Top-1 over image sizes, and its loss beside the paper's"
+    title = "Top-1 over image sizes, and its loss compared with the paper"
     figure = Figure("sizes", title, CAPTION, to_png(draw_sizes(report)))
     notes = Section("What is counted", EXPLANATIONS, folded=True)
     losses, top1, top5 = (
@@ -57,7 +57,7 @@ def make_page(report: SizeReport) -> Document:
     )
     return Document(
         title=f"Accuracy over image sizes{control}",
-        about=f"{len(report.runs)} runs trained at {trained}, {tested}",
+        about=f"{count(len(report.runs), 'run')} trained at {trained}, {tested}",
         warnings=warnings,
         sections=[
             Section("Findings", [*[Prose(line, "finding") for line in verdicts], figure, notes]),
@@ -73,7 +73,7 @@ def make_page(report: SizeReport) -> Document:
 
 
 def size_warnings(report: SizeReport) -> list[str]:
-    """What to know before comparing."""
+    """Warnings to read before comparing."""
     own = [curve for curve in report.curves if not curve.told and not curve.resized]
     runs = [(curve.model, run, settings_of(run)) for curve in own for run in curve.runs]
     found = find_warnings(
@@ -93,11 +93,11 @@ def size_warnings(report: SizeReport) -> list[str]:
         point, chance = curve.at(curve.train_size), 1 / curve.runs[0].num_classes
         if point is not None and not curve.has_learnt:
             found.append(
-                f"{curve.model} has learnt little: top-1 {100 * point.top1:.1f} percent, guessing has "
-                f"{100 * chance:.1f}; what it loses means nothing."
+                f"{curve.model} has learned little: its top-1 is {100 * point.top1:.1f} percent, that of guessing "
+                f"{100 * chance:.1f}; its losses mean nothing."
             )
-    if report.left_out:
-        found.append(f"{len(report.left_out)} unreadable images were left out.")
+    if left := len(report.left_out):
+        found.append(f"{count(left, 'unreadable image')} {'was' if left == 1 else 'were'} left out.")
     return found
 
 
@@ -124,9 +124,9 @@ def _top1(_: Curve, point: Point) -> Cell:
 def loss_table(report: SizeReport) -> Table:
     """Percent of top-1 lost relative to the training size, with 95 % intervals; then the paper's.
 
-    Losses of networks trained at another size belong under other sizes: only the figure, over ratios, shows these then.
+    The paper's are left out if any network was trained at another size; the figure, over ratios, still shows them.
     """
-    table = _table(report, "Top-1 lost relative to the training size, percent", _loss)
+    table = _table(report, "Loss of top-1 relative to the training size, percent", _loss)
     rows = list(table.rows)
     comparable = all(curve.train_size == PAPER_TRAIN_SIZE for curve in report.curves)
     for name, losses in paper_curves().items() if comparable else ():

@@ -61,22 +61,24 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class Curve:
-    """A network, told the spacing or not, over sizes; runs that differ in their seed alone are pooled."""
+    """A network, given the spacing or not, over sizes; runs that differ only in their seed are pooled."""
 
     model: str
     told: bool | None
-    """``None`` for a network that cannot be told."""
+    """``None`` for a network that cannot use the spacing."""
     train_size: int
     points: tuple[Point, ...]
     runs: tuple[RunFacts, ...]
     resized: bool = False
-    """Whether images were resized back to the training size first: a control for networks that cannot be told."""
+    """Whether images were first resized back to the training size, a control for networks without spacing."""
 
     @property
     def name(self) -> str:
-        """The network and what it was told."""
+        """The network, and whether it was given the spacing."""
         control = f", images resized to {self.train_size} px" if self.resized else ""
-        return self.model + {None: "", True: ", told the spacing", False: ", not told"}[self.told] + control
+        return (
+            self.model + {None: "", True: ", given the spacing", False: ", not given the spacing"}[self.told] + control
+        )
 
     @property
     def is_sonic(self) -> bool:
@@ -122,16 +124,16 @@ def score_runs(
     device: str = "cpu",
     show: bool = True,
 ) -> SizeReport:
-    """Test runs at several sizes; all of runs on the same images, which are decoded once.
+    """Test runs at several sizes; images that runs share are decoded once.
 
-    ``data`` is where the images lie, if not where they lay in training. As a ``control``, networks that cannot be told
-    the spacing are tested on images resized back to the training size, too.
+    ``data`` is the folder of the images if they have moved since training. With ``control``, networks that cannot use
+    the spacing are also tested on images resized back to the training size.
     """
     run = describe_run(seed=0, device=torch.device(device))
     loaded = load_runs(folders, lambda folder: (folder, *load_run(folder), read_results(folder)), "images")
     for folder, _, config, *_ in loaded:
         if data is None and not config.data.is_dir():
-            raise ValueError(f"the images of {folder} no longer lie in {config.data}; say where with --data")
+            raise ValueError(f"the images of {folder} are no longer in {config.data}; use --data to say where they are")
     images = [find_test_images(config, classes, data) for _, _, config, classes, _ in loaded]
     stores: dict[ImageFolder, tuple[ImageFolder, ImageStore]] = {}
     left_out: dict[str, str] = {}
@@ -157,7 +159,7 @@ def score_runs(
 
 
 def make_curves(runs: Sequence[RunFacts]) -> list[Curve]:
-    """Curves of runs, those that differ in their seed alone together; first what is not told, then what is."""
+    """Curves of runs, pooled over seeds; first without the spacing, then with it."""
     curves = []
     for members in group_by(runs, lambda run: (run.num_images, *sorted(settings_of(run).items()))).values():
         name, train_size = _name(members[0], runs), members[0].config.image_size
@@ -221,9 +223,9 @@ def paper_curves() -> dict[str, dict[int, float]]:
 
 
 def verdict_lines(report: SizeReport) -> list[str]:
-    """Of each Sonic network that is told the spacing: where it loses less than the best rival, and what it costs.
+    """For each Sonic network with the spacing: where it loses less than all others, and what it costs.
 
-    Networks that have learnt too little to lose anything are not compared, nor those of another training size.
+    Networks that have learned too little, or were trained at another size, are not compared.
     """
     others = [curve for curve in report.curves if not curve.is_sonic]
     lines = []
@@ -231,12 +233,12 @@ def verdict_lines(report: SizeReport) -> list[str]:
         if not (curve.is_sonic and curve.told) or not others:
             continue
         if not curve.has_learnt:
-            lines.append(f"{curve.name}: has learnt too little to be compared.")
+            lines.append(f"{curve.name}: has learned too little to be compared.")
             continue
         rivals = [rival for rival in others if rival.has_learnt and rival.train_size == curve.train_size]
         left_out = [rival.name for rival in others if rival not in rivals]
         if left_out:
-            reason = "learnt too little or trained at another size"
+            reason = "learned too little, or trained at another size"
             lines.append(f"{curve.name}: not compared with {', '.join(left_out)} ({reason}).")
         lines += _cost_lines(curve, rivals)
         pairs = _pairs(curve, rivals)
@@ -244,8 +246,8 @@ def verdict_lines(report: SizeReport) -> list[str]:
             continue
         less = [size for size, (own, best) in pairs.items() if own < best]
         half = [size for size, (own, best) in pairs.items() if own <= best / 2 and own < best]
-        words = [f"{curve.name}: loses less than every rival at {len(less)} of {len(pairs)} sizes"]
-        words.append(f"at most half of the best rival's loss at {len(half)}")
+        words = [f"{curve.name}: loses less than every other network at {len(less)} of {len(pairs)} sizes"]
+        words.append(f"at most half as much as the best of them at {len(half)}")
         detail = ", ".join(f"{size} px {own:.1f} against {best:.1f}" for size, (own, best) in pairs.items())
         lines.append(f"{'; '.join(words)} ({detail} percent).")
     return lines
@@ -263,8 +265,8 @@ def _cost_lines(curve: Curve, rivals: Sequence[Curve]) -> list[str]:
         met = points <= MOST_POINTS_LESS and part <= LARGEST_PART
         lines.append(
             f"{curve.model}: {abs(points):.1f} points {'less' if points > 0 else 'more'} than {plain.model} at "
-            f"{curve.train_size} px, with {part:.2f} of its parameters; within {MOST_POINTS_LESS:g} points with at "
-            f"most {LARGEST_PART:g}: {'yes' if met else 'no'}."
+            f"{curve.train_size} px, with {part:.2f} of its parameters. Within {MOST_POINTS_LESS:g} points with at "
+            f"most {LARGEST_PART:g} of the parameters: {'yes' if met else 'no'}."
         )
     return lines
 

@@ -1,4 +1,4 @@
-"""The paper's taxonomy of operators with a large field, measured: laws, directions, fields and costs on one footing."""
+"""The paper's taxonomy of operators with a large receptive field, measured: laws, directions, reach and costs."""
 
 from torchsonic.lab.report.operators.contenders import CONTENDERS, Contender
 from torchsonic.lab.report.operators.measure import Budget, Measured, measure_operators

@@ -1,4 +1,4 @@
-"""Which operators are compared, and where the paper's first figure puts them."""
+"""The operators that are compared, and their groups in the paper's first figure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATCH = 8
 
 @dataclass(frozen=True)
 class Contender:
-    """An operator as it is compared, freshly drawn and without a path round it."""
+    """An operator in the comparison, with random weights and without a residual connection."""
 
     name: str
     place: str
@@ -31,7 +31,7 @@ class Contender:
     operator: str
     """Of the registry; ``"vit"`` for a block of a vision transformer."""
     boundary: Literal["circular", "zeros", "none"]
-    """What surrounds the image; ``"none"`` where places do not matter."""
+    """What surrounds the image; ``"none"`` if positions do not matter."""
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def build(self, channels: int, size: int) -> nn.Module:

@@ -1,4 +1,4 @@
-r"""Whether an operator prefers directions, and how far it sees, both measured.
+r"""Measures whether an operator prefers directions, and how far it sees.
 
 Waves :math:`\cos(k \cdot r)` of one length and all directions pass through, in one channel after the other. With
 ``p(k)`` the power that reaches an output channel, and ``a(k)`` the angle of ``k``,
@@ -6,8 +6,8 @@ Waves :math:`\cos(k \cdot r)` of one length and all directions pass through, in 
 .. math:: \text{selectivity} = \frac{\sum |\sum_k p\,e^{2 i a}|}{\sum \sum_k p}, \qquad
    \text{diagonals} = \frac{\sum \sum_k |p(k_1, k_2) - p(k_1, -k_2)|}{\sum \sum_k p(k_1, k_2) + p(k_1, -k_2)}
 
-where the outer sums run over pairs of channels. The first is 0 if no direction is preferred and 1 if one alone passes;
-the second is 0 for separable kernels, which cannot tell a diagonal from the other.
+where the outer sums run over pairs of channels. The first is 0 if no direction is preferred and 1 if only one passes;
+the second is 0 for separable kernels, which cannot distinguish the two diagonals.
 """
 
 from __future__ import annotations

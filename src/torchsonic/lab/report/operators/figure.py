@@ -1,4 +1,4 @@
-"""The taxonomy with measured marks: operators down, what was measured across."""
+"""The taxonomy with measured marks: one row per operator, one column per measurement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SLIGHT = 0.1
-"""Errors below are slight."""
+"""Errors below this are slight."""
 DIRECTED, OBLIQUE = 0.1, 0.2
 """Selectivity from which directions are preferred, and diagonals from which also those between the axes."""
 KEPT, NEARLY, BROKEN, SILENT = "#009E73", "#E69F00", "#D55E00", "0.6"
@@ -24,11 +24,11 @@ BANDS = ("#edd1e7", "#c3dde4", "#FFE9C7", "#D6E0FF")
 COLUMNS = {
     "shift": "shift",
     "axes": "axes\nswapped",
-    "finer, told": "finer,\ntold",
-    "finer, not told": "finer,\nnot told",
+    "finer, told": "finer,\nspacing\ngiven",
+    "finer, not told": "finer,\nspacing\nnot given",
     "larger": "larger\nimage",
-    "turned": "turned,\ntold",
-    "turned, not told": "turned,\nnot told",
+    "turned": "image and\noperator\nrotated",
+    "turned, not told": "only\nimage\nrotated",
 }
 WIDTH, ROW, HEAD = 10.5, 0.3, 1.3
 """Inches."""
@@ -47,7 +47,7 @@ def draw_taxonomy(measured: Sequence[Measured]) -> Figure:
         _field(panel, len(COLUMNS), y, one.reach)
         _directions(panel, len(COLUMNS) + 1, y, one)
     _bands(panel, [one.contender.place for one in rows])
-    heads = [*COLUMNS.values(), f"field of\n{FIELD} px", "directions"]
+    heads = [*COLUMNS.values(), f"reach, px\n(of {FIELD})", "directions"]
     panel.set_xticks(range(len(heads)), heads)
     panel.xaxis.tick_top()
     panel.tick_params(length=0)
@@ -62,7 +62,7 @@ def draw_taxonomy(measured: Sequence[Measured]) -> Figure:
 
 def _mark(panel: Axes, x: float, y: float, error: float | None) -> None:
     if error is None:
-        panel.text(x, y, "cannot", ha="center", va="center", fontsize=7, color=SILENT)
+        panel.text(x, y, "n/a", ha="center", va="center", fontsize=7, color=SILENT)
         return
     colour = KEPT if error < EXACT else NEARLY if error < SLIGHT else BROKEN
     shape = "o" if error < EXACT else "D" if error < SLIGHT else "X"
@@ -102,12 +102,12 @@ def _legend(panel: Axes) -> None:
     from matplotlib.lines import Line2D
 
     looks = [
-        (KEPT, "o", f"law kept, error below {EXACT:g}"),
+        (KEPT, "o", f"law holds, error below {EXACT:g}"),
         (NEARLY, "D", f"error below {SLIGHT:g}"),
         (BROKEN, "X", "broken"),
-        ("#0072B2", ".", "no direction preferred"),
-        ("#0072B2", "+", "those of the axes"),
-        ("#0072B2", (8, 2, 0), "any direction"),
+        ("#0072B2", ".", "prefers no direction"),
+        ("#0072B2", "+", "prefers the axes"),
+        ("#0072B2", (8, 2, 0), "prefers any direction"),
     ]
     handles = [Line2D([], [], linestyle="", marker=marker, color=colour) for colour, marker, _ in looks]
     names = [name for *_, name in looks]

@@ -1,4 +1,4 @@
-"""How far an operator is from the laws that a convolution of continuous images keeps, as relative errors in float64."""
+"""How far an operator is from the laws of convolution on continuous images, as relative errors in float64."""
 
 from __future__ import annotations
 
@@ -12,16 +12,26 @@ from torchsonic.nn.physical_layer import apply
 
 SIZE, CHANNELS = 40, 4
 EXACT = 1e-3
-"""An error below counts as none: rounding, and what fields and nonlinear outputs hold beyond the Nyquist frequency."""
+"""Smaller errors count as zero: rounding, and what fields and nonlinear outputs have beyond the Nyquist frequency."""
 LAWS = {
     "shift": "shifting the image shifts the output",
     "axes": "swapping the axes of image and operator swaps those of the output",
-    "finer, told": "the same field sampled twice as fine, which the operator is told, gives the same output",
-    "finer, not told": "the same without telling it",
-    "larger": "more image of the same pixels does not change the output",
-    "turned": "turning image and operator by 53 degrees turns the output",
-    "turned, not told": "turning the image alone turns the output",
+    "finer, told": "sampling the same field twice as finely gives the same output if the operator is given the spacing",
+    "finer, not told": "the same if the operator is not given the spacing",
+    "larger": "extending the image at the same pixel size does not change the output",
+    "turned": "rotating image and operator by 53 degrees rotates the output",
+    "turned, not told": "rotating only the image rotates the output",
 }
+TITLES = {
+    "shift": "shift",
+    "axes": "swapped axes",
+    "finer, told": "finer grid, spacing given",
+    "finer, not told": "finer grid, spacing not given",
+    "larger": "larger image",
+    "turned": "image and operator rotated",
+    "turned, not told": "only image rotated",
+}
+"""Names of the laws on the page."""
 SHIFT, MARGIN = (2, 3), 8
 
 
@@ -39,7 +49,7 @@ def build_exactly(contender: Contender, seed: int) -> nn.Module:
 
 
 def law_errors(contender: Contender, *, seed: int = 0) -> dict[str, float | None]:
-    """The relative error of each law of ``LAWS``; ``None`` where the operator cannot be told or turned."""
+    """The relative error of each law of ``LAWS``; ``None`` if the operator cannot be given the spacing, or rotated."""
     layer = build_exactly(contender, seed)
     x = local_field(SIZE, CHANNELS, seed=seed)
     y = layer(x)
@@ -58,7 +68,7 @@ def law_errors(contender: Contender, *, seed: int = 0) -> dict[str, float | None
 
 
 def _larger(contender: Contender, layer: nn.Module, x: Tensor, y: Tensor) -> float:
-    """More image as the operator itself continues it: repeated where it wraps, zeros where it has those outside."""
+    """Extends the image as the operator itself does: repeated if it wraps around, zeros if it pads with zeros."""
     if contender.boundary == "zeros":
         half = SIZE // 2
         wide = torch.nn.functional.pad(x, (half,) * 4)

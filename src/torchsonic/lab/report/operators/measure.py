@@ -42,7 +42,7 @@ def _training_step(layer: nn.Module, x: torch.Tensor) -> Callable[[], None]:
 
 
 def measure_costs(contenders: Sequence[Contender], size: int, *, channels: int, rounds: int) -> dict[str, Cost]:
-    """Costs by name; steps are timed in turns, so that what slows the machine down hits all alike."""
+    """Costs by name; steps are interleaved, so that a slow machine affects all operators equally."""
     torch.manual_seed(0)
     x = torch.randn(BATCH, channels, size, size)
     layers = {contender.name: contender.build(channels, size).train() for contender in contenders}
@@ -89,7 +89,7 @@ class Measured:
 
     contender: Contender
     errors: dict[str, float | None]
-    """By the names of ``LAWS``; ``None`` where the operator has no way to be told."""
+    """By the names of ``LAWS``; ``None`` where a law does not apply to the operator."""
     selectivity: float
     diagonals: float
     reach: float
@@ -106,7 +106,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def measure_operators(
     budget: Budget, *, contenders: Sequence[Contender] = CONTENDERS, say: Callable[[str], None] = lambda text: None
 ) -> list[Measured]:
-    """Measure operators one after another, and their costs in turns; ``say`` is told what comes next."""
+    """Measure operators one after another; ``say`` is called with the name of what comes next."""
     costs = {}
     for size in budget.sizes:
         say(f"costs at {size} px")

@@ -12,31 +12,30 @@ from torchsonic.lab.report.files import to_png
 from torchsonic.lab.report.operators.contenders import PLACES
 from torchsonic.lab.report.operators.directions import FIELD
 from torchsonic.lab.report.operators.figure import DIRECTED, OBLIQUE, SLIGHT, draw_taxonomy
-from torchsonic.lab.report.operators.laws import CHANNELS, EXACT, LAWS, SIZE
+from torchsonic.lab.report.operators.laws import CHANNELS, EXACT, LAWS, SIZE, TITLES
 from torchsonic.lab.report.operators.measure import BATCH, Budget, Measured
 from torchsonic.lab.report.runs import origin_text
 from torchsonic.lab.runs.provenance import activity_warning
 
 CAPTION = (
-    "Groups are those of the paper's figure on the taxonomy of operators; marks are measured on freshly drawn weights. "
-    "'Told' means the spacing, or the operator's own directions turned with the image; 'cannot' means that no setting "
-    "of its parameters says so."
+    "Groups are those of the paper's figure on the taxonomy of operators; marks are measured with random initial "
+    "weights. 'n/a': the operator cannot be given the spacing, or its parameters cannot be rotated."
 )
 
 
 def make_page(measured: Sequence[Measured], budget: Budget, run: Mapping[str, Any]) -> Document:
     """The page; ``run`` is where the numbers come from."""
-    title = "Operators with a large field, sorted by the paper and measured here"
+    title = "Operators with a large receptive field, grouped as in the paper and measured"
     warning = activity_warning(dict(run)).strip()
     return Document(
         title=title,
-        about=f"{len(measured)} operators, {budget.seeds} draws of weights each; nothing is trained.",
+        about=f"{len(measured)} operators, each with {budget.seeds} draws of random weights; nothing is trained.",
         warnings=[warning] if warning else [],
         sections=[
             Section("Findings", [Prose(line, "finding") for line in findings(measured)]),
             Section("The taxonomy, measured", [Figure("taxonomy", title, CAPTION, to_png(draw_taxonomy(measured)))]),
             Section("All numbers", [operator_table(measured, budget)]),
-            Section("What is measured", [Items(_explanations(budget))], folded=True),
+            Section("How it was measured", [Items(_explanations(budget))], folded=True),
         ],
         origins=[origin_text(run)],
         data={"run": dict(run), "budget": asdict(budget), "operators": [_as_data(one) for one in measured]},
@@ -60,12 +59,15 @@ def findings(measured: Sequence[Measured]) -> list[str]:
     untold = [one for one in measured if (one.errors["finer, not told"] or 0.0) < EXACT]
     fixed = [one for one in untold if (one.errors["larger"] or 0.0) >= EXACT]
     lines = [
-        f"Every law is kept, where the operator is told what it can be told, by: {_names(lawful)}.",
-        f"Of these, directions are preferred by: {_names(directed)}.",
-        f"A field that is sampled more finely comes out the same without telling by: {_names(untold)}.",
+        f"All laws hold, given the spacing and the rotation where possible, for: {_names(lawful)}.",
+        f"Of these, the following prefer directions: {_names(directed)}.",
+        "Sampling a field more finely does not change the output, even if the spacing is not given, for: "
+        f"{_names(untold)}.",
     ]
     if fixed:
-        lines.append(f"Of these, tied to the extent of the image instead, and wrong on a larger one: {_names(fixed)}.")
+        lines.append(
+            f"Of these, the following depend on the extent of the image and fail on a larger one: {_names(fixed)}."
+        )
     return lines
 
 
@@ -78,21 +80,21 @@ def operator_table(measured: Sequence[Measured], budget: Budget) -> Table:
     sizes = " / ".join(map(str, budget.sizes))
     headers = [
         "operator",
-        *[Column(law, "error") for law in LAWS],
+        *[Column(TITLES[law], "error") for law in LAWS],
         Column("reach, px", "field"),
         Column("selectivity", "directions"),
         Column("diagonals", "directions"),
-        "takes other sizes",
+        "accepts other sizes",
         "parameters",
         Column("MFLOPs", f"at {sizes} px"),
-        Column("step, times 3x3", f"at {sizes} px"),
-        Column("memory, times 3x3", f"at {sizes} px"),
+        Column("step, relative to 3x3", f"at {sizes} px"),
+        Column("memory, relative to 3x3", f"at {sizes} px"),
     ]
     rows: list[Group | list[str | Cell]] = []
     for place in PLACES:
         members = [one for one in measured if one.contender.place == place]
         rows += [Group(place), *[_row(one, measured[0]) for one in members]] if members else []
-    return Table("Operators", headers, rows, legend=f"green: below {EXACT:g}; red: {SLIGHT:g} and above")
+    return Table("Operators", headers, rows, legend=f"Green: below {EXACT:g}. Red: {SLIGHT:g} and above.")
 
 
 def _row(one: Measured, unit: Measured) -> list[str | Cell]:
@@ -120,25 +122,27 @@ def _error(error: float | None) -> str | Cell:
 
 
 def _explanations(budget: Budget) -> list[str]:
-    laws = [f"Error, {law}: {text}." for law, text in LAWS.items()]
+    laws = [f"Error, {TITLES[law]}: {text}." for law, text in LAWS.items()]
     return [
-        f"Errors are relative to what varies over the output, in float64, on {SIZE} x {SIZE} pixels and {CHANNELS} "
-        f"channels, away from the border; below {EXACT:g} they count as none. A dash: no way to be told.",
+        f"Errors are relative to the variation of the output, in float64, on {SIZE} x {SIZE} pixels and {CHANNELS} "
+        f"channels, away from the border; below {EXACT:g} they count as zero. A dash: the operator cannot be given the "
+        "spacing, or its parameters cannot be rotated.",
         *laws,
-        "The image is random waves under a window that is zero at the border; for turns it is periodic, of waves that "
-        "fit the pixels before and after a turn by 53.13 degrees, so that nothing is interpolated. A larger image is "
-        "the image repeated where an operator wraps, and surrounded by zeros where it has zeros outside.",
-        f"Reach is the radius within which 90 % of the squared sensitivity lies, on noise of {FIELD} x {FIELD} pixels.",
-        f"Selectivity is 0 if waves of all directions pass alike and 1 if one direction alone does; from {DIRECTED:g} "
-        "on an operator counts as preferring directions. Diagonals is 0 if mirrored waves pass alike, as through "
-        f"separable kernels; from {OBLIQUE:g} on directions between the axes count as preferred, too.",
-        "Weights are freshly drawn. Networks of frequency (NIFF, continuous FNO) start nearly flat, so they look "
-        "closer to laws that they break, and less selective, than after training. NIFF's networks fill the half "
-        "spectrum of a real transform, which is why swapped axes make another operator of it.",
-        "Operators stand without a path round them. SONIC with the paper's notes standardises its input.",
-        f"Costs: {budget.channels} channels in and out; FLOPs of a forward pass over one image, transforms counted; "
-        f"time and peak memory of a training step over {BATCH} images relative to the 3x3 convolution, the best of "
-        f"{budget.rounds}, taken in turns.",
+        "The image consists of random waves under a window that vanishes at the border. For rotations it is periodic, "
+        "with waves that fit the pixels before and after a rotation by 53.13 degrees, so nothing is interpolated. A "
+        "larger image is the image repeated if the operator wraps around, and padded with zeros if it pads with zeros.",
+        f"Reach is the radius that contains 90 % of the squared sensitivity, on noise of {FIELD} x {FIELD} pixels.",
+        "Selectivity is 0 if waves of all directions pass equally and 1 if only one direction passes; from "
+        f"{DIRECTED:g} on, an operator counts as preferring directions. Diagonals is 0 if mirrored waves pass "
+        f"equally, as through separable kernels; from {OBLIQUE:g} on, directions between the axes also count as "
+        "preferred.",
+        "Weights are random. Networks of frequency (NIFF, continuous FNO) start nearly flat, so they appear to break "
+        "laws less, and to be less selective, than after training. NIFF's networks fill the half spectrum of a real "
+        "transform, so swapping the axes gives a different operator.",
+        "Operators are measured without a residual connection. SONIC with the paper's notes standardises its input.",
+        f"Costs: {budget.channels} channels in and out. FLOPs are for a forward pass over one image, including "
+        f"transforms. Time and peak memory are for a training step over {BATCH} images, relative to the 3x3 "
+        f"convolution; best of {budget.rounds} interleaved rounds.",
     ]
 
 

@@ -1,4 +1,4 @@
-"""The same operator with its axes swapped, or turned by any angle, where it has parameters that can say so."""
+"""Operators with swapped axes, or rotated by any angle, if their parameters allow it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torchsonic.nn.hybrid import HybridConv
 
 
 def turned(layer: nn.Module, matrix: Tensor) -> nn.Module | None:
-    """A copy that does to a turned image what ``layer`` does to the image; ``None`` if its parameters cannot say so.
+    """A copy that does to a rotated image what ``layer`` does to the image; ``None`` if its parameters do not allow it.
 
     ``matrix`` is orthogonal, ``(2, 2)``, and acts on coordinates in the order of the array's axes.
     """

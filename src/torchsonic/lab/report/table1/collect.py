@@ -24,7 +24,7 @@ DEFAULTS = {option.name: option.default for option in fields(SyntheticConfig)}
 COSTS = ("parameters", "flops", "seconds", "samples_per_second")
 
 Test = tuple[str, float, bool]
-"""Name of a test, its level, and whether the model was told the spacing."""
+"""Name of a test, its level, and whether the model was given the spacing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class Run:
 
     @property
     def options(self) -> tuple[tuple[str, Any], ...]:
-        """What of the network is not as by default; lists as text, so that columns can be told apart by them."""
+        """Options of the network that differ from the defaults; lists as text, so that columns can be grouped."""
         usual = {**DEFAULTS, **usual_settings(self.config.get("protocol", "own"), self.model)}
         changed = {
             name: json.dumps(value) if isinstance(value, list | dict) else value
@@ -80,7 +80,7 @@ class Column:
 
     @property
     def is_default(self) -> bool:
-        """Whether this is the model as the paper's column means it, no variant."""
+        """Whether this is the model of the paper's column rather than a variant."""
         return not self.options
 
     def of(self, task: str) -> tuple[Run, ...]:

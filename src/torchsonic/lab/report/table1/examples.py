@@ -1,4 +1,4 @@
-"""What the trained models answer on a few samples, clean and perturbed, in pictures."""
+"""Pictures of the trained models' predictions on a few samples, clean and perturbed."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def load_models(
     for name, members in runs.items():
         candidates = [run for run in members if run.fold == chosen]
         if not candidates:
-            skipped.append((members[0].folder, f"not among the examples: {name} has no run of fold {chosen}"))
+            skipped.append((members[0].folder, f"not among the examples: {name} has no run on fold {chosen}"))
             continue
         first = min(candidates, key=lambda run: run.training.get("seed", 0)).folder
         if not (root / first / "model").exists():
-            skipped.append((first, "not among the examples: its model was not kept"))
+            skipped.append((first, "not among the examples: its model was not saved"))
             continue
         try:
             models[name] = from_pretrained(root / first / "model").eval()
@@ -77,7 +77,7 @@ def draw_segmentations(models: Models, fold: int, protocol: ProtocolName = "own"
                 panel.set_xlabel(f"{dice:.2f}", fontsize="small", labelpad=2)
             else:
                 panel.set_axis_off()
-                panel.text(0.5, 0.5, "cannot\nbe told", ha="center", va="center", color="0.4", fontsize="small")
+                panel.text(0.5, 0.5, "cannot use\nthe spacing", ha="center", va="center", color="0.4", fontsize="small")
     for title, panel in zip(("input", "truth", *models), panels[0], strict=True):
         panel.set_title(_wrap(title), fontsize="medium")
     style.class_legend(figure, loc="outside lower center")
@@ -101,7 +101,7 @@ def _perturbed_scene(
     for name, way in used.perturbations.items():
         level = way.levels[-1 if name == "rescaling" else len(way.levels) // 2]
         told = way.told if with_spacing else None
-        for change, words, options in ((way.apply, "", {}), (told, ",\ntold the spacing", {"spacing": 1 / level})):
+        for change, words, options in ((way.apply, "", {}), (told, ",\ngiven the spacing", {"spacing": 1 / level})):
             if change is not None:
                 shown = change(image, label, level, torch.Generator().manual_seed(SEED), 0)
                 rows.append((f"{name} {level:g}{words}", *shown, options))

@@ -102,8 +102,8 @@ def _draw_legend(figure: Figure, columns: Sequence[Column], *, ncols: int) -> No
 
     entries = {plain(c.name): {"markersize": 5, **s} for c, s in zip(columns, column_styles(columns), strict=True)}
     grey = {"color": "0.4", "marker": "o"}
-    entries["told the spacing"] = {**grey, "markerfacecolor": "white", "linestyle": TOLD}
-    entries["the paper's (faint)"] = {**grey, "markersize": 7, "alpha": 0.3, "linestyle": "none"}
+    entries["given the spacing"] = {**grey, "markerfacecolor": "white", "linestyle": TOLD}
+    entries["paper (faint)"] = {**grey, "markersize": 7, "alpha": 0.3, "linestyle": "none"}
     handles = [Line2D([], [], **look) for look in entries.values()]
     place = {"loc": "outside lower center", "ncols": min(ncols, len(entries))}
     figure.legend(handles, entries, frameon=False, fontsize="small", **place)

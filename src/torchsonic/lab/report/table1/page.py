@@ -1,4 +1,4 @@
-"""The page of Table 1: our numbers beside the paper's, with what each was obtained with."""
+"""The page of Table 1: our numbers beside the paper's, and how each was obtained."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ DEFAULTS = {option.name: option.default for option in fields(TrainingConfig)}
 # What does not change a result, or differs between runs on purpose.
 FREE = {"seed", *MAY_CHANGE}
 EXPLANATIONS = (
-    "Ours: mean over runs, with the standard deviation (of a sample) and the number of runs where there are several. "
-    "Paper: the number printed there, mean over its folds and seeds, at its own budget. "
-    "Difference: ours less the paper's for Dice, ours divided by the paper's for costs.",
-    "A variant of a model, named in brackets, stands beside the paper's one number for that model.",
-    "Dice leaves the background out, as in the paper, and takes all pixels of the test together. HalliGalli counts the "
-    "central patch only, over both classes: a constant answer scores about 0.33, a random one about 0.5.",
-    "HalliGalli asks whether one block can read and combine the corners, not whether it generalises: training sees all "
-    "625 scenes, with noise of its own, of 0 to 0.12. The test's noise, 0.1, is in that range; whether the paper "
-    "trained with noise is not known.",
-    "Told the spacing: the rescaled image comes with its true pixel spacing, for models that can use it; the paper has "
-    "no such test. Resolution: the whole scene rendered with 0.75 and 1.5 times as many pixels on each axis, ours too; "
-    "rescaling 1.5 shows the middle of the image only, so that shapes are cut at its border.",
+    "Ours: mean over runs; if there are several, also the sample standard deviation and the number of runs. Paper: "
+    "the published number, a mean over the paper's folds and seeds with its own training budget. Difference: ours "
+    "minus the paper's for Dice, ours divided by the paper's for costs.",
+    "Variants of a model, named in brackets, are all compared with the paper's single number for that model.",
+    "Dice excludes the background, as in the paper, and is computed over all test pixels together. HalliGalli scores "
+    "only the central patch, over both classes: a constant answer scores about 0.33, a random one about 0.5.",
+    "HalliGalli tests whether one block can read and combine the corners, not whether it generalises: training sees "
+    "all 625 scenes, with random noise of 0 to 0.12. The test noise of 0.1 is in that range. We do not know whether "
+    "the paper trained with noise.",
+    "Given the spacing: the rescaled image comes with its true pixel spacing, for models that can use it; the paper "
+    "has no such test. Resolution: the whole scene rendered with 0.75 and 1.5 times as many pixels on each axis, a "
+    "test of ours; rescaling by 1.5 shows only the middle of the image, so shapes are cut off at its border.",
     *COST_NOTES[:1],
-    "The paper's GFLOPs are twice its GMACs, which fit an image of 32 x 32 pixels; ours is 64 x 64.",
+    "The paper's GFLOPs are twice its GMACs, which match an image of 32 x 32 pixels; ours are for 64 x 64.",
 )
 RELEASED_NOTES = (
-    "Released protocol: scenes, noise, class weights, loss and perturbations as in the authors' released script, and "
-    "networks and their initial weights where the script's differ from ours. Dice is the mean over batches of 24. "
-    "Rescaling: resized, then cropped or surrounded with zeros. Told the spacing: as it was resized, which later "
-    "versions of the script give to SONIC alone.",
+    "Released protocol: scenes, noise, class weights, loss and perturbations are those of the authors' released "
+    "script, as are networks and initial weights where they differ from ours. Dice is the mean over batches of 24. "
+    "Rescaling: images are resized, then cropped or padded with zeros. Given the spacing: images are only resized; "
+    "later versions of the script do this for SONIC alone.",
 )
 
 
@@ -64,7 +64,7 @@ def make_page(report: Report) -> Document:
         warnings=warnings,
         sections=[
             Section("Table 1", [*finding, _scores(report.table), notes]),
-            Section("Budgets", [Table("What each column was obtained with", BUDGET, budgets, left=2)]),
+            Section("Budgets", [Table("How each column was obtained", BUDGET, budgets, left=2)]),
             *[Section(figure.title, [figure]) for figure in report.figures],
         ],
         origins=[_origin(run) for run in report.runs],
@@ -79,7 +79,7 @@ def make_page(report: Report) -> Document:
 
 
 def compared_runs(columns: Sequence[Model]) -> list[Compared]:
-    """The runs with the settings that should be alike."""
+    """The runs with the settings that should be equal."""
     runs = [(column.name, run) for column in columns for run in column.runs]
     names = sorted({name for _, run in runs for name in run.training} - FREE - {"steps", "batch"})
 
@@ -112,7 +112,7 @@ def _scores(table: Table1) -> Table:
         ["", *[Column(part, column.name) for column in table.columns for part in parts]],
         rows,
         note="deviation (runs)",
-        legend=f"Above or below the paper's Dice, dark by more than {LARGE:g}. Bold is the best of ours in a row.",
+        legend=f"Above or below the paper's Dice; darker if by more than {LARGE:g}. Bold: the best of ours in a row.",
     )
 
 
@@ -172,7 +172,7 @@ def _budgets(columns: Sequence[Model]) -> list[list[str]]:
 
 
 def _origin(run: Run) -> Text:
-    """Folder, command, commit, seed, date and machine of a run, in what is known of them."""
+    """Folder, command, commit, seed, date and machine of a run, as far as they are known."""
     origin = run.origin
     words = [f"commit {commit_of(origin)}{' with uncommitted changes' if origin.get('dirty') else ''}"]
     words.append(f"seed {run.training.get('seed', NONE)}, fold {run.fold}")

@@ -1,4 +1,4 @@
-"""From a folder of runs to everything that the report on them shows."""
+"""Collects everything that the report on a folder of runs shows."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Report:
 
     @property
     def num_left_out(self) -> int:
-        """Folders of which nothing is shown; a run may also be without a picture only."""
+        """Number of folders of which nothing is shown; some other runs only lack a picture."""
         return len({folder for folder, _ in self.skipped} - {run.folder for run in self.runs})
 
 
 def make_report(root: Path) -> Report:
-    """Read all runs under a folder, of which there must be a finished one, and draw the pictures."""
+    """Read all runs under a folder, at least one of them finished, and draw the figures."""
     if not root.is_dir():
         raise ValueError(f"there is no folder {root}")
     runs, skipped = find_runs(root)
@@ -61,35 +61,35 @@ def _draw(table: Table1, root: Path) -> tuple[list[Figure], list[tuple[Path, str
         (
             "levels",
             "Dice over the strength of each perturbation",
-            "Lines and small markers are our means, bars their standard deviation over runs; large faint markers are "
-            "the paper's numbers. Models are drawn a little beside each other.",
+            "Lines and small markers: our means, with error bars of one standard deviation over runs. Large faint "
+            "markers: the paper's numbers. Models are shifted sideways a little so that they do not overlap.",
             draw_levels(table),
         ),
         (
             "curves",
             "Training loss",
-            "Running mean over 4 % of each run; where there are several runs, the line is their mean and the band "
-            "reaches from the lowest to the highest.",
+            "Running mean over 4 % of each run. With several runs, the line is their mean and the band runs from the "
+            "lowest to the highest.",
             draw_curves(table.columns),
         ),
         (
             "examples_synthshape",
             "Example predictions on SynthShape",
-            "One held-out scene at the middle level of each perturbation (rescaling at its strongest, for its middle "
-            "level changes nothing). Numbers are the Dice of that one image.",
+            "One held-out scene at the middle level of each perturbation, but at the highest level of rescaling, whose "
+            "middle level changes nothing. Numbers are the Dice of that image.",
             draw_segmentations(shapes, fold),
         ),
         (
             "examples_released",
             "Example predictions under the released protocol",
-            "As above, on a scene of the released protocol, which training did not see.",
+            "As above, for a scene of the released protocol that was not seen in training.",
             draw_segmentations(released, 0, "released"),
         ),
         (
             "examples_halligalli",
             "Example answers on HalliGalli",
-            "Does exactly one pair of the corner shapes match? Each model's answer at the framed centre; a wrong "
-            "answer is hollow and says so.",
+            "Does exactly one pair of the corner shapes match? Each model answers at the framed centre; wrong answers "
+            "are hollow and labelled.",
             draw_answers(corners),
         ),
     )

@@ -63,7 +63,7 @@ class Table1:
 
 COSTS = {
     "parameters": ("parameters, millions", 1e-6, "params_millions"),
-    "flops": ("GFLOPs of one image", 1e-9, "gflops"),
+    "flops": ("GFLOPs per image", 1e-9, "gflops"),
     "seconds": ("training time, s", 1.0, ""),
     "samples_per_second": ("training speed, samples/s", 1.0, ""),
 }
@@ -101,7 +101,7 @@ def make_table(columns: Sequence[Column]) -> Table1:
 
 
 def _tests(columns: Sequence[Column], task: str) -> list[Test]:
-    """All tests of a task: the clean one, the paper's in its order, those told the spacing, then the others."""
+    """All tests of a task: the clean one, the paper's in its order, those given the spacing, then the others."""
     found = {test for column in columns for run in column.of(task) for test in run.scores}
     order = {(name, level, False): place for place, (name, level) in enumerate(_paper_tests())}
     clean = ("clean", 0.0, False)
@@ -114,7 +114,7 @@ def _score_row(columns: Sequence[Column], task: str, title: str, test: Test) -> 
     if name == "halligalli":
         label = f"noise {level:g}" if level else "clean"
     else:
-        label = name if name == "clean" else f"{name} {level:g}{', told spacing' if told else ''}"
+        label = name if name == "clean" else f"{name} {level:g}{', given the spacing' if told else ''}"
     cells = [
         Pair(estimate(run.scores[test] for run in column.of(task) if test in run.scores), paper.get(column.paper or ""))
         for column in columns
@@ -167,12 +167,12 @@ def _rank(columns: Sequence[Column], perturbed: Sequence[Row]) -> str | None:
         other = next(name for name in names if name != FOCUS)
         theirs, _, of_theirs = count(lambda cell: cell.paper)
         return (
-            f"{FOCUS} is ahead of {other}, or level with it, in {first} of {total} rows under perturbation. "
-            f"In the paper it is so in {theirs} of {of_theirs}."
+            f"{FOCUS} is level with or ahead of {other} in {first} of {total} rows under perturbation. "
+            f"In the paper, this holds in {theirs} of {of_theirs}."
         )
     line = (
         f"{FOCUS} is first or second in {first + second} of {total} rows under perturbation "
         f"(first in {first}, second in {second}) among {len(names)} models: {', '.join(map(str, names))}."
     )
     first, second, total = count(lambda cell: cell.paper)
-    return f"{line} In the paper, among the same models, it is so in {first + second} of {total}."
+    return f"{line} In the paper, among the same models, this holds in {first + second} of {total}."

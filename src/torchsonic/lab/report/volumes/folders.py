@@ -26,7 +26,7 @@ def nifti_files(folder: Path) -> dict[str, Path]:
     """NIfTI files of a folder, at least one, by their name without suffix."""
     found = list_files(folder)
     if not found:
-        raise ValueError(f"{folder} holds no file ending in {' or '.join(SUFFIXES)}")
+        raise ValueError(f"{folder} contains no file ending in {' or '.join(SUFFIXES)}")
     return found
 
 
@@ -42,7 +42,7 @@ def distinct_names(folders: Sequence[Path]) -> list[str]:
     """
     twice = [folder for place, folder in enumerate(folders) if folder in folders[:place]]
     if twice:
-        raise ValueError(f"predictions names {twice[0]} twice; name each folder once")
+        raise ValueError(f"--predictions lists {twice[0]} twice; name each folder once")
     if len(folders) == 1:
         return [folders[0].name]
     parts = [folder.parts for folder in folders]
@@ -85,7 +85,10 @@ def score_folders(
     run = describe_run(seed=0, device=torch.device("cpu"))
     folders = [predictions] if isinstance(predictions, Path) else list(predictions)
     if probabilities is not None and len(folders) > 1:
-        raise ValueError("probabilities belong to one folder of predictions; put nnU-Net's .npz beside each instead")
+        raise ValueError(
+            "--probabilities works with a single folder of predictions; for several, put nnU-Net's .npz files beside "
+            "the predictions"
+        )
     titles, found = distinct_names(folders), {folder: nifti_files(folder) for folder in folders}
     truths = nifti_files(labels)
     names, alone = _match(found, truths, labels)
@@ -129,10 +132,10 @@ def _match(
     for folder, files in found.items():
         if not files.keys() & truths.keys():
             raise ValueError(
-                f"no name in {folder} is one in {labels}: {next(iter(files))} there, {next(iter(truths))} here"
+                f"no file name in {folder} is also in {labels}: it has {next(iter(files))}, not {next(iter(truths))}"
             )
-        alone += [(name, f"{labels} has no label of it") for name in sorted(files.keys() - truths.keys())]
-        alone += [(name, f"{folder} has no prediction of it") for name in sorted(truths.keys() - files.keys())]
+        alone += [(name, f"{labels} has no label for it") for name in sorted(files.keys() - truths.keys())]
+        alone += [(name, f"{folder} has no prediction for it") for name in sorted(truths.keys() - files.keys())]
     names = sorted(truths.keys() & set.intersection(*map(set, found.values())))
     if not names:
         raise ValueError(f"no case is in all of {', '.join(map(str, found))}; predict the same cases")
@@ -156,7 +159,7 @@ def _highest_label(truths: Mapping[str, Path], *, show: bool) -> int:
                 pass
             advance()
     if not highest:
-        raise ValueError("the labels hold nothing but background; there is nothing to score")
+        raise ValueError("the labels contain only background; there is nothing to score")
     return highest
 
 
@@ -167,7 +170,7 @@ def _image_of(name: str, images: Path | None, label: Path) -> Path:
     candidates = [images / f"{name}{channel}{suffix}" for channel in ("", "_0000") for suffix in SUFFIXES]
     found = next((path for path in candidates if path.is_file()), None)
     if found is None:
-        raise CaseError(name, candidates[0], "there is no such image; add it or leave --images out")
+        raise CaseError(name, candidates[0], "there is no such image; add it, or omit --images")
     return found
 
 
@@ -185,7 +188,9 @@ def _read_probability(
         )
     chance = read_case(Case(name, (path,), label)).image
     if chance.min() < 0 or chance.max() > 1 + 1e-4:
-        raise CaseError(name, path, "lesions need probabilities in [0, 1]; give --probabilities a folder with these")
+        raise CaseError(
+            name, path, "lesions need probabilities in [0, 1]; use --probabilities to name a folder of them"
+        )
     return chance[0]
 
 
@@ -196,7 +201,7 @@ def _read_packed(volume: Volume, path: Path, lesion_class: int) -> NDArray[np.fl
         with np.load(path) as saved:
             chances = np.asarray(saved["probabilities"], dtype=np.float32)
     except (OSError, ValueError, KeyError) as error:
-        raise CaseError(name, path, f"holds no probabilities of nnU-Net ({error}); predict again") from error
+        raise CaseError(name, path, f"contains no nnU-Net probabilities ({error}); predict again") from error
     if chances.shape[1:] != size or lesion_class >= len(chances):
         wanted = (f"more than {lesion_class}", *size)
         raise CaseError(name, path, f"shape {chances.shape} is not ({', '.join(map(str, wanted))}); predict again")

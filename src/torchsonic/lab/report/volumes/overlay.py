@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = ("#56B4E9", "#F0E442", "#CC79A7", "#009E73", "#E69F00", "#0072B2", "#D55E00")
-"""Okabe and Ito's, which colour-blind readers can tell apart; classes beyond them begin again."""
+"""The Okabe-Ito palette, which is safe for colour-blind readers; further classes reuse it from the start."""
 PLACES = (0.2, 0.5, 0.8)
 NEARLY_EQUAL = 1.2
 MARGIN = 0.25
@@ -103,7 +103,7 @@ def draw_case(
             shown = [None if v is None else np.take(v, place, axis=axis)[box] for v in (image, label, prediction)]
             draw_slice(panel, shown, steps, limits)
         line[0].set_ylabel(plain(name), fontsize="small")
-        words = f"{worst + 1}/{count}: {wrong} voxels wrong" if wrong else f"{worst + 1}/{count}: none wrong"
+        words = f"{worst + 1}/{count}: {wrong} wrong voxels" if wrong else f"{worst + 1}/{count}: no wrong voxels"
         ground = {"facecolor": "black", "alpha": 0.6, "linewidth": 0, "pad": 2}
         look = {"va": "top", "color": "white", "fontsize": "small", "bbox": ground}
         line[-1].text(0.03, 0.97, words, transform=line[-1].transAxes, **look)
@@ -159,5 +159,5 @@ def add_legend(figure: Figure, classes: Sequence[str]) -> None:
 
     handles = [Line2D([], [], color=COLOURS[n % len(COLOURS)], linewidth=1.8) for n in range(len(classes))]
     handles.append(Line2D([], [], color="0.55", linestyle="dashed", linewidth=1.2))
-    names = [*[plain(name) for name in classes], "truth (dashed)"]
+    names = [*[plain(name) for name in classes], "ground truth (dashed)"]
     figure.legend(handles, names, loc="outside lower center", ncols=min(6, len(names)), frameon=False, fontsize="small")

@@ -1,4 +1,4 @@
-"""The page on segmented volumes: scores with intervals, differences, lesions, costs, and pictures of every case."""
+"""The page on segmented volumes: scores with intervals, differences, lesions, costs, and pictures of each case."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ COSTS = ("parameters, M", "s per case", "peak, MB")
 LESION_WORDS = {"auroc": "AUROC", "ap": "AP", "f1": "F1"}
 LESION_COUNTS = ("lesions", "found", "missed", "false_alarms")
 PICTURES = (
-    "Coloured lines are predictions, dashed white ones the truth. Slices go across the coarsest axis, through the "
-    "largest structure; the framed one has most wrong voxels. Lengths are true to scale."
+    "Coloured lines are predictions, dashed white lines the ground truth. Slices are perpendicular to the coarsest "
+    "axis and pass through the largest structure; the framed slice has the most wrong voxels. Pixels are drawn to "
+    "scale."
 )
 
 
@@ -35,9 +36,9 @@ def make_page(evaluation: Evaluation) -> Document:
     about = f"{count(len(cases), 'case')}{skipped}; {count(len(evaluation.models), 'row')} of scores."
     notes = Section("What is counted", _explanations(evaluation), folded=True)
     sections = [Section("Scores", [_scores(evaluation), notes]), *_differences(evaluation), *_lesions(evaluation)]
-    sections.append(Section("Cases, the worst first", [_overview(evaluation)]))
+    sections.append(Section("Cases, worst first", [_overview(evaluation)]))
     if pictured:
-        sections.append(Section("Pictures, the worst case first", [Prose(PICTURES, "remark"), *pictured]))
+        sections.append(Section("Pictures, worst case first", [Prose(PICTURES, "remark"), *pictured]))
     if others:
         sections.append(Section("Scores of each case", [_case_table(evaluation, others)]))
     return Document(
@@ -66,7 +67,7 @@ def _scores(evaluation: Evaluation) -> Table:
         columns += [_mark_best([_estimate(entry[measure]) for entry in entries]) for measure in MEASURES]
     rows = zip(evaluation.models, zip(*columns, strict=True), costs, strict=True)
     return Table(
-        "Dice and NSD of each model and class, and what it costs",
+        "Dice and NSD of each model and class, and its cost",
         ["", *_pairs([*several, *evaluation.classes]), *(COSTS if known else ())],
         [[model.name, *scores, *(cost if known else ())] for model, scores, cost in rows],
     )
@@ -102,7 +103,10 @@ def _differences(evaluation: Evaluation) -> list[Section]:
         ]
         for d in compare(evaluation.models)
     ]
-    note = "Case by case, over the cases that both have: an interval without zero is a difference that shows."
+    note = (
+        "Paired differences over the cases that both models have. An interval that excludes zero indicates a real "
+        "difference."
+    )
     table = Table("Differences between models", ["difference of means", *MEASURES.values(), "cases"], rows, [note])
     return [Section("Differences", [table])] if rows else []
 
@@ -164,24 +168,26 @@ def _origin(model: ModelResult) -> Text:
 def _explanations(evaluation: Evaluation) -> list[str]:
     """What the numbers are."""
     found = [
-        "Means over cases; the interval holds 95 % of the means of cases drawn again with replacement (2000 draws, "
-        "seed 0). Bold is the best of a column.",
-        "Dice: 2 |P and L| / (|P| + |L|) of the voxels of a class in prediction and label. NSD: the part of both "
-        f"borders that is within {evaluation.tolerance:g} mm of the other, counted in border voxels (MONAI's surface "
-        "Dice). A class that is in neither has no score in that case; one that is in only one of the two scores 0. The "
-        "mean is over the classes of a case first.",
+        "Means over cases with 95 % bootstrap intervals (2000 draws of cases with replacement, seed 0). Bold: the "
+        "best of a column.",
+        "Dice: 2 |P and L| / (|P| + |L|) of the voxels of a class in prediction and label. NSD: the fraction of the "
+        f"border voxels of both that lie within {evaluation.tolerance:g} mm of the other border (MONAI's surface "
+        "Dice). A class that is in neither prediction nor label has no score in that case; a class that is in only "
+        "one of them scores 0. Means are taken over the classes of a case first, then over cases.",
     ]
+    if any(model.name.endswith(", told") for model in evaluation.models):
+        found.append("Told and not told: the same network, given the voxel spacing and not given it.")
     if evaluation.is_timed:
         found.append(
-            "Time is that of the whole prediction of a case, after a first one that warms up. Peak memory is the most "
-            "that PyTorch had allocated at one time during it, in the case that needed most, without the network and "
-            "the image."
+            "Time is for the whole prediction of a case, after a warm-up. Peak memory is the most that PyTorch had "
+            "allocated at any time during a prediction, in the case that needed most, excluding the network and the "
+            "image."
         )
     if any(case.lesions is not None for model in evaluation.models for case in model.cases.values()):
         found.append(
-            "Lesions: candidates are cut out of the probabilities round their peaks and matched with lesions at an "
-            "intersection over union of at least 0.1; F1, sensitivity and precision count candidates of confidence "
-            f"{evaluation.threshold:g} and more. AUROC asks which cases have a lesion at all; AP is over lesions. "
-            "TP/FP/FN: lesions found, false alarms and lesions missed, over the number of cases."
+            "Lesions: candidates are extracted around the peaks of the probability map and matched with lesions at an "
+            "intersection over union of at least 0.1. F1, sensitivity and precision count candidates with a confidence "
+            f"of at least {evaluation.threshold:g}. AUROC is for cases (lesion or none), AP for lesions. TP/FP/FN: "
+            "lesions found, false alarms and missed lesions, divided by the number of cases."
         )
     return found

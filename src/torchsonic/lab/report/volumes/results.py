@@ -1,4 +1,4 @@
-"""What an evaluation of volumes found: scores and costs of each model on each case, and what follows from them."""
+"""Results of an evaluation on volumes: scores and costs of each model on each case, and comparisons."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CaseResult:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelResult:
-    """One model, told the spacing or not, on its cases."""
+    """One model, given the spacing or not, on its cases."""
 
     name: str
     cases: dict[str, CaseResult] = field(default_factory=dict)
@@ -101,7 +101,7 @@ def worst_first(models: Sequence[ModelResult]) -> list[str]:
 
 
 def compare(models: Sequence[ModelResult]) -> list[dict[str, Any]]:
-    """Each further model against the first, and what telling the spacing is worth to a model that comes with both.
+    """Each further model against the first, and, for a model tested both ways, the effect of giving it the spacing.
 
     Mean differences on the cases that both have, which share their difficulty: ``first`` less ``second``.
     """
@@ -116,18 +116,18 @@ def compare(models: Sequence[ModelResult]) -> list[dict[str, Any]]:
 
 
 def case_warnings(evaluation: Evaluation) -> list[str]:
-    """Sentences on what does not let models be compared."""
+    """Warnings on what makes models hard to compare."""
     found = []
     if len({frozenset(model.cases) for model in evaluation.models}) > 1:
         counts = "; ".join(f"{model.name}: {len(model.cases)}" for model in evaluation.models)
-        found.append(f"Not all models have the same cases ({counts}): compare differences, not means.")
+        found.append(f"The models were not scored on the same cases ({counts}): compare differences, not means.")
     few = min((len(model.cases) for model in evaluation.models), default=0)
     if 0 < few < 5:
-        found.append(f"Few cases: intervals over {few} are too narrow.")
+        found.append(f"Only {few} case{'s' * (few > 1)}: the intervals are too narrow.")
     if evaluation.skipped:
         count = len(evaluation.skipped)
         were, they = ("case was", "it is") if count == 1 else ("cases were", "they are")
-        found.append(f"{count} {were} left out; {they} named at the end.")
+        found.append(f"{count} {were} left out; {they} listed at the end.")
     busy = activity_warning(dict(evaluation.run)).strip() if evaluation.is_timed else ""
     return [*found, busy] if busy else found
 

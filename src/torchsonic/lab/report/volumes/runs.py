@@ -38,8 +38,8 @@ def score_runs(
 ) -> Evaluation:
     """Predict, score and draw; predictions are written below ``out`` as they are made.
 
-    A network that was trained to be told the spacing is tested told and not told. Runs of one model that test different
-    cases, as the folds of a cross-validation do, share a row.
+    A network that was trained with the spacing is tested with and without it. Runs of one model on different test
+    cases, such as the folds of a cross-validation, share a row.
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ def score_runs(
     out
         Folder for ``predictions/``.
     external
-        Folder with ``images/`` and ``labels/`` whose cases are all predicted by all runs, instead of their own tests.
+        Folder with ``images/`` and ``labels/``; every run predicts all its cases instead of its own test cases.
     data
-        Where the cases of the runs lie now, if elsewhere than in training.
+        Folder of the cases, if they have moved since training.
     device
         Where the networks run.
     """
@@ -60,7 +60,7 @@ def score_runs(
     for run in runs:
         run.model.to(device).eval()
     if scoring.regions:
-        raise ValueError("classes: regions are scored with --predictions alone; give runs names of classes")
+        raise ValueError("--classes: regions can be scored only with --predictions; for runs, give class names")
     classes = _classes(scoring.classes, runs, external or data)
     cases = _external_cases(runs, external) if external else _test_cases(runs, data)
     rows = _make_rows(runs, tuple(cases) if external else None)
@@ -99,12 +99,12 @@ class TrainedRun:
 
     @property
     def settings(self) -> str:
-        """All that runs of a row have in common: everything but which cases are learnt from, and what these decide."""
+        """The settings that runs of a row share: all but the training cases and what depends on them."""
         training = replace(self.config.training, seed=0)
         return repr(replace(self.config, fold=0, split=None, patch=None, training=training))
 
     def warm_up(self, volume: Volume) -> None:
-        """Predict a corner of a case once, so that what happens at the first call only is not timed."""
+        """Predict a corner of a case once, so that the overhead of a first call is not timed."""
         if not self.is_warm:
             corner = (slice(None), *[slice(0, n) for n in self.config.patch or ()])
             predict_case(self.model, replace(volume, image=volume.image[corner], label=None), self.config)
@@ -123,29 +123,31 @@ def _load(folder: Path) -> TrainedRun:
 def _classes(given: Sequence[str], runs: Sequence[TrainedRun], data: Path | None) -> list[str]:
     counts = {run.config.num_classes for run in runs}
     if len(counts) > 1:
-        raise ValueError(f"the runs have different numbers of classes, {sorted(map(str, counts))}; evaluate them apart")
+        raise ValueError(
+            f"the runs have different numbers of classes, {sorted(map(str, counts))}; evaluate them separately"
+        )
     config = runs[0].config
     number = (config.num_classes or 2) - 1
     known = class_names(given, [data or config.data])
     if given and len(known) != number:
-        raise ValueError(f"classes: {len(known)} names for the classes 1 to {number} of these runs")
+        raise ValueError(f"--classes has {len(known)} names, but these runs have classes 1 to {number}")
     return known if len(known) == number else number_classes(number)
 
 
 def _external_cases(runs: Sequence[TrainedRun], folder: Path) -> dict[str, Case]:
-    """The cases of a folder, none of which a run has learnt from, known by its file."""
+    """The cases of a folder; refused if a run was trained on one of their files."""
     cases = find_cases(folder)
     for run in runs:
         known = find_cases(run.config.data) if run.config.data.is_dir() else []
         files = {file.resolve() for case in known if case.name in run.learnt for file in case.images}
         seen = next((case.name for case in cases if {file.resolve() for file in case.images} & files), None)
         if seen:
-            raise ValueError(f"--external {folder} holds {seen}, which {run.folder} was trained on; name other cases")
+            raise ValueError(f"--external {folder} contains {seen}, which {run.folder} was trained on; use other cases")
     return {case.name: case for case in cases}
 
 
 def _test_cases(runs: Sequence[TrainedRun], data: Path | None) -> dict[str, Case]:
-    """The cases that runs kept for their tests, by name."""
+    """The test cases of runs, by name."""
     found: dict[str, Case] = {}
     for run in runs:
         folder = data or run.config.data
@@ -157,7 +159,9 @@ def _test_cases(runs: Sequence[TrainedRun], data: Path | None) -> dict[str, Case
                     "--external to test other cases"
                 )
             if found.setdefault(name, here[name]) != here[name]:
-                raise ValueError(f"case {name} is one in {folder} and another elsewhere; evaluate these runs apart")
+                raise ValueError(
+                    f"case {name} in {folder} differs from {name} in another run; evaluate these runs separately"
+                )
     if not found:
         raise ValueError(f"{runs[0].folder} has no test cases; use --external to name a folder of cases")
     return dict(sorted(found.items()))
@@ -168,19 +172,21 @@ def _read(case: Case, runs: Sequence[TrainedRun], num_classes: int) -> Volume:
     channels = {run.model.in_channels for run in runs if hasattr(run.model, "in_channels")}
     if channels - {len(volume.image)}:
         wanted = " and ".join(map(str, sorted(channels, key=str)))
-        raise CaseError(case.name, case.images[0], f"{len(volume.image)} channels, the networks have {wanted}")
+        raise CaseError(
+            case.name, case.images[0], f"has {len(volume.image)} channels, but the networks expect {wanted}"
+        )
     return volume
 
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: a network told the spacing or not, on the cases of all runs that share the line."""
+    """A row of the table: a network with or without the spacing, on the cases of all runs that share the row."""
 
     name: str
     runs: tuple[TrainedRun, ...]
     tell_spacing: bool
     everything: bool
-    """Whether it predicts every case, not the tests of its runs alone."""
+    """Whether it predicts every case, not only the test cases of its runs."""
 
     def as_model(self) -> ModelResult:
         first, source = self.runs[0], ", ".join(os.fspath(run.folder) for run in self.runs)

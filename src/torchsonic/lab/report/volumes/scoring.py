@@ -1,4 +1,4 @@
-"""Predictions against labels, case by case, whoever made them: what runs and folders of files have in common."""
+"""Scores predictions against labels, case by case; shared by runs and folders of files."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from torchsonic.lab.training.progress import counting_progress
 
 REGION = re.compile(r"[^=]+=([1-9]\d*(?:,[1-9]\d*)*)")
 Answer = tuple[NDArray[np.int16], dict[str, Any]]
-"""Labels of a case, and what else :class:`CaseResult` is to know of it."""
+"""Labels of a case, and further fields of :class:`CaseResult`."""
 Predict = Callable[[Volume], Answer | None]
-"""``None`` for a case that is not asked for."""
+"""``None`` for a case that is not to be predicted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ def score_cases(
         Whether the volumes have images to draw on.
     """
     if scoring.lesion_class is not None and not 1 <= scoring.lesion_class <= len(classes):
-        raise ValueError(f"lesions={scoring.lesion_class} is none of the classes 1 to {len(classes)}")
+        raise ValueError(f"--lesions must be a class from 1 to {len(classes)}, got {scoring.lesion_class}")
     left_out, drawn, spacings = list(skipped), {}, {}
     named = classes if not scoring.regions else number_classes(scoring.num_labels(classes) - 1)
     measured: dict[str, Any] = {"num_classes": scoring.num_labels(classes), "tolerance": scoring.tolerance}
@@ -113,7 +113,7 @@ def score_cases(
                 image = volume.image[0] if on_images else None
                 drawn[name] = draw_case(image, truth, guesses, volume.spacing, named)
     if not spacings:
-        raise ValueError(f"no case is left of {len(readers)}; the first: {left_out[len(skipped)][1]}")
+        raise ValueError(f"all {len(readers)} cases were left out; the first because: {left_out[len(skipped)][1]}")
     shown: dict[str, Any] = {"tolerance": scoring.tolerance, "threshold": scoring.threshold, "skipped": left_out}
     found = [model for model, _ in models]
     return Evaluation(title=title, classes=classes, models=found, pictures=drawn, spacings=spacings, run=run, **shown)

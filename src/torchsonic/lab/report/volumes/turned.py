@@ -1,4 +1,4 @@
-"""The page on runs whose test cases were turned, and stored in other orders of axes."""
+"""The page on runs whose test cases were rotated, or stored with other axis orders."""
 
 from __future__ import annotations
 
@@ -21,18 +21,22 @@ from torchsonic.lab.training.progress import counting_progress
 __all__ = ["make_page", "score_run"]
 
 COUNTED = (
-    "Mean Dice over cases, in a case over classes, with a 95 % bootstrap interval. Turned: each case about a random "
-    "axis, the same for all networks, on a grid that holds all of it; linear interpolation, the outermost voxels go on "
-    "outside, where nothing is scored. Stored: the same voxels with their axes in another order and direction."
+    "Mean Dice over classes, then over cases, with a 95 % bootstrap interval. Rotated: each case is rotated about a "
+    "random axis, the same for all networks, on a grid large enough for all of it, with linear interpolation. Outside, "
+    "the border voxels are repeated and nothing is scored. Stored: the same voxels with other axis orders and "
+    "directions."
 )
-ABOUT = "Told: the network hears how the array lies. Untold: it takes the array for one like those of training."
-WAYS = ("told", "untold")
+ABOUT = (
+    "Orientation given: the network knows how the array lies in space. Not given: it assumes the orientation of the "
+    "training cases."
+)
+WAYS = {"told": "given", "untold": "not given"}
 
 
 def score_run(
     folder: Path, *, turns: Sequence[float], storages: int, data: Path | None, most: int | None, device: str
 ) -> dict[str, Any]:
-    """Test a finished run on its own test cases, at most so many: as they are, turned, and rearranged."""
+    """Test a finished run on at most ``most`` of its test cases: unchanged, rotated, and with other axis orders."""
     model, config = load_run(folder)
     model.to(device)
     here = {case.name: case for case in find_cases(data or config.data)}
@@ -40,7 +44,9 @@ def score_run(
     missing = [name for name in names if name not in here]
     if missing or not names:
         where = (
-            f"case {missing[0]} of {folder} is not in {data or config.data}" if missing else f"{folder} tests no case"
+            f"case {missing[0]} of {folder} is not in {data or config.data}"
+            if missing
+            else f"{folder} has no test cases"
         )
         raise ValueError(f"{where}; use --data to say where its test cases are")
     config = replace(config, test_turns=tuple(turns), test_storages=storages)
@@ -59,16 +65,16 @@ def score_run(
 def make_page(runs: Sequence[Mapping[str, Any]]) -> Document:
     """The page on what :func:`score_run` found."""
     tests = [{key: row[key] for key in ("turn", "storages") if key in row} for row in runs[0]["cases"][0]["turned"]]
-    titles = [f"turned by {t['turn']:g}\u00b0" if "turn" in t else f"stored in {t['storages']} ways" for t in tests]
+    titles = [f"rotated by {t['turn']:g}\u00b0" if "turn" in t else f"stored in {t['storages']} ways" for t in tests]
     rows = []
     for run in runs:
         plain = [case["dice"] for case in run["cases"]]
         for way in (way for way in WAYS if way in run["cases"][0]["turned"][0]):
             found = [[find_test(case, test)[way] for case in run["cases"]] for test in tests]
-            rows.append([run["name"], way, *map(_cell, [plain, *found])])
-    table = Table("Dice", ["run", "orientation", "as it is", *titles], rows, left=2)
+            rows.append([run["name"], WAYS[way], *map(_cell, [plain, *found])])
+    table = Table("Dice", ["run", "orientation", "unchanged", *titles], rows, left=2)
     return Document(
-        title="Volumes turned, and stored in other axes",
+        title="Rotated volumes, and other axis orders",
         about=f"{count(len(runs), 'run')}; cases: {join_values(len(run['cases']) for run in runs)}. {ABOUT}",
         sections=[Section("Dice", [table, Prose(COUNTED, "remark")])],
         origins=[origin_text(run["tested"]) for run in runs[:1]],
