@@ -43,6 +43,9 @@ class TrainImages(TrainCommand, ImagesConfig):
 
     def show(self, results: dict[str, Any]) -> None:
         print(f"top-1 {results['top1']:.1%}, top-5 {results['top5']:.1%} of {results['images']['test']} images")
+        for row in results["rows"]:
+            words = ", ".join(f"{name} {value:.1%}" for name, value in row.items() if name != "size")
+            print(f"top-1 at {row['size']} px: {words}")
         if results["left_out"]:
             print("unreadable images left out:", ", ".join(results["left_out"]))
         if results["replaced"]:

@@ -39,6 +39,7 @@ from torchsonic.lab.runs.images import (
     score_sizes,
 )
 from torchsonic.lab.runs.images.network import read_options, told_spacing, width_of_pixels
+from torchsonic.lab.runs.images.predict import score_rows
 from torchsonic.lab.runs.settings import choose_preset
 from torchsonic.lab.training import CheckpointError, TrainingConfig
 from torchsonic.lab.training.fabric import on_first
@@ -447,6 +448,26 @@ def test_a_network_that_cannot_be_told_is_scored_once(pictures):
     assert (seen[2] - seen[0]).abs().mean() < 0.05 * seen[0].std(), "resized back it is nearly the same image"
 
 
+def test_a_run_is_tested_at_other_sizes_told_untold_and_resized_back(finished, pictures, tmp_path):
+    folder, before = finished
+    assert before["rows"] == []
+    copy = shutil.copytree(folder, tmp_path / "run")
+    rows = run_experiment(small(pictures, test_sizes=(24, 64)), copy, show=False)["rows"]  # trained, tested again
+    assert [row["size"] for row in rows] == [24, 64]
+    model, _, classes = load_run(folder)
+    images = find_images(pictures / "val", classes)
+    scores = {(s.size, s.told): s.top1.mean() for s in score_sizes(model, images, (24, 64), train_size=32)}
+    assert [(row["accuracy"], row["told"]) for row in rows] == [(scores[n, False], scores[n, True]) for n in (24, 64)]
+    seen = []
+    model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    (row,) = score_rows(model, images, (64,), train_size=32)
+    assert row == rows[1]
+    assert [x.shape[-1] for x in seen] == [64, 64, 32]
+    deaf = small(pictures, model="resnet50", model_options=("width=8", "depths=1,1,1,1"))
+    (row,) = score_rows(make_model(deaf, CLASSES)[0], images, (48,), train_size=32)
+    assert set(row) == {"size", "accuracy", "back"}
+
+
 def test_predictions_are_sorted_and_sum_to_one(finished, pictures, tmp_path):
     model, config, classes = load_run(finished[0])
     files = [pictures / "val" / "red" / "000.png", tmp_path / "bad.png", pictures / "val" / "blue" / "001.png"]
@@ -512,7 +533,7 @@ def test_top_hits_count_the_likeliest():
     "bad",
     [
         *({"image_size": 4}, {"test_crop": 0.0}, {"label_smoothing": 1.0}, {"cache_gb": -1.0}, {"model": "resnet5"}),
-        *({"cache_gb": float("nan")}, {"pixel_width": float("inf")}),
+        *({"test_sizes": (96, 4)}, {"cache_gb": float("nan")}, {"pixel_width": float("inf")}),
     ],
 )
 def test_bad_settings_name_themselves(bad):

@@ -13,6 +13,7 @@ import torch
 from tests.lab.data.nifti import BAD, make_affine, make_arrays, spoil, write, write_case, write_folder
 from torchsonic.lab.data.volumes import CaseError, find_cases, read_case
 from torchsonic.lab.data.volumes.survey import Facts
+from torchsonic.lab.metrics import count_parameters
 from torchsonic.lab.metrics.overlap import confusion, dice_per_class
 from torchsonic.lab.metrics.volumes import summarise
 from torchsonic.lab.runs.folder import read_config
@@ -129,6 +130,16 @@ def test_the_variant_is_the_networks_own_unless_it_is_set(model):
         assert ("-paper" in config.name) == (variant == "paper")
 
 
+def test_a_unet_is_as_wide_as_it_is_told():
+    pytest.importorskip("monai", reason="monai is not installed")
+    sizes = {}
+    for width in (None, 16, 4):
+        config = complete_config(VolumesConfig(model="unet", width=width), [THICK], 3)
+        sizes[width] = count_parameters(make_model(config, [THICK]))
+    assert sizes[None] == sizes[16]
+    assert 10 * sizes[4] < sizes[16]
+
+
 def test_a_unet_has_no_variant():
     with pytest.raises(ValueError, match="variant belongs to SonicNet and SonicUNet, not to unet"):
         VolumesConfig(model="unet", variant="paper")
@@ -184,7 +195,7 @@ def test_what_the_data_decide_is_filled_in():
         {"cache_dtype": "float16", "normalisation": "none"},
         {"scale_by": "spacing", "tell_spacing": False},
         {"common_spacing": (1.0, 0.0, 1.0)},
-        {"width": 8, "model": "unet"},
+        {"depth": 2, "model": "unet"},
         {"width": 8, "model": "sonicunet3d"},
         {"padding": "zeros", "model": "unet"},
         {"mlp_ratio": 2, "model": "orbitnet3d"},
@@ -249,6 +260,10 @@ def test_a_run_leaves_everything_behind(finished):
     model, config = load_run(root / "run")
     assert read_config(root / "run", VolumesConfig) == config
     assert results["parameters"] == sum(p.numel() for p in model.parameters())
+    assert results["run"]["threads"] == torch.get_num_threads()
+    assert all(row["seconds"] > 0 for row in results["cases"])
+    activations = 2 * 8 * 12 * 12 * 8 * 4  # of one layer of eight channels, in bytes
+    assert activations < 1e9 * results["step_gb"] < 1000 * activations
 
 
 def test_scores_are_those_of_the_predictions(finished):
@@ -363,7 +378,7 @@ def test_a_stopped_run_ends_with_the_same_bits(finished, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run_experiment(config, root / "stopped", show=False)
     run_experiment(config, root / "stopped", show=False)
-    assert len(calls) == 4, "two steps, the one that failed, and the third again"
+    assert len(calls) == 6, "two steps, the one that failed, the third again, and two that measure memory"
     files = [root / name / "model" / "model.safetensors" for name in ("run", "stopped")]
     assert files[0].read_bytes() == files[1].read_bytes()
 

@@ -240,6 +240,17 @@ def test_what_is_not_trained_has_no_rank(study, accuracy, losses, problem):
     assert places == ({"sonic": 1} if problem else {"cnn": 1, "sonic": 2})
 
 
+def test_the_lowest_cost_is_the_best(study):
+    cost = Measure(title="seconds", path=("seconds",), form="cost")
+    losses = [1.0] * 20 + [0.1] * 60
+    outcomes = {
+        model: Outcome(model, ((Logged(study, losses), {"accuracy": 0.9, "seconds": seconds}),), 1)
+        for model, seconds in (("sonic", 2.5), ("cnn", 1.5))
+    }
+    assert cost.of({"seconds": 2.5}) == 2.5
+    assert ranks(outcomes, cost) == {"cnn": 1, "sonic": 2}
+
+
 def test_numbers_count_rows_of_the_paper(study):
     """Three rows: first and at the paper's maximum, near the paper's own value, and neither."""
     values = ({"a": 0.904, "b": 0.878, "c": 0.1}, {"a": 0.8, "b": 0.95, "c": 0.2})

@@ -17,7 +17,7 @@ from torchsonic.lab.studies.plan import Planned, plan_runs, time_left
 from torchsonic.viz.style import new_figure, thin_axes
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#777777")
-DIGITS = {"plain": 3, "percent": 2, "error": 2}
+DIGITS = {"plain": 3, "percent": 2, "error": 2, "cost": 2}
 
 
 def make_page(study: Study, out: Path, data: Path) -> Document:
@@ -76,7 +76,8 @@ def _results(study: Study, outcomes: Mapping[str, Outcome]) -> Section:
             title = study.models[name].title if name in study.models else name
             rows.append([title, "", "", "", *values])
     headers = ["model", "rank", "seeds", "parameters", *(measure.title for measure in study.measures)]
-    units = "patients, with each patient averaged over seeds" if any(m.patient for m in study.measures) else "seeds"
+    kinds = {"patients, with each patient averaged over seeds" if m.patient else "seeds" for m in study.measures}
+    units = ", or over ".join(sorted(kinds))
     notes = [
         f"Mean and 95 % interval over {units}. Only trained models are ranked, by {study.measures[0].title}.",
         *(f"{model.title}: {model.note}" for model in study.models.values() if model.note),

@@ -13,7 +13,7 @@ from torchsonic.lab.metrics.paper import paper_results
 
 __all__ = ["Measure", "Model", "Number", "Study", "find_value", "list_studies", "read_study"]
 
-Form = Literal["plain", "percent", "error"]
+Form = Literal["plain", "percent", "error", "cost"]
 Count = Literal["value", "best", "difference", "rows_first", "rows_at_paper_maximum", "rows_near_paper"]
 
 
@@ -26,7 +26,7 @@ class Measure:
     """Steps into ``results.json``: names of entries, and tables such as ``{test = "noise", level = 0.1}`` that choose a
     row of a list. A list of numbers at the end stands for its mean."""
     form: Form = "plain"
-    """The value itself, in percent, or as an error (1 minus the value) in percent, where the lowest is best."""
+    """The value itself; in percent; as an error (1 minus the value) in percent; or a cost. The last two are best where lowest."""
     chance: float = 0.0
     """Score of guessing, in the units of ``results.json``."""
     paper: Mapping[str, float] = field(default_factory=dict)
@@ -47,13 +47,13 @@ class Measure:
     def of(self, results: Mapping[str, Any], model: str = "") -> float | None:
         """The value of a model as printed; ``None`` if the results lack it."""
         found = find_value(results, tuple(self.paths.get(model, self.path)))
-        factor = 1.0 if self.form == "plain" else 100.0
+        factor = 1.0 if self.form in ("plain", "cost") else 100.0
         return None if found is None else factor * (1 - found if self.form == "error" else found)
 
     @property
     def sign(self) -> float:
         """1 if the highest value is best, else -1."""
-        return -1.0 if self.form == "error" else 1.0
+        return -1.0 if self.form in ("error", "cost") else 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

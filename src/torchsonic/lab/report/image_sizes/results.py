@@ -25,7 +25,7 @@ from torchsonic.lab.training.progress import counting_progress
 
 FEW_TIMES = 3
 """Accuracy over that of guessing, below which there is little to be lost."""
-NO_EFFECT = {"seed", "strict", "cache_gb", "check", *MAY_CHANGE}
+NO_EFFECT = {"seed", "strict", "cache_gb", "check", "test_sizes", *MAY_CHANGE}
 """Settings in which runs of one network may differ and be pooled."""
 
 

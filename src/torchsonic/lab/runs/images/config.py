@@ -47,6 +47,8 @@ class ImagesConfig:
     """Side of the central square to test on, relative to the image's shorter side."""
     test_images: int | None = None
     """Test at most this many images, spread evenly over the classes; all by default."""
+    test_sizes: tuple[int, ...] = ()
+    """Also test at these sizes in pixels: told the spacing, not told, and resized back to the training size."""
     hold_out: float = 0.0
     """Hold this share of the training images out of training and test on them instead of val/, to choose settings."""
     label_smoothing: float = 0.1
@@ -73,7 +75,7 @@ class ImagesConfig:
             )
         if self.variant and self.model is not None and "sonic" not in self.model:
             raise ValueError(f"variant belongs to the Sonic networks, not to {self.model}")
-        check_ranges(self, "[8, inf)", "image_size", "stored_side")
+        check_ranges(self, "[8, inf)", "image_size", "stored_side", "test_sizes")
         check_ranges(self, "[1, inf)", "test_images")
         check_ranges(self, "(0, inf)", "pixel_width")
         check_ranges(self, "(0, 1]", "test_crop")

@@ -182,6 +182,32 @@ def score_sizes(
     return scores
 
 
+def score_rows(
+    model: Classifier,
+    images: ImageFolder,
+    sizes: Sequence[int],
+    *,
+    train_size: int,
+    crop: float = 1.0,
+    pixel_width: float = 1.0,
+    advance: Callable[[], None] = lambda: None,
+) -> list[dict[str, float]]:
+    """Top-1 accuracy of a model at each size, in every way in which anybody may show it the images.
+
+    ``accuracy``: not told; ``told`` the spacing, for models that take it; ``back``: resized to the training size.
+    """
+    trained, rows = told_spacing(model, pixel_width), []
+    for size in sizes:
+        ways: dict[str, dict[str, Any]] = {"accuracy": {"spacing": trained}}
+        if model.takes_spacing:
+            ways["told"] = {"spacing": told_spacing(model, pixel_width * train_size / size)}
+        ways["back"] = {"spacing": trained, "back_to": train_size}
+        hits = {way: score_size(model, images, size, crop=crop, **options)[1] for way, options in ways.items()}
+        rows.append({"size": size, **{way: float(np.mean(found)) for way, found in hits.items()}})
+        advance()
+    return rows
+
+
 def _resize(image: Tensor, size: int) -> Tensor:
     """Bytes ``(B, 3, H, W)`` as ``(B, 3, size, size)``, without aliasing."""
     found = F.interpolate(image.float(), (size, size), mode="bicubic", antialias=True, align_corners=False)

@@ -1,4 +1,4 @@
-"""Training on folders of images, and a test at the training size."""
+"""Training on folders of images, and a test at the training size and others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from torchsonic.lab.metrics import count_flops
 from torchsonic.lab.runs.folder import read_facts
 from torchsonic.lab.runs.images import network
 from torchsonic.lab.runs.images.config import DEFAULT_MODEL, STORED, ImagesConfig
-from torchsonic.lab.runs.images.predict import score_size
+from torchsonic.lab.runs.images.predict import score_rows, score_size
 from torchsonic.lab.runs.images.task import ClassificationTask
 from torchsonic.lab.runs.run import Experiment, run
 from torchsonic.lab.training import CheckpointError, Fit
@@ -43,7 +43,7 @@ class ImageExperiment(Experiment[ImagesConfig, Classifier]):
     """Classification of photographs; ``classes.json`` holds the classes, how many images each has, and bad ones."""
 
     kind = "images"
-    may_change = ("data", "strict", "cache_gb", "test_images")
+    may_change = ("data", "strict", "cache_gb", "test_images", "test_sizes")
     train: ImageFolder
     test_images: ImageFolder
     store: ImageStore
@@ -98,9 +98,15 @@ class ImageExperiment(Experiment[ImagesConfig, Classifier]):
         with counting_progress("testing", len(images), show=show) as advance:
             options = {"crop": config.test_crop, "spacing": self.told}
             hits = score_size(model, images, config.image_size, advance=advance, **options)
+        with counting_progress(
+            "testing sizes", len(config.test_sizes), show=show and bool(config.test_sizes)
+        ) as advance:
+            width = {"train_size": config.image_size, "pixel_width": network.width_of_pixels(config)}
+            rows = score_rows(model, images, config.test_sizes, crop=config.test_crop, advance=advance, **width)
         return {
             "top1": float(np.mean(hits[1])),
             "top5": float(np.mean(hits[5])),
+            "rows": rows,
             "images": {"train": len(self.train), "test": len(images)},
             "left_out": self.left_out,
             "replaced": self.replaced,

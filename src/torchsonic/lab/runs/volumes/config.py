@@ -134,7 +134,7 @@ class VolumesConfig(SegmentationConfig):
     patch_voxels: int = 160_000
     """Largest number of voxels in a patch whose size is chosen automatically."""
     width: int | None = None
-    """Channels of SonicNet; by default as in its preset."""
+    """Channels of SonicNet, by default as in its preset; or of the U-Net's finest level, 16 by default."""
     depth: int | None = None
     """Blocks of SonicNet; by default as in its preset."""
     num_modes: int | None = None
@@ -195,7 +195,7 @@ class VolumesConfig(SegmentationConfig):
 
 
 _SONICNET_ONLY = ("width", "depth", "num_modes", "stride")
-_SONIC_ONLY = (*_SONICNET_ONLY, "mlp_ratio", "padding")
+_SONIC_ONLY = ("depth", "num_modes", "stride", "mlp_ratio", "padding")
 FORMER = {"padding": "circular"}  # former defaults, which the settings of older runs hold whatever the network
 DEFAULTS = {option.name: option.default for option in fields(VolumesConfig)}
 

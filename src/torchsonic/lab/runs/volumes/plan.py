@@ -16,8 +16,8 @@ from torchsonic.lab.data.volumes.survey import Facts
 from torchsonic.lab.runs.volumes.config import VolumesConfig
 from torchsonic.models import PretrainedModel, create_model
 
-LEVELS = (16, 32, 64, 128, 256)
-"""Channels of the U-Net."""
+WIDTH, LEVELS = 16, 5
+"""Channels of the U-Net's finest level, twice as many of each coarser one; and how many levels it has at most."""
 COARSEST = 4
 """Voxels along an axis below which the U-Net halves it no further."""
 
@@ -94,7 +94,7 @@ def unet_strides(spacing: Sequence[float], patch: Sequence[int]) -> list[tuple[i
     [(1, 2, 2), (1, 2, 2), (2, 2, 2), (1, 2, 2)]
     """
     steps, size, strides = list(spacing), list(patch), []
-    for _ in LEVELS[1:]:
+    for _ in range(LEVELS - 1):
         # An axis that can be halved no further must not make the others look coarse.
         open_axes = [n >= 2 * COARSEST for n in size]
         finest = min((d for d, is_open in zip(steps, open_axes, strict=True) if is_open), default=math.inf)
@@ -120,7 +120,8 @@ def make_model(config: VolumesConfig, facts: Sequence[Facts]) -> PretrainedModel
     channels, spacing = facts[0].channels, config.common_spacing or median_spacing(facts)
     if config.model == "unet":
         strides = unet_strides(spacing, config.patch)
-        return MonaiUNet(channels, config.num_classes, channels=LEVELS[: len(strides) + 1], strides=strides)
+        widths = [(config.width or WIDTH) * 2**level for level in range(len(strides) + 1)]
+        return MonaiUNet(channels, config.num_classes, channels=widths, strides=strides)
     options: dict[str, Any] = {"spacing": spacing}
     options |= {"padding": None, "padding_mode": config.padding} if config.padding else {}
     sizes = {name: getattr(config, name) for name in ("width", "depth", "num_modes", "mlp_ratio", "variant")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +15,7 @@ from torchsonic.lab.data.volumes.collection import Collection
 from torchsonic.lab.data.volumes.orientation import straighten
 from torchsonic.lab.data.volumes.preparation import prepare
 from torchsonic.lab.data.volumes.survey import Facts, survey
+from torchsonic.lab.metrics.cost import peak_bytes
 from torchsonic.lab.runs.folder import RunError, kind_of, load_model, read_config, read_facts
 from torchsonic.lab.runs.run import Experiment, run
 from torchsonic.lab.runs.volumes.config import SegmentationConfig, VolumesConfig
@@ -22,6 +24,7 @@ from torchsonic.lab.runs.volumes.scores import mean_known, score_cases
 from torchsonic.lab.runs.volumes.split import Split, choose_split
 from torchsonic.lab.training import CheckpointError, Fit
 from torchsonic.lab.training.progress import counting_progress
+from torchsonic.lab.training.task import share
 from torchsonic.lab.training.volumes import VolumeTask
 from torchsonic.models import PretrainedModel
 
@@ -47,6 +50,7 @@ class SegmentationExperiment(Experiment[S, PretrainedModel]):
     cases: dict[str, Case]
     split: Split
     left_out: dict[str, str]
+    loop_task: VolumeTask
 
     @abstractmethod
     def find_cases(self) -> list[Case]:
@@ -106,7 +110,7 @@ class SegmentationExperiment(Experiment[S, PretrainedModel]):
 
     def task(self, *, show: bool) -> VolumeTask:
         config = self.config
-        return self.make_task(
+        self.loop_task = self.make_task(
             self._load_volumes(show=show),
             train=self.split.train,
             test=self.split.test,
@@ -119,6 +123,21 @@ class SegmentationExperiment(Experiment[S, PretrainedModel]):
             scale_by=config.scale_by,
             test_patches=config.test_patches,
         )
+        return self.loop_task
+
+    def measure_memory(self, model: PretrainedModel) -> float:
+        """Most memory in GB that a training step takes in full precision, beyond weights and data."""
+        from lightning_fabric.utilities import move_data_to_device
+
+        training, device = self.config.training, next(model.parameters()).device
+        batch = move_data_to_device(self.loop_task.batch(0, share(training.batch, 0, training.accumulate)), device)
+        copy = deepcopy(model).train()  # a step may change more than gradients
+
+        def step() -> None:
+            self.loop_task.loss(copy, batch).backward()
+
+        step()  # fills what layers keep
+        return peak_bytes(step, device) / 1e9
 
     def _load_volumes(self, *, show: bool) -> Collection:
         """Prepared volumes, read before training so that processes that prepare data share them."""
@@ -176,7 +195,12 @@ class VolumeExperiment(SegmentationExperiment[VolumesConfig]):
         return {**mean_scores(rows), "left_out": self.left_out}
 
     def describe(self, model: PretrainedModel, result: Fit) -> dict[str, Any]:
-        return {"task": "volumes", "model": self.config.model, "patches": result.metrics}
+        return {
+            "task": "volumes",
+            "model": self.config.model,
+            "patches": result.metrics,
+            "step_gb": self.measure_memory(model),
+        }
 
 
 def run_experiment(config: VolumesConfig, folder: Path, *, show: bool = True) -> dict[str, Any]:
