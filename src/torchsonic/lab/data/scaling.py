@@ -22,9 +22,9 @@ LOBES = 3
 def scale_picture(volume: Volume, scale: float) -> Volume:
     """A volume of one slice with ``scale`` times as many pixels along height and width, and a spacing that says so.
 
-    Images are smoothed where they become coarser and interpolated by cubic splines; labels take the nearest pixel. Pixels
-    of a coarser grid lie on pixels of the old one, and those of a finer grid fill the old ones evenly: half-way between
-    two pixels the nearest would always be the same neighbour, and labels would be shifted against the image.
+    Images are smoothed where they become coarser and interpolated by cubic splines; labels take the nearest pixel.
+    Pixels of a coarser grid lie on pixels of the old one, and those of a finer grid fill the old ones evenly: half-way
+    between two pixels the nearest would always be the same neighbour, and labels would be shifted against the image.
     """
     depth, height, width = volume.spacing
     size = [math.ceil(n * scale - 1e-6) for n in volume.image.shape[2:]]
