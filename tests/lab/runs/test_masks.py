@@ -229,6 +229,8 @@ def test_bad_cases_are_counted_in_the_results(tmp_path):
         ({"spacing": (0.5,), "spacing_table": Path("a.csv")}, "cannot be combined"),
         ({"instances": True, "num_classes": 5}, "num_classes belongs to masks of classes"),
         ({"patch": (0, 64)}, "patch must be at least 8"),
+        ({"test_turns": (30.0, 200.0)}, r"test_turns must be in \[0, 180\], got \(30.0, 200.0\)"),
+        ({"test_scales": (0.0,)}, r"test_scales must be in \[0.1, 10\], got \(0.0,\)"),
         ({"model": "unet", "scale_by": "spacing"}, "not unet; use image"),
         ({"model": "orbitnet2d", "variant": "paper"}, "variant belongs to SonicNet and SonicUNet, not to orbitnet2d"),
     ],
@@ -263,6 +265,7 @@ def test_the_variant_reaches_the_network():
 def test_commands_train_predict_report_export_and_explain(discs, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = ["--instances", "--preset", "smoke", "--steps", "3", "--folds", "3", "--patch", "32", "32"]
+    options += ["--test-turns", "30", "90", "--test-scales", "0.5"]
     assert main(["train", "masks", "--data", str(discs), "--out", "runs", *options]) == 0
     assert "boundary" in capsys.readouterr().out
     (run,) = Path("runs/masks").glob("*/sonicunet2d-instances/fold0-seed0")
@@ -272,7 +275,8 @@ def test_commands_train_predict_report_export_and_explain(discs, tmp_path, capsy
     assert read_mask(Path("found/scene0.png")).shape == (48, 56)
     assert main(["report", str(run), "--out", "report"]) == 0
     assert {"report.html", "report.md", "report.json", "curve.png", "pictures.png"} <= set(os.listdir("report"))
-    assert "precision" in Path("report/report.md").read_text()
+    page = Path("report/report.md").read_text()
+    assert all(words in page for words in ("precision", "rotated by 30", "resolution x 0.5, resampled back"))
     table = Path("sizes.csv")
     table.write_text("".join(f"scene{place},1\n" for place in range(9)))
     assert main(["predict", str(run), "--data", str(discs), "--out", "found", "--spacing-table", str(table)]) == 0

@@ -23,7 +23,8 @@ from torchsonic.lab.report.files import to_png
 from torchsonic.lab.report.runs import count, origin_text
 from torchsonic.lab.report.style import plain
 from torchsonic.lab.report.volumes.overlay import add_legend, draw_slice
-from torchsonic.lab.runs.masks import MEASURES, MasksConfig, load_run, predict_mask, score_cases
+from torchsonic.lab.runs.mask_scores import MEASURES, predict_mask, score_cases
+from torchsonic.lab.runs.masks import MasksConfig, load_run
 from torchsonic.models import PretrainedModel
 from torchsonic.viz.style import new_figure, thin_axes
 
@@ -33,6 +34,12 @@ COUNTED = (
     "missed + false) objects, where an object is found if its intersection over union with a predicted object exceeds "
     "the threshold."
 )
+MOVED = (
+    "A rotated image is placed on a grid large enough for all of it; pixels outside the image are not scored. Rescaled "
+    "images are scored on their new grid. Told: the network is given the pixel size. Resampled back: it sees the image "
+    "on its original grid."
+)
+WAYS = {"told": "told", "untold": "not told", "back": "resampled back"}
 PICTURES = "Ranked by {}, which the titles show. Coloured lines are predictions, dashed white lines the ground truth."
 
 
@@ -68,6 +75,8 @@ def _make_page(folder: Path, results: dict[str, Any], model: PretrainedModel, se
     rank = {row["case"]: fmean(known) for row in rows if (known := [v for v in row[measure] if v is not None])}
     ranked = sorted(rank, key=rank.__getitem__)
     sections = [Section("Scores", [_scores(results), Prose(COUNTED.format(config["tolerance"]), "remark")])]
+    if "rotated" in results or "scaled" in results:
+        sections.append(Section("Rotated and scaled images", [_moved(results), Prose(MOVED, "remark")]))
     sections.append(Section("Training", [_curve(folder)]))
     if ranked:
         chosen: dict[str, str] = {}  # of one or two images, each once
@@ -102,6 +111,15 @@ def _scores(results: Mapping[str, Any]) -> Table:
             columns += [Column(str(word), name) for word in ("mean", *words)]
             cells += [NONE if value is None else f"{value:.3f}" for value in (results[name], *each)]
     return Table("Mean scores", columns, [cells], left=0)
+
+
+def _moved(results: Mapping[str, Any]) -> Table:
+    names = [name for name in MEASURES if name in results]
+    rows = {f"rotated by {row['turn']:g}": row for row in results.get("rotated", ())}
+    for row in results.get("scaled", ()):
+        rows |= {f"resolution x {row['scale']:g}, {word}": row[way] for way, word in WAYS.items() if way in row}
+    cells = [[test, *(NONE if row[n] is None else f"{row[n]:.3f}" for n in names)] for test, row in rows.items()]
+    return Table("Mean scores of rotated and scaled images", ["test", *names], cells)
 
 
 def _curve(folder: Path) -> Figure:

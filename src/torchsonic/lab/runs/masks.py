@@ -1,11 +1,10 @@
 """Segmentation of pictures by their masks, of classes or of objects that touch: a kind of run like volumes.
 
-What differs from volumes is here: how cases are found and read, the network, whole pictures, and the scores.
+What differs from volumes is here: how cases are found and read, and the network. Scores are in ``mask_scores``.
 """
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -13,29 +12,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from torchsonic.baselines import MonaiUNet
-from torchsonic.engine.memory import is_exhaustion
 from torchsonic.lab.data import masks as files
 from torchsonic.lab.data.images.files import ImageError, opened_image
-from torchsonic.lab.data.instances import OUTLINE, outline, separate
+from torchsonic.lab.data.instances import OUTLINE, outline
+from torchsonic.lab.data.ranges import check_ranges
 from torchsonic.lab.data.volumes import Case, Volume
 from torchsonic.lab.data.volumes.augmentation import Augmentation
 from torchsonic.lab.data.volumes.collection import Collection
 from torchsonic.lab.data.volumes.preparation import normalise
 from torchsonic.lab.data.volumes.survey import Facts
-from torchsonic.lab.metrics.masks import score_mask
 from torchsonic.lab.runs.folder import RunError, kind_of, load_model, read_config
+from torchsonic.lab.runs.mask_scores import predict_mask, score_cases
 from torchsonic.lab.runs.run import run
 from torchsonic.lab.runs.volumes.config import SegmentationConfig
 from torchsonic.lab.runs.volumes.plan import check_classes, median_spacing
-from torchsonic.lab.runs.volumes.predict import read_good_cases, window_voxels
-from torchsonic.lab.runs.volumes.run import SegmentationExperiment, mean_scores
-from torchsonic.lab.runs.volumes.sliding_window import sliding_window
+from torchsonic.lab.runs.volumes.predict import read_good_cases
+from torchsonic.lab.runs.volumes.run import SegmentationExperiment
 from torchsonic.lab.training import Fit, TrainingConfig
 from torchsonic.lab.training.progress import counting_progress
 from torchsonic.lab.training.volumes import PatchBatch, VolumeTask
@@ -43,7 +39,6 @@ from torchsonic.models import PretrainedModel, create_model, list_models, model_
 
 __all__ = ["PRESETS", "MasksConfig", "load_run", "predict_mask", "predict_masks", "run_experiment"]
 
-MEASURES = {"dice": "class", "boundary": "class", "precision": "threshold"}
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "smoke": {"patch": (64, 64), "test_cases": 2, "training": {"steps": 10, "checkpoint_every": 5, "log_every": 2}},
     "quick": {"training": {"steps": 1500}},
@@ -73,6 +68,10 @@ class MasksConfig(SegmentationConfig):
     """Images of up to this many pixels are predicted at once if memory allows, others in windows."""
     tolerance: float | None = None
     """Distance within which borders agree, in the unit of the spacing; two median pixels by default."""
+    test_turns: tuple[float, ...] = ()
+    """Also test each image rotated by these angles, in degrees."""
+    test_scales: tuple[float, ...] = ()
+    """Also test each image at these multiples of its resolution: told the pixel size, not told, and resampled back."""
     augmentation: Augmentation = field(default_factory=lambda: Augmentation(mirror=(1, 2), rotation=180.0))
     """Random changes to patches; axis 1 is the height and 2 the width."""
     training: TrainingConfig = field(default_factory=lambda: TrainingConfig(batch=4))
@@ -84,6 +83,8 @@ class MasksConfig(SegmentationConfig):
             raise ValueError(f"model must be one of {', '.join(known)}, unet, got {self.model!r}")
         if self.augmentation.rotation_axes != "array":
             raise ValueError("rotation_axes must be array for images, which turn in their plane; leave it out")
+        check_ranges(self, "[0, 180]", "test_turns")
+        check_ranges(self, "[0.1, 10]", "test_scales")
         if min(self.patch) < 8:
             raise ValueError(f"patch must be at least 8 along each axis, got {self.patch}")
         if isinstance(self.spacing, tuple) and (len(self.spacing) not in (1, 2) or not min(self.spacing) > 0):
@@ -122,7 +123,7 @@ class MaskExperiment(SegmentationExperiment[MasksConfig]):
     """Segmentation of pictures."""
 
     kind = "masks"
-    may_change = (*SegmentationExperiment.may_change, "whole_pixels", "tolerance")
+    may_change = (*SegmentationExperiment.may_change, "whole_pixels", "tolerance", "test_turns", "test_scales")
 
     def find_cases(self) -> list[Case]:
         cases = files.find_pairs(self.config.data)
@@ -169,60 +170,6 @@ def _has_tags(case: Case) -> bool:
     with suppress(ImageError), opened_image(case.images[0]) as picture:
         return files.tag_size(picture) is not None
     return False
-
-
-def score_cases(
-    model: PretrainedModel, cases: Sequence[Case], config: MasksConfig, *, keep_going: bool = False, show: bool = True
-) -> dict[str, Any]:
-    """Scores of pictures with masks and their means."""
-    rows, size = [], config.pixel_size
-
-    def read(case: Case, *, num_classes: int | None) -> Volume:
-        return files.read_pair(case, num_classes=num_classes, instances=config.instances, size=size)
-
-    options: dict[str, Any] = {"num_classes": config.num_classes, "keep_going": keep_going}
-    with counting_progress("testing", len(cases), show=show) as advance:
-        for volume in read_good_cases(cases, read=read, advance=advance, **options):
-            rows.append(score_volume(model, volume, config)[0])
-    measures = {name: what for name, what in MEASURES.items() if not rows or name in rows[0]}
-    return mean_scores(rows, measures)
-
-
-def score_volume(
-    model: PretrainedModel, volume: Volume, config: MasksConfig
-) -> tuple[dict[str, Any], NDArray[np.integer]]:
-    """Scores of a picture with a mask, and what the network makes of it."""
-    assert volume.label is not None
-    start = time.perf_counter()
-    found = predict_mask(model, volume, config)
-    facts = {"case": volume.name, "spacing": list(volume.spacing[1:]), "shape": list(found.shape)}
-    seconds = time.perf_counter() - start
-    options: dict[str, Any] = {"num_classes": config.num_classes, "tolerance": config.tolerance}
-    scores = score_mask(found, volume.label[0], instances=config.instances, spacing=volume.spacing[1:], **options)
-    return {**facts, "seconds": seconds, **scores}, found
-
-
-def predict_mask(model: PretrainedModel, volume: Volume, config: MasksConfig) -> NDArray[np.int32]:
-    """Classes or numbers of objects ``(H, W)`` of a picture: all of it at once if memory allows, else in windows."""
-    image = torch.from_numpy(normalise(volume.image, "zscore")[:, 0])
-    told, window = {}, config.patch
-    if config.is_told:
-        told = {"spacing": volume.spacing[1:]}
-        window = window_voxels(config.patch, model.arguments["spacing"], volume.spacing[1:])
-    options: dict[str, Any] = {"overlap": config.overlap, "device": next(model.parameters()).device}
-    model.eval()
-
-    @torch.no_grad()
-    def look(size: Sequence[int]) -> NDArray[np.float32]:
-        return sliding_window(lambda patches: model(patches, **told).softmax(1), image, size, **options).numpy()
-
-    try:
-        found = look(image.shape[1:] if image[0].numel() <= config.whole_pixels else window)
-    except RuntimeError as error:
-        if not is_exhaustion(error):
-            raise
-        found = look(window)
-    return separate(found) if config.instances else found.argmax(0).astype(np.int32)
 
 
 def predict_masks(

@@ -26,7 +26,7 @@ class Measure:
     """Steps into ``results.json``: names of entries, and tables such as ``{test = "noise", level = 0.1}`` that choose a
     row of a list. A list of numbers at the end stands for its mean."""
     form: Form = "plain"
-    """The value itself; in percent; as an error (1 minus the value) in percent; or a cost. The last two are best where lowest."""
+    """The value; in percent; as an error (1 minus it) in percent; or a cost. The lowest of the last two is best."""
     chance: float = 0.0
     """Score of guessing, in the units of ``results.json``."""
     paper: Mapping[str, float] = field(default_factory=dict)

@@ -53,4 +53,4 @@ def turn_volume(volume: Volume, rotation: NDArray[np.float64]) -> Volume:
     affine = volume.affine.copy()
     affine[:3, 3] += columns @ (half - matrix @ new_half)
     affine[:3, 2::-1] = columns @ matrix
-    return replace(volume, image=image, label=label.astype(np.int16), affine=affine)
+    return replace(volume, image=image, label=label.astype(volume.label.dtype), affine=affine)
