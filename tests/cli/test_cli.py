@@ -316,7 +316,7 @@ def test_models_stand_beside_the_papers_table_as_ratios_to_resnet():
     from benchmarks import models_report, report
 
     result = report.read_result(Path(__file__).parents[2] / "results" / "bench" / "models.json")
-    (table,) = [table for table in models_report.models_tables(result) if "beside the paper" in table.title]
+    (table,) = [table for table in models_report.models_tables(result) if "compared with the paper" in table.title]
     rows = {row[0]: row for row in table.rows}
     measured = set(torchsonic.list_models("resnet50*")) - {"resnet50_sonic.paper"}  # which is younger
     assert measured | {"vit_s16", "vit_s16.paper"} <= set(rows)

@@ -518,7 +518,7 @@ def test_losses_are_relative_and_intervals_hold_them():
     low, high = accuracy_interval(there)
     assert low < there.mean() < high
     assert high - low == pytest.approx(2 * 1.96 * np.sqrt(0.16 / 2000), rel=0.02)
-    with pytest.raises(ValueError, match=r"of the same images, got \(2000,\) and \(5,\)"):
+    with pytest.raises(ValueError, match=r"for the same images, got \(2000,\) and \(5,\)"):
         degradation_interval(there, here[:5])
 
 
