@@ -14,8 +14,8 @@ from torchsonic.lab.data.volumes.patches import cut_moved
 
 THICK, EVEN = (10.0, 1.5, 1.2), (1.0, 1.0, 1.0)
 STRENGTHS = {"rotation": "angle", "scale": "scale", "gamma": "gamma", "contrast": "contrast"}
-STRENGTHS |= {"brightness": "brightness", "noise": "noise"}
-NOTHING = Augmentation(mirror=(), rotation=0, scale=1, gamma=1, contrast=1, brightness=0, noise=0)
+STRENGTHS |= {"brightness": "brightness", "noise": "noise", "shift": "shift"}
+NOTHING = Augmentation(mirror=(), rotation=0, scale=1, gamma=1, contrast=1, brightness=0, noise=0, shift=0)
 
 
 def draws(augmentation, count=300):
@@ -42,7 +42,7 @@ def test_without_strength_nothing_happens():
 @pytest.mark.parametrize(("name", "value"), STRENGTHS.items())
 def test_each_change_has_its_own_random_numbers(name, value):
     """Switching one off leaves the others as they were."""
-    weak = {"rotation": 0.0, "brightness": 0.0, "noise": 0.0}.get(name, 1.0)
+    weak = {"rotation": 0.0, "brightness": 0.0, "noise": 0.0, "shift": 0.0}.get(name, 1.0)
     for with_it, without in zip(draws(Augmentation()), draws(Augmentation(**{name: weak})), strict=True):
         rest = Change() if name not in STRENGTHS else getattr(Change(), value)
         assert replace(with_it, **{value: rest}) == without
@@ -177,7 +177,15 @@ def test_a_constant_patch_stays_finite():
 
 @pytest.mark.parametrize(
     "bad",
-    [{"mirror": (3,)}, {"mirror": (0, 0)}, {"scale": 0.8}, {"gamma": 0.0}, {"noise": -1.0}, {"chance": 1.5}],
+    [
+        {"mirror": (3,)},
+        {"mirror": (0, 0)},
+        {"scale": 0.8},
+        {"gamma": 0.0},
+        {"noise": -1.0},
+        {"chance": 1.5},
+        {"shift": 0.6},
+    ],
 )
 def test_bad_settings_name_themselves(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):

@@ -10,7 +10,7 @@ from tests.lab.data.nifti import make_affine, make_arrays, write, write_case
 from torchsonic.lab.data.labels import IGNORE
 from torchsonic.lab.data.volumes import CaseError, Volume, find_cases, read_case
 from torchsonic.lab.data.volumes.orientation import axis_codes, oblique_part, rearrange, straighten, to_stored_axes
-from torchsonic.lab.data.volumes.turning import random_axis, rotation_about, turn_volume
+from torchsonic.lab.data.volumes.turning import random_axis, rotation_about, turn_back, turn_volume
 from torchsonic.testing.orientation import all_storages
 
 nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
@@ -97,6 +97,16 @@ def test_a_turned_volume_shows_the_same_things_at_the_same_places(degrees):
     if degrees == 0.0:
         np.testing.assert_allclose(turned.image, volume.image, atol=1e-4)
         np.testing.assert_array_equal(turned.label, volume.label)
+
+
+@pytest.mark.parametrize("degrees", [0.0, 30.0, 90.0, 137.0])
+def test_what_is_found_in_a_turned_volume_is_brought_back_to_the_same_places(degrees):
+    volume = make_volume(TILT)
+    rotation = rotation_about(random_axis(np.random.default_rng(0)), np.radians(degrees))
+    linear = places(turn_volume(volume, rotation)) @ np.array([0.3, -1.0, 0.7])  # which interpolation gets right
+    found = turn_back(linear[None].astype(np.float32), volume, rotation)
+    assert found.shape == volume.image.shape
+    np.testing.assert_allclose(found[0], places(volume) @ np.array([0.3, -1.0, 0.7]), atol=1e-3)
 
 
 def test_a_quarter_turn_about_an_axis_is_that_of_the_array():

@@ -1,5 +1,7 @@
 """Volumes in the one training loop: patches by number, a spacing for each sample, resumption to the bit."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ from torchsonic.lab.data.volumes.collection import Prepared, index_classes
 from torchsonic.lab.training import TrainingConfig, fit
 from torchsonic.lab.training.segmentation import cross_entropy_and_dice
 from torchsonic.lab.training.task import make_batches
-from torchsonic.lab.training.volumes import PatchBatch, VolumeTask
+from torchsonic.lab.training.volumes import TRAINING, PatchBatch, VolumeTask
 
 SPACINGS = ((4.0, 1.5, 1.0), (2.5, 1.0, 1.0), (6.0, 0.8, 1.1))
 
@@ -73,6 +75,28 @@ def test_patches_show_foreground_at_the_asked_share(share):
     expected = share + (1 - share) * by_chance
     assert (labels > 0).float().mean().item() == pytest.approx(expected, abs=0.08)
     assert share < 1 or (labels > 0).all()
+
+
+def test_shifted_patches_show_their_volume_elsewhere_and_learn_nothing_beyond_it():
+    """A network must not learn where volumes end: the same voxels appear at many places of a patch."""
+    options = {"patch": (5, 14, 12), "foreground": 0.0, "batch": 8}  # as large as the first volume
+    still = Augmentation(mirror=(), rotation=0, scale=1, gamma=1, contrast=1, brightness=0, noise=0, chance=1, shift=0)
+    volume = make_volumes()["case0"]
+    corners = set()
+    for number in range(12):
+        task = make_task(augmentation=replace(still, shift=0.4), **options)
+        image, label, *_ = task._patch(number, "case0", TRAINING)
+        inside = np.argwhere(label != IGNORE)
+        low, high = inside.min(0), inside.max(0) + 1
+        ends = list(zip(low, high, label.shape, strict=True))
+        box = tuple(slice(a, b) for a, b, _ in ends)
+        shown = tuple(slice(n - b, None) if a == 0 else slice(0, b - a) for a, b, n in ends)
+        np.testing.assert_array_equal(image[0][box], volume.image[0][shown])
+        np.testing.assert_array_equal(label[box], volume.label[shown])
+        corners.add(tuple(low - np.array(label.shape) + high))
+    assert len(corners) > 8
+    inside = [make_task(augmentation=still, **options)._patch(number, "case0", TRAINING)[1] for number in range(4)]
+    assert all((label != IGNORE).all() for label in inside)
 
 
 def test_a_batch_of_mixed_spacings_is_its_samples_one_by_one():

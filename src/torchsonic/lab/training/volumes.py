@@ -101,6 +101,7 @@ class VolumeTask:
         change = self.augmentation.draw(generator) if self.augmentation and purpose == TRAINING else Change()
         places = volume.places if shows_foreground(number, self.foreground) else None
         start = choose_start(volume.label.shape, self.patch, generator, places=places)
+        start = tuple(s + round(d * p) for s, d, p in zip(start, change.shift, self.patch, strict=True))
         matrix = motion(change, volume.spacing, scale=self.scale_by == "image")
         if matrix is None:
             image, label = cut(volume.image, volume.label, start, self.patch)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torchsonic.lab.data.volumes.nifti import Volume
 from torchsonic.lab.data.volumes.patches import cut_moved
 
-__all__ = ["random_axis", "rotation_about", "turn_volume"]
+__all__ = ["random_axis", "rotation_about", "turn_back", "turn_volume"]
 
 
 def random_axis(generator: np.random.Generator) -> NDArray[np.float64]:
@@ -44,13 +44,28 @@ def turn_volume(volume: Volume, rotation: NDArray[np.float64]) -> Volume:
         ``(3, 3)``: its columns are the directions of the new axes along D, H and W.
     """
     assert volume.label is not None
-    steps, shape = np.array(volume.spacing), np.array(volume.label.shape)
-    size = np.ceil(np.abs(rotation.T) @ (shape * steps) / steps - 1e-6).astype(int)
-    half, new_half = (shape - 1) / 2, (size - 1) / 2
-    matrix = rotation * steps[None, :] / steps[:, None]
-    image, label = cut_moved(volume.image, volume.label, (half - new_half).tolist(), size.tolist(), matrix)
+    size, half, matrix = _turned_grid(volume, rotation)
+    new_half = (np.array(size) - 1) / 2
+    image, label = cut_moved(volume.image, volume.label, (half - new_half).tolist(), size, matrix)
     columns = volume.affine[:3, 2::-1]  # of D, H and W
     affine = volume.affine.copy()
     affine[:3, 3] += columns @ (half - matrix @ new_half)
     affine[:3, 2::-1] = columns @ matrix
     return replace(volume, image=image, label=label.astype(volume.label.dtype), affine=affine)
+
+
+def turn_back(values: NDArray[np.float32], volume: Volume, rotation: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Values ``(K, *turned)`` on the grid that :func:`turn_volume` makes, interpolated linearly on the volume's own."""
+    size, half, matrix = _turned_grid(volume, rotation)
+    start = (np.array(size) - 1) / 2 - half
+    nothing = np.zeros(size, dtype=np.int16)
+    return cut_moved(values, nothing, start.tolist(), volume.image.shape[1:], np.linalg.inv(matrix))[0]
+
+
+def _turned_grid(
+    volume: Volume, rotation: NDArray[np.float64]
+) -> tuple[list[int], NDArray[np.float64], NDArray[np.float64]]:
+    """Size of the turned grid, the middle of the volume, and the matrix from steps on the former to the latter's."""
+    steps, shape = np.array(volume.spacing), np.array(volume.image.shape[1:])
+    size = np.ceil(np.abs(rotation.T) @ (shape * steps) / steps - 1e-6).astype(int)
+    return size.tolist(), (shape - 1) / 2, rotation * steps[None, :] / steps[:, None]

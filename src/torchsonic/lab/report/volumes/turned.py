@@ -22,9 +22,9 @@ __all__ = ["make_page", "score_run"]
 
 COUNTED = (
     "Mean Dice over classes, then over cases, with a 95 % bootstrap interval. Rotated: each case is rotated about a "
-    "random axis, the same for all networks, on a grid large enough for all of it, with linear interpolation. Outside, "
-    "the border voxels are repeated and nothing is scored. Stored: the same voxels with other axis orders and "
-    "directions."
+    "random axis, the same for all networks, on a grid large enough for all of it, with linear interpolation; outside, "
+    "the border voxels are repeated. Predictions are brought back to the case's own grid and scored there. Stored: the "
+    "same voxels with other axis orders and directions."
 )
 ABOUT = (
     "Orientation given: the network knows how the array lies in space. Not given: it assumes the orientation of the "

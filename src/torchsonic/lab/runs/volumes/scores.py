@@ -18,10 +18,10 @@ from torchsonic.functional import all_storages
 from torchsonic.lab.data.draws import number_generator
 from torchsonic.lab.data.volumes import Case, Volume, read_case
 from torchsonic.lab.data.volumes.orientation import rearrange, straighten
-from torchsonic.lab.data.volumes.turning import random_axis, rotation_about, turn_volume
+from torchsonic.lab.data.volumes.turning import random_axis, rotation_about, turn_back, turn_volume
 from torchsonic.lab.metrics.overlap import confusion, dice_per_class
 from torchsonic.lab.runs.volumes.config import VolumesConfig
-from torchsonic.lab.runs.volumes.predict import predict_case, read_good_cases
+from torchsonic.lab.runs.volumes.predict import predict_case, predict_probabilities, read_good_cases
 from torchsonic.models import PretrainedModel
 
 
@@ -62,15 +62,19 @@ def score_labels(found: NDArray[np.int16], label: NDArray[np.int16], num_classes
 def score_turned(model: PretrainedModel, volume: Volume, config: VolumesConfig) -> list[dict[str, Any]]:
     """Dice of each class if a case is turned, or stored in another way; the network is told of it, and is not.
 
-    Axes and storages are random, by the name of the case. A turned volume is scored where it has labels. Rows have
-    ``turn``, in degrees, or ``storages``, over which scores are means; ``untold``, and ``told`` if the network can be.
+    Axes and storages are random, by the name of the case. Probabilities of a turned volume are brought back to the
+    grid of the case, whose labels are exact there. Rows have ``turn``, in degrees, or ``storages``, over which scores
+    are means; ``untold``, and ``told`` if the network can be.
     """
     base = straighten(volume)[0] if config.is_oriented else volume
     generator = number_generator(zlib.crc32(volume.name.encode()), 0, purpose=0)
     rows: list[dict[str, Any]] = []
     for degrees in config.test_turns:
         rotation = rotation_about(random_axis(generator), math.radians(degrees))
-        rows.append({"turn": degrees, **score_told_and_untold(model, [turn_volume(base, rotation)], config)})
+        back = partial(turn_back, volume=base, rotation=rotation)
+        turned = [turn_volume(base, rotation)]
+        scores = score_told_and_untold(model, turned, config, finish=back, label=base.label)
+        rows.append({"turn": degrees, **scores})
     if config.test_storages:
         storages = list(all_storages(3))
         chosen = [storages[place] for place in generator.permutation(len(storages))[: config.test_storages]]
@@ -80,16 +84,25 @@ def score_turned(model: PretrainedModel, volume: Volume, config: VolumesConfig) 
 
 
 def score_told_and_untold(
-    model: PretrainedModel, volumes: Iterable[Volume], config: VolumesConfig
+    model: PretrainedModel,
+    volumes: Iterable[Volume],
+    config: VolumesConfig,
+    *,
+    finish: Callable[[NDArray[np.float32]], NDArray[np.float32]] = lambda probabilities: probabilities,
+    label: NDArray[np.int16] | None = None,
 ) -> dict[str, list[float | None]]:
-    """Mean Dice of each class over volumes, with and without telling the network how they lie."""
+    """Mean Dice of each class over volumes, with and without telling the network how they lie.
+
+    Probabilities are compared with ``label``, by default each volume's own, after ``finish``.
+    """
     assert config.num_classes is not None
     scores: dict[str, list[list[float | None]]] = {"told": [], "untold": []} if config.is_oriented else {"untold": []}
     for volume in volumes:
-        assert volume.label is not None
+        truth = volume.label if label is None else label
+        assert truth is not None
         for way, found in scores.items():
-            labels = predict_case(model, volume, config, tell_orientation=way == "told")
-            found.append(score_labels(labels, volume.label, config.num_classes))
+            probabilities = finish(predict_probabilities(model, volume, config, tell_orientation=way == "told"))
+            found.append(score_labels(probabilities.argmax(0), truth, config.num_classes))
     return {way: [mean_known(column) for column in zip(*found, strict=True)] for way, found in scores.items()}
 
 
