@@ -23,6 +23,8 @@ class RunStudy(Command):
     """Folder for the runs, runs/NAME by default; the report is written to its subfolder 'report'."""
     data: Path = Path("data")
     """Folder of the data sets, under the names that the study uses."""
+    models: tuple[str, ...] = ()
+    """Train only these models of the study; the report still covers all."""
     jobs: int = 1
     """Number of runs at a time."""
     threads: int = 1
@@ -50,13 +52,15 @@ class RunStudy(Command):
         if self.jobs < 1 or self.threads < 1:
             raise UserError(f"--jobs and --threads must be at least 1, got {self.jobs} and {self.threads}")
         study = read_study(self.name)
+        unknown = [name for name in self.models if name not in study.models]
+        if unknown:
+            raise UserError(f"--models: study {study.name} has no {unknown[0]!r}, only {', '.join(study.models)}")
         out = self.out or Path("runs") / study.name
         print(f"{study.title}: {status_line(plan_runs(study, out, self.data))}", flush=True)
         failed, report = [], make_folder(out / "report")
         if not self.show:
-            failed = run_study(
-                study, out, self.data, jobs=self.jobs, threads=self.threads, say=partial(print, flush=True)
-            )
+            say = partial(print, flush=True)
+            failed = run_study(study, out, self.data, models=self.models, jobs=self.jobs, threads=self.threads, say=say)
         publish(make_page(study, out, self.data), report)
         if failed:
             raise UserError(f"{len(failed)} runs failed: {'; '.join(failed[:3])}")

@@ -136,6 +136,8 @@ def test_only_what_is_not_done_is_trained_and_with_the_same_bits(study, folder, 
     shutil.rmtree(again)
     said = []
     monkeypatch.setattr("torchsonic.lab.studies.runner.current_commit", lambda: "fedcba98765")
+    assert run_study(study, tmp_path / "out", folder / "data", models=["sonic"], say=lambda _: None) == []
+    assert not again.exists(), "models that were not asked for are not trained"
     assert run_study(study, tmp_path / "out", folder / "data", say=said.append) == []
     assert len(said) == 2
     assert "new ones will be from fedcba9876" in said[0]
@@ -364,6 +366,8 @@ def test_commands_list_show_and_summarise(folder, tmp_path, capsys):
     words = ["--out", str(folder / "out"), "--data", str(folder / "data")]
     assert main(["study", str(folder / "waves.toml"), *words, "--show"]) == 0
     assert "8 of 12 runs are done" in capsys.readouterr().out
+    assert main(["study", str(folder / "waves.toml"), *words, "--models", "sonnet"]) == 1
+    assert "'sonnet', only sonic, cnn, other" in capsys.readouterr().err
     assert main(["summary", str(folder / "out" / "report"), "--out", str(tmp_path / "summary.json")]) == 0
     numbers = json.loads((tmp_path / "summary.json").read_text())["numbers"]
     assert [number["name"] for number in numbers] == ["waves.accuracy", "waves.gain", "waves.rows_first"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
 from pathlib import Path
@@ -25,7 +25,14 @@ __all__ = ["run_study"]
 
 
 def run_study(
-    study: Study, out: Path, data: Path, *, jobs: int = 1, threads: int = 1, say: Callable[[str], None] = print
+    study: Study,
+    out: Path,
+    data: Path,
+    *,
+    models: Collection[str] = (),
+    jobs: int = 1,
+    threads: int = 1,
+    say: Callable[[str], None] = print,
 ) -> list[str]:
     """Train all unfinished runs; continues where an earlier call stopped, even within a run.
 
@@ -33,6 +40,8 @@ def run_study(
     ----------
     data
         Folder that contains the data sets.
+    models
+        Names of the models to train; all by default.
     jobs, threads
         Parallel runs, and threads of each. Results may differ in the last bits with the threads, but not with the jobs.
     say
@@ -49,7 +58,7 @@ def run_study(
     # A process of its own for each run: what one leaves behind in memory or random numbers, no other sees.
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         while True:
-            runs = plan_runs(study, out, data)
+            runs = [run for run in plan_runs(study, out, data) if not models or run.model in models]
             done = {run.folder for run in runs if run.results() is not None}
             known = {*done, *failed, *(run.folder for run in active.values())}
             waiting = [run for run in runs if run.folder not in known and not run.missing]
