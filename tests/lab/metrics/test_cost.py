@@ -46,6 +46,24 @@ def test_convolution_counts_the_taps_of_its_own_group(groups):
     assert count_flops(layer, torch.randn(2, 8, 9, 10)) == 2 * 2 * 16 * (8 // groups) * 9 * 5 * 5
 
 
+class PassesItsWeightOn(nn.Module):
+    """Like escnn's layers: a submodule makes the filter of its parent's parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.expand = nn.Parameter(torch.ones(5, 7)), nn.Identity()
+
+    def forward(self, x):
+        return x @ self.expand(self.weight[:]).T
+
+
+def test_weights_passed_to_a_submodule_are_no_obstacle():
+    model = PassesItsWeightOn()
+    assert count_flops(model, torch.randn(3, 7)) == 2 * 3 * 7 * 5
+    assert model.training
+    assert model.weight.requires_grad
+
+
 def test_transforms_count_5_n_log2_n_and_half_of_it_for_real_signals():
     x = torch.randn(2, 3, 8, 16)
     there = real_fft(6, 8, 16)

@@ -24,6 +24,7 @@ from torchsonic.lab.runs.synthetic import SyntheticConfig, apply_preset
 from torchsonic.lab.studies import Measure, Number, list_studies, plan_runs, read_study, run_study, time_left
 from torchsonic.lab.studies.outcome import Outcome, estimate, find_numbers, find_outcomes, ranks
 from torchsonic.lab.studies.plan import KINDS
+from torchsonic.lab.studies.runner import _train
 
 STUDY = """
 title = "Waves"
@@ -144,6 +145,16 @@ def test_only_what_is_not_done_is_trained_and_with_the_same_bits(study, folder, 
     assert said[1].startswith("7 of 12 runs done")
     assert said[1].endswith("next: final cnn, rate 0.01, seed 1")
     assert (again / "model" / "model.safetensors").read_bytes() == before
+
+
+def test_a_fault_in_the_code_of_one_run_is_reported_like_any_other_failure(study, folder, tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise AssertionError("no gradient")
+
+    monkeypatch.setattr("torchsonic.lab.studies.runner.run", fail)
+    assert (
+        _train(plan_runs(study, tmp_path, folder / "data")[0], torch.get_num_threads()) == "AssertionError: no gradient"
+    )
 
 
 def test_runs_of_other_settings_are_not_done(study, folder):

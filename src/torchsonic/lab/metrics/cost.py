@@ -73,8 +73,9 @@ def count_flops(model: nn.Module, example: Tensor, **kwargs: Any) -> int:
     43200
     """
     training = {module: module.training for module in model.modules()}
+    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
     try:
-        model.eval()
+        model.eval().requires_grad_(False)  # the counter fails where a module passes its weights on to another
         with torch.no_grad():
             model(example, **kwargs)
             with FlopCounterMode(display=False, custom_mapping=flop_formulas()) as counter:
@@ -82,6 +83,8 @@ def count_flops(model: nn.Module, example: Tensor, **kwargs: Any) -> int:
     finally:
         for module, mode in training.items():
             module.training = mode
+        for parameter in learned:
+            parameter.requires_grad_()
     return counter.get_total_flops()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import traceback
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
@@ -109,4 +110,7 @@ def _train(planned: Planned, threads: int) -> str:
         write_json(planned.folder / DIVERGED, {"reason": str(error), "config": settings})
     except (CheckpointError, ImportError, OSError, RuntimeError, ValueError) as error:
         return str(error)
+    except Exception as error:  # a fault in one network's code must not end a night's work on the others
+        traceback.print_exc()
+        return f"{type(error).__name__}: {error}"
     return ""
