@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 
 import pytest
+import torch
 
 pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installed")
 pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
