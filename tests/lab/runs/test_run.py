@@ -20,7 +20,7 @@ from torchsonic.lab.runs.folder import RunError, kind_of, load_model, read_confi
 from torchsonic.lab.runs.images import ImagesConfig, make_model
 from torchsonic.lab.runs.lock import LOCK_NAME, RunLockedError, locked
 from torchsonic.lab.runs.run import refuse_changes
-from torchsonic.lab.runs.settings import SettingsError, parse_settings, plain_settings, public_settings
+from torchsonic.lab.runs.settings import SettingsError, merged, parse_settings, plain_settings, public_settings
 from torchsonic.lab.runs.synthetic import SyntheticConfig, load_run, run_experiment
 from torchsonic.lab.runs.volumes import VolumesConfig
 from torchsonic.lab.training import CheckpointError, TrainingConfig
@@ -119,11 +119,7 @@ def test_runs_of_the_version_before_are_read_and_resumed(tmp_path, name, kind):
     assert kind_of(tmp_path) == kind
     config = read_config(tmp_path, CONFIGS[kind])
     saved, defaults = read_json(OLD / f"{name}.json"), plain_settings(type(config)())
-    younger = {**defaults, **getattr(type(config), "before", {})}
-    for group in ("training", "augmentation"):  # their younger settings, too, have the defaults
-        if group in saved:
-            saved[group] = {**younger[group], **saved[group]}
-    assert plain_settings(config) == {**younger, **saved}
+    assert plain_settings(config) == merged(merged(defaults, getattr(type(config), "before", {})), saved)
     moved = {"init": f"/elsewhere/{config.init}"} if getattr(config, "init", None) else {}
     settings = plain_settings(replace(config, **moved))
     refuse_changes(tmp_path, settings, may_change=())

@@ -19,9 +19,10 @@ from torchsonic.lab.data.arrays import write_arrays
 from torchsonic.lab.report import to_markdown
 from torchsonic.lab.report.study import make_page
 from torchsonic.lab.runs.lock import RunLockedError, locked
-from torchsonic.lab.runs.run import run
-from torchsonic.lab.runs.settings import plain_settings
+from torchsonic.lab.runs.run import run, same_settings
+from torchsonic.lab.runs.settings import parse_settings, plain_settings
 from torchsonic.lab.runs.synthetic import SyntheticConfig, apply_preset
+from torchsonic.lab.runs.volumes import VolumesConfig
 from torchsonic.lab.studies import Measure, Number, list_studies, plan_runs, read_study, run_study, time_left
 from torchsonic.lab.studies.outcome import Outcome, estimate, find_numbers, find_outcomes, ranks
 from torchsonic.lab.studies.plan import KINDS
@@ -158,9 +159,21 @@ def test_a_fault_in_the_code_of_one_run_is_reported_like_any_other_failure(study
     )
 
 
-def test_runs_of_other_settings_are_not_done(study, folder):
-    longer = replace(study, settings={**study.settings, "label_smoothing": 0.1})
-    assert all(run.results() is None for run in plan_runs(longer, folder / "out", folder / "data"))
+@pytest.mark.parametrize("change", [{"label_smoothing": 0.1}, {"rates": [0.5]}, {"test_samples": 7}])
+def test_runs_of_other_settings_are_not_done(study, folder, change):
+    """Also those that only change what is tested, which a training that resumes may."""
+    other = replace(study, settings={**study.settings, **change})
+    assert all(run.results() is None for run in plan_runs(other, folder / "out", folder / "data"))
+
+
+def test_runs_older_than_a_setting_count_with_what_they_did():
+    still = {"augmentation": {"shift": 0.0}}
+    saved = plain_settings(VolumesConfig())
+    del saved["augmentation"]["shift"]
+    assert not same_settings(saved, VolumesConfig())
+    assert same_settings(saved, parse_settings(VolumesConfig, still, "test"))
+    assert not same_settings({**saved, "fold": 3}, parse_settings(VolumesConfig, still, "test"))
+    assert same_settings({**saved, "cache_gb": 1.0}, parse_settings(VolumesConfig, still, "test"))
 
 
 def test_the_page_has_intervals_ranks_published_numbers_and_what_was_left_out(study, folder):

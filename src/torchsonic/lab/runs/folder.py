@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from torchsonic import __version__
 from torchsonic.io import RefusedFileError, read_json, write_json
-from torchsonic.lab.runs.settings import parse_settings, plain_settings
+from torchsonic.lab.runs.settings import complete_settings, plain_settings
 from torchsonic.models.pretrained import CONFIG_NAME, PretrainedModel, from_pretrained
 
 __all__ = [
@@ -52,12 +52,9 @@ def write_config(folder: Path, kind: str, config: Any) -> None:
 
 
 def read_config(folder: Path, cls: type[C]) -> C:
-    """The settings of a run; a class may say as ``before`` what runs did that are older than a setting."""
-    values = {
-        **getattr(cls, "before", {}),
-        **{name: value for name, value in _read(folder).items() if name not in HEAD},
-    }
-    return parse_settings(cls, values, str(folder / CONFIG_NAME))
+    """The settings of a run."""
+    values = {name: value for name, value in _read(folder).items() if name not in HEAD}
+    return complete_settings(cls, values, str(folder / CONFIG_NAME))
 
 
 def kind_of(folder: Path) -> str:

@@ -17,7 +17,7 @@ from torchsonic.lab.metrics import count_parameters
 from torchsonic.lab.runs.folder import write_config
 from torchsonic.lab.runs.lock import locked
 from torchsonic.lab.runs.provenance import describe_run
-from torchsonic.lab.runs.settings import plain_settings, public_settings, with_absolute_paths
+from torchsonic.lab.runs.settings import complete_settings, merged, plain_settings, public_settings, with_absolute_paths
 from torchsonic.lab.training import CheckpointError, Fit, Task, fit, make_fabric, wait_for_first
 from torchsonic.lab.training.fabric import on_first
 from torchsonic.lab.training.loop import MAY_CHANGE
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 __all__ = ["Experiment", "refuse_changes", "run", "same_settings"]
+
+NO_EFFECT = {"cache_gb", "keep_going", "strict", *MAY_CHANGE}
+"""Settings that change neither weights nor scores."""
 
 C = TypeVar("C")
 M = TypeVar("M", bound=PretrainedModel)
@@ -157,17 +160,18 @@ def refuse_changes(
     if not (folder / "checkpoints").exists() or not (folder / "config.json").exists():
         return
     # Those of the loop, too, although it looks for itself: that would be after the configuration is written.
-    _compare({**(before or {}), **read_json(folder / "config.json")}, settings, {*may_change, *MAY_CHANGE})
+    _compare(merged(before or {}, read_json(folder / "config.json")), settings, {*may_change, *MAY_CHANGE})
 
 
-def same_settings(saved: Mapping[str, Any], settings: Mapping[str, Any], *, may_change: Collection[str]) -> bool:
-    """Whether results with the settings ``saved`` are those that a run of ``settings`` would have.
+def same_settings(saved: Mapping[str, Any], config: Any) -> bool:
+    """Whether results with the settings ``saved`` are those that a run of ``config`` would have.
 
-    Not compared is what :func:`refuse_changes` does not compare, and what ``settings`` leave to the data.
+    Not compared is what has no effect on results, and what ``config`` leaves to the data.
     """
-    given = {name: value for name, value in settings.items() if value is not None}
+    before = plain_settings(complete_settings(type(config), saved, "results"))
+    given = {name: value for name, value in plain_settings(config).items() if value is not None}
     try:
-        _compare(saved, given, {*may_change, *MAY_CHANGE})
+        _compare(before, given, NO_EFFECT)
     except CheckpointError:
         return False
     return True

@@ -50,6 +50,20 @@ def with_absolute_paths(config: C) -> C:
     return replace(config, **paths)  # type: ignore[type-var]
 
 
+def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested settings, overridden by others."""
+    both = dict(first)
+    for name, value in second.items():
+        nested = isinstance(value, Mapping) and isinstance(both.get(name), Mapping)
+        both[name] = merged(both[name], value) if nested else value
+    return both
+
+
+def complete_settings(cls: type[C], values: Mapping[str, Any], where: str) -> C:
+    """Settings of an older run: a class may say as ``before`` what runs did that are older than a setting."""
+    return parse_settings(cls, merged(getattr(cls, "before", {}), values), where)
+
+
 def parse_settings(cls: type[C], values: Any, where: str) -> C:
     """A dataclass from what JSON holds; a setting that is younger than the file, ``where``, has its default."""
     if not isinstance(values, Mapping):

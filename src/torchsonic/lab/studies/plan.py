@@ -15,7 +15,7 @@ from torchsonic.lab.runs.images import ImagesConfig
 from torchsonic.lab.runs.images.run import ImageExperiment
 from torchsonic.lab.runs.masks import MaskExperiment, MasksConfig
 from torchsonic.lab.runs.run import Experiment, same_settings
-from torchsonic.lab.runs.settings import parse_settings, plain_settings
+from torchsonic.lab.runs.settings import merged, parse_settings
 from torchsonic.lab.runs.synthetic import SyntheticConfig, SyntheticExperiment
 from torchsonic.lab.runs.volumes import VolumesConfig
 from torchsonic.lab.runs.volumes.run import VolumeExperiment
@@ -62,9 +62,9 @@ class Planned:
 
     def config(self) -> Any:
         """Settings of the run: those of the study, of the search, of the model."""
-        settings = _merge(self.study.settings, self.study.search if self.part == "search" else {})
-        settings = _merge(settings, self.study.models[self.model].settings)
-        settings = _merge(settings, {"training": {"learning_rate": self.rate, "seed": self.seed}})
+        settings = merged(self.study.settings, self.study.search if self.part == "search" else {})
+        settings = merged(settings, self.study.models[self.model].settings)
+        settings = merged(settings, {"training": {"learning_rate": self.rate, "seed": self.seed}})
         if "data" in settings:
             settings["data"] = str(self.data / settings["data"])
         return parse_settings(KINDS[self.study.kind][0], settings, f"study {self.study.name}, {self.model}")
@@ -79,8 +79,7 @@ class Planned:
         for name in ("results.json", DIVERGED):
             try:
                 found = read_json(self.folder / name)
-                settings = plain_settings(experiment.config)
-                if same_settings(found["config"], settings, may_change=experiment.may_change):
+                if same_settings(found["config"], experiment.config):
                     return {} if name == DIVERGED else found
             except (OSError, ValueError, KeyError):
                 continue
@@ -90,15 +89,6 @@ class Planned:
         """Lines of its log so far."""
         path = self.folder / "log.jsonl"
         return read_log(path) if path.exists() else []
-
-
-def _merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested settings, overridden by others."""
-    merged = dict(first)
-    for name, value in second.items():
-        both = isinstance(value, Mapping) and isinstance(merged.get(name), Mapping)
-        merged[name] = _merge(merged[name], value) if both else value
-    return merged
 
 
 def plan_runs(study: Study, out: Path, data: Path) -> list[Planned]:

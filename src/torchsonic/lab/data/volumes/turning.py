@@ -56,16 +56,22 @@ def turn_volume(volume: Volume, rotation: NDArray[np.float64]) -> Volume:
 
 def turn_back(values: NDArray[np.float32], volume: Volume, rotation: NDArray[np.float64]) -> NDArray[np.float32]:
     """Values ``(K, *turned)`` on the grid that :func:`turn_volume` makes, interpolated linearly on the volume's own."""
-    size, half, matrix = _turned_grid(volume, rotation)
+    size, half, _ = _turned_grid(volume, rotation)
     start = (np.array(size) - 1) / 2 - half
     nothing = np.zeros(size, dtype=np.int16)
-    return cut_moved(values, nothing, start.tolist(), volume.image.shape[1:], np.linalg.inv(matrix))[0]
+    return cut_moved(values, nothing, start.tolist(), volume.image.shape[1:], _in_voxels(rotation.T, volume))[0]
 
 
 def _turned_grid(
     volume: Volume, rotation: NDArray[np.float64]
 ) -> tuple[list[int], NDArray[np.float64], NDArray[np.float64]]:
     """Size of the turned grid, the middle of the volume, and the matrix from steps on the former to the latter's."""
-    steps, shape = np.array(volume.spacing), np.array(volume.image.shape[1:])
-    size = np.ceil(np.abs(rotation.T) @ (shape * steps) / steps - 1e-6).astype(int)
-    return size.tolist(), (shape - 1) / 2, rotation * steps[None, :] / steps[:, None]
+    shape = np.array(volume.image.shape[1:])
+    size = np.ceil(np.abs(_in_voxels(rotation.T, volume)) @ shape - 1e-6).astype(int)
+    return size.tolist(), (shape - 1) / 2, _in_voxels(rotation, volume)
+
+
+def _in_voxels(rotation: NDArray[np.float64], volume: Volume) -> NDArray[np.float64]:
+    """A rotation in millimetres as a matrix on steps of voxels."""
+    steps = np.array(volume.spacing)
+    return rotation * steps[None, :] / steps[:, None]

@@ -31,6 +31,9 @@ MODELS: tuple[str, ...] = get_args(ModelName)
 class SegmentationConfig:
     """Settings of all runs that learn from patches of cases. ``None`` is chosen from the data and saved."""
 
+    before: ClassVar[Mapping[str, Any]] = {"augmentation": {"shift": 0.0}}
+    """What runs did that are older than a setting."""
+
     data: Path = Path("data")
     """Folder of the cases."""
     model: str = ""
@@ -117,7 +120,7 @@ class SegmentationConfig:
 class VolumesConfig(SegmentationConfig):
     """One run on a folder of NIfTI files. ``None`` is chosen from the data and saved with the run."""
 
-    before: ClassVar[Mapping[str, Any]] = {"tell_orientation": False}  # what runs did that are older than a setting
+    before: ClassVar[Mapping[str, Any]] = {**SegmentationConfig.before, "tell_orientation": False}
 
     data: Path = Path("data")
     """Folder with images/ and labels/."""
