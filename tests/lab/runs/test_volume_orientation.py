@@ -171,7 +171,11 @@ def test_cases_are_tested_turned_and_rearranged(root, tmp_path, capsys):
     assert main(command) == 0
     assert "stored in 2 ways" in " ".join(capsys.readouterr().out.split())
     found = json.loads((tmp_path / "page" / "report.json").read_text())["runs"]
-    assert [list(run["cases"][0]["turned"][0]) for run in found] == [["turn", "told", "untold"], ["turn", "untold"]]
+    assert [list(run["cases"][0]["turned"][0]) for run in found] == [
+        ["turn", "told", "untold", "back"],
+        ["turn", "untold", "back"],
+    ]
+    assert all(run["cases"][0]["turned"][1]["back"] == run["cases"][0]["dice"] for run in found)
     assert main([*command, "--storages", "49"]) == 1
     assert "--storages must be 0 to 48" in capsys.readouterr().err
     assert main([*command, "--turn", "15", "200"]) == 1

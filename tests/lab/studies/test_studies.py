@@ -51,6 +51,7 @@ settings = { model = "cnn_sequence", model_options = ["widths=4,4", "strides=2,2
 [models.other]
 settings = { model = "cnn_sequence" }
 package = "a_package_that_nobody_has"
+ranked = false
 [[measures]]
 title = "accuracy, %"
 path = ["accuracy"]
@@ -254,7 +255,7 @@ class Logged:
     ("accuracy", "losses", "problem"),
     [
         (0.95, [1.0] * 20 + [0.1] * 60, ""),
-        (0.52, [1.0] * 80, "hardly better than chance"),
+        (0.52, [1.0] * 80, "close to chance"),
         (0.95, [1.0 - 0.01 * step for step in range(80)], "falling steeply"),
     ],
 )
@@ -289,7 +290,10 @@ def test_numbers_count_rows_of_the_paper(study):
         Number(name=count, count=count, models=("sonic",), near=0.02)
         for count in ("rows_first", "rows_at_paper_maximum", "rows_near_paper")
     )
-    changed = replace(study, measures=(replace(study.measures[0], path=("a",), chance=0.0), *measures), numbers=numbers)
+    models = {model: study.models[model] for model in ("sonic", "cnn")}
+    changed = replace(
+        study, models=models, measures=(replace(study.measures[0], path=("a",), chance=0.0), *measures), numbers=numbers
+    )
     losses = [1.0] * 20 + [0.1] * 60
     outcomes = {
         model: Outcome(model, ((Logged(changed, losses), {**found, "run": ORIGIN}),), 1)
@@ -297,6 +301,8 @@ def test_numbers_count_rows_of_the_paper(study):
     }
     found = {number["name"]: (number["value"], number["of"]) for number in find_numbers(changed, outcomes)}
     assert found == {"rows_first": (1, 3), "rows_at_paper_maximum": (1, 3), "rows_near_paper": (2, 3)}
+    alone = {**outcomes, "cnn": Outcome("cnn", (), 1)}
+    assert "rows_first" not in {number["name"] for number in find_numbers(changed, alone)}, "its rival has not run"
 
 
 def test_a_measure_may_lie_elsewhere_for_one_model(study):
@@ -372,6 +378,9 @@ def test_the_studies_of_the_package_can_be_planned(name, tmp_path):
         (('title = "Waves"', "title = "), "not a study"),
         (("about = ", "# about = "), "study needs the entry 'about'; add it"),
         (("[search]", "[settings.other]"), r"several rates need a \[search\] table"),
+        (('only = ["sonic"]', 'only = ["sonnet"]'), "measure told refers to 'sonnet', which is not a model"),
+        (('models = ["sonic", "cnn"]', 'models = ["sonic"]'), "waves.gain needs 2 in models, got 1"),
+        (('count = "rows_first"', 'count = "rows_first"\nmeasure = "told"'), "waves.rows_first counts rows"),
     ],
 )
 def test_damaged_studies_are_refused(tmp_path, change, problem):

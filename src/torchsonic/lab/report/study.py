@@ -14,9 +14,9 @@ from torchsonic.lab.runs.table1 import duration
 from torchsonic.lab.studies.definition import Measure, Study
 from torchsonic.lab.studies.outcome import Outcome, find_numbers, find_outcomes, ranks
 from torchsonic.lab.studies.plan import Planned, plan_runs, time_left
-from torchsonic.viz.style import new_figure, thin_axes
+from torchsonic.viz.style import PALETTE, new_figure, thin_axes
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#777777")
+COLOURS = (*PALETTE, "#777777")
 DIGITS = {"plain": 3, "percent": 2, "error": 2, "cost": 2}
 
 
@@ -35,7 +35,7 @@ def make_page(study: Study, out: Path, data: Path) -> Document:
         study.models[run.model].title: f"needs {run.missing}" for run in runs if run.missing and run.results() is None
     }
     numbers = find_numbers(study, outcomes)
-    sections = [_results(study, outcomes), _search(study, runs), *_curves(study, outcomes)]
+    sections = [_results(study, outcomes), *_search(study, runs), *_curves(study, outcomes)]
     return Document(
         title=study.title,
         about=f"{study.about} {status_line(runs)}",
@@ -58,13 +58,14 @@ def status_line(runs: Sequence[Planned]) -> str:
 
 
 def _results(study: Study, outcomes: Mapping[str, Outcome]) -> Section:
-    places = ranks(outcomes, study.measures[0])
+    places = [ranks(outcomes, measure) for measure in study.measures]
     rows: list[Any] = []
     for model, outcome in outcomes.items():
-        cells = [_cell(outcome, measure, ranks(outcomes, measure).get(model) == 1) for measure in study.measures]
+        columns = zip(study.measures, places, strict=True)
+        cells = [_cell(outcome, measure, place.get(model) == 1) for measure, place in columns]
         sizes = [results["parameters"] for _, results in outcome.runs if results]
         size = f"{sizes[0]:,}" if sizes else NONE
-        rank = str(places.get(model, NONE))
+        rank = str(places[0].get(model, NONE))
         rows.append(
             [study.models[model].title, outcome.problem or rank, f"{len(outcome.runs)}/{outcome.planned}", size, *cells]
         )
@@ -76,10 +77,11 @@ def _results(study: Study, outcomes: Mapping[str, Outcome]) -> Section:
             title = study.models[name].title if name in study.models else name
             rows.append([title, "", "", "", *values])
     headers = ["model", "rank", "seeds", "parameters", *(measure.title for measure in study.measures)]
-    kinds = {"patients, with each patient averaged over seeds" if m.patient else "seeds" for m in study.measures}
-    units = ", or over ".join(sorted(kinds))
+    kinds = {bool(measure.patient) for measure in study.measures}
+    units = {False: "seeds", True: "patients (each averaged over seeds)"}
+    over = units[kinds.pop()] if len(kinds) == 1 else f"{units[True]} where cases are scored, otherwise over seeds"
     notes = [
-        f"Mean and 95 % interval over {units}. Only trained models are ranked, by {study.measures[0].title}.",
+        f"Mean and 95 % interval over {over}. Only trained models are ranked, by {study.measures[0].title}.",
         *(f"{model.title}: {model.note}" for model in study.models.values() if model.note),
     ]
     return Section("Results", [Table("Results", headers, rows, notes)])
@@ -94,8 +96,10 @@ def _cell(outcome: Outcome, measure: Measure, is_best: bool) -> Cell:
     return Cell(decimal(found.mean, digits), note, "best" if is_best else "")
 
 
-def _search(study: Study, runs: Sequence[Planned]) -> Section:
+def _search(study: Study, runs: Sequence[Planned]) -> list[Section]:
     """Validation scores by rate; the chosen one is highlighted."""
+    if len(study.rates) == 1:
+        return []
     measure, rows = study.measures[0], []
     for model in study.models:
         own = {run.rate: run.results() for run in runs if run.model == model and run.part == "search"}
@@ -105,7 +109,7 @@ def _search(study: Study, runs: Sequence[Planned]) -> Section:
             rate: "diverged" if found == {} else decimal(measure.of(found or {}, model), DIGITS[measure.form])
             for rate, found in own.items()
         }
-        cells = [Cell(words.get(rate, NONE), mark="best" if rate == chosen and own else "") for rate in study.rates]
+        cells = [Cell(words[rate], mark="best" if rate == chosen else "") for rate in study.rates]
         rows.append([study.models[model].title, *cells])
     text = (
         "Each model was trained briefly at each rate and tested on validation data, with the same settings for all. "
@@ -116,12 +120,12 @@ def _search(study: Study, runs: Sequence[Planned]) -> Section:
     edge = sorted(
         {study.models[run.model].title for run in runs if run.part == "final" and run.is_ready and run.rate in ends}
     )
-    if edge and len(study.rates) > 1:
+    if edge:
         text += (
             f" For these models the best rate is the lowest or highest tried, so a better one may lie outside the "
             f"range: {', '.join(edge)}."
         )
-    return Section("Learning-rate search", [Prose(text), Table(f"{measure.title}, validation", headers, rows)])
+    return [Section("Learning-rate search", [Prose(text), Table(f"{measure.title}, validation", headers, rows)])]
 
 
 def _curves(study: Study, outcomes: Mapping[str, Outcome]) -> list[Section]:

@@ -14,7 +14,7 @@ from torchsonic.lab.metrics.paper import paper_results
 __all__ = ["Measure", "Model", "Number", "Study", "find_value", "list_studies", "read_study"]
 
 Form = Literal["plain", "percent", "error", "cost"]
-Count = Literal["value", "best", "difference", "rows_first", "rows_at_paper_maximum", "rows_near_paper"]
+Count = Literal["value", "difference", "rows_first", "rows_at_paper_maximum", "rows_near_paper"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +78,8 @@ class Number:
 
     name: str
     count: Count = "value"
-    """Value of a model; best value of several; first minus second; or the number of measures for which one of the
-    models is first, reaches the best published value, or is within ``near`` of its own published value."""
+    """Value of a model; first minus second; or the number of measures for which one of the models is first, reaches the
+    best published value, or is within ``near`` of its own published value."""
     models: tuple[str, ...]
     measure: str = ""
     """Title of the measure; the first by default."""
@@ -88,6 +88,11 @@ class Number:
     def __post_init__(self) -> None:
         if self.count not in get_args(Count):
             raise ValueError(f"count must be one of {', '.join(get_args(Count))}, got {self.count!r}")
+        wanted = {"value": 1, "difference": 2}.get(self.count, max(1, len(self.models)))
+        if len(self.models) != wanted:
+            raise ValueError(f"number {self.name} needs {wanted} in models, got {len(self.models)}")
+        if self.measure and self.count not in ("value", "difference"):
+            raise ValueError(f"number {self.name} counts rows, so it has no measure; leave it out")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +189,9 @@ def _parse(name: str, values: Mapping[str, Any]) -> Study:
             "several rates need a [search] table with the settings of the search; add it, or give a single rate"
         )
     known = {measure.title for measure in measures} | {""}
+    for measure in measures:
+        if foreign := {*measure.only, *measure.paths} - set(models):
+            raise ValueError(f"measure {measure.title} refers to {min(foreign)!r}, which is not a model of the study")
     for number in numbers:
         if not set(number.models) <= set(models) or number.measure not in known:
             raise ValueError(f"number {number.name} refers to a model or measure that the study does not have")

@@ -17,10 +17,14 @@ __all__ = ["Estimate", "Outcome", "estimate", "find_numbers", "find_outcomes", "
 STEEP = 0.05
 """Drop of the loss from the third to the last quarter of training, relative to its initial value, above which a model
 counts as not trained: the learning-rate decay has flattened the curve of every trained model by then."""
-LEFT_CHANCE = 0.1
+LEFT_CHANCE = 1 / 3
 """Fraction of the way from chance to a perfect score below which a model has learned nothing."""
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
-"""Student's factors for 95 % intervals, for 1 to 9 degrees of freedom; 2 is used beyond."""
+STUDENT = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
+"""Student's factors for 95 % intervals, for 1 to 30 degrees of freedom; 2 is used beyond."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class Outcome:
         path = tuple(measure.paths.get(self.model, measure.path))
         found = [value for _, results in self.runs if (value := find_value(results, path)) is not None]
         if not found or fmean(found) - measure.chance < LEFT_CHANCE * (1 - measure.chance):
-            return "not trained at this budget: hardly better than chance"
+            return "not trained at this budget: close to chance"
         falls = [_fall([line["loss"] for line in run.log() if "loss" in line]) for run, _ in self.runs]
         if fmean(falls) > STEEP:
             return "not trained at this budget: the loss is still falling steeply"
@@ -125,7 +129,9 @@ def find_numbers(study: Study, outcomes: Mapping[str, Outcome]) -> list[dict[str
     found = []
     for number in study.numbers:
         chosen = [outcomes[model] for model in number.models]
-        if all(outcome.runs and len(outcome.runs) == outcome.planned for outcome in chosen):
+        rivals = [outcomes[model] for model in study.models if study.models[model].ranked]
+        needed = [*chosen, *rivals] if number.count == "rows_first" else chosen
+        if all(outcome.runs and len(outcome.runs) == outcome.planned for outcome in needed):
             found.append({"name": number.name, **_value(study, number, outcomes), **_origin(chosen)})
     return found
 
@@ -136,17 +142,14 @@ def _value(study: Study, number: Number, outcomes: Mapping[str, Outcome]) -> dic
         rows = [measure for measure in study.measures if measure.row] or study.measures
         return {"value": sum(_counts(number, m, outcomes) for m in rows), "interval": None, "of": len(rows)}
     chosen = [outcomes[model] for model in number.models]
-    best = chosen[0]
-    if number.count == "best":
-        best = max(chosen, key=lambda o: measure.sign * e.mean if (e := o.estimate(measure)) else -math.inf)
-    values = best.values(measure)
+    values = chosen[0].values(measure)
     if number.count == "difference":  # seeds see the same samples in the same order, and patients are the same
         second = chosen[1].values(measure)
         values = {seed: value - second[seed] for seed, value in values.items() if seed in second}
     each = estimate(list(values.values()))
     interval = None if each is None or each.half is None else [each.mean - each.half, each.mean + each.half]
-    trained = not any(outcome.problem for outcome in (best, *(chosen if number.count == "difference" else ())))
-    return {"value": each.mean if each else None, "interval": interval, "model": best.model, "trained": trained}
+    trained = not any(outcome.problem for outcome in chosen)
+    return {"value": each.mean if each else None, "interval": interval, "model": number.models[0], "trained": trained}
 
 
 def _counts(number: Number, measure: Measure, outcomes: Mapping[str, Outcome]) -> bool:

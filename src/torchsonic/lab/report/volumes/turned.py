@@ -28,9 +28,10 @@ COUNTED = (
 )
 ABOUT = (
     "Orientation given: the network knows how the array lies in space. Not given: it assumes the orientation of the "
-    "training cases."
+    "training cases. Resampled: the array is first resampled along the axes of the training cases, which works for any "
+    "network."
 )
-WAYS = {"told": "given", "untold": "not given"}
+WAYS = {"told": "given", "untold": "not given", "back": "resampled"}
 
 
 def score_run(

@@ -6,6 +6,7 @@ import math
 import time
 import zlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -47,7 +48,7 @@ def score_cases(
         row = {"case": volume.name, "spacing": list(volume.spacing), "shape": list(volume.label.shape)}
         row |= {"seconds": seconds, "dice": score_labels(found, volume.label, config.num_classes)}
         if config.test_turns or config.test_storages:
-            row["turned"] = score_turned(model, volume, config)
+            row["turned"] = score_turned(model, volume, config, upright=row["dice"])
         rows.append(row)
     return rows
 
@@ -59,12 +60,15 @@ def score_labels(found: NDArray[np.int16], label: NDArray[np.int16], num_classes
     return [None if math.isnan(score) else score for score in dice_per_class(counts).tolist()[1:]]
 
 
-def score_turned(model: PretrainedModel, volume: Volume, config: VolumesConfig) -> list[dict[str, Any]]:
+def score_turned(
+    model: PretrainedModel, volume: Volume, config: VolumesConfig, *, upright: list[float | None]
+) -> list[dict[str, Any]]:
     """Dice of each class if a case is turned, or stored in another way; the network is told of it, and is not.
 
     Axes and storages are random, by the name of the case. Probabilities of a turned volume are brought back to the
     grid of the case, whose labels are exact there. Rows have ``turn``, in degrees, or ``storages``, over which scores
-    are means; ``untold``, and ``told`` if the network can be.
+    are means; ``untold``; ``told`` if the network can be; and ``back``: the volume is first resampled on the grid of
+    the case, or its axes brought to their order, which gives the scores ``upright``.
     """
     base = straighten(volume)[0] if config.is_oriented else volume
     generator = number_generator(zlib.crc32(volume.name.encode()), 0, purpose=0)
@@ -72,14 +76,18 @@ def score_turned(model: PretrainedModel, volume: Volume, config: VolumesConfig) 
     for degrees in config.test_turns:
         rotation = rotation_about(random_axis(generator), math.radians(degrees))
         back = partial(turn_back, volume=base, rotation=rotation)
-        turned = [turn_volume(base, rotation)]
-        scores = score_told_and_untold(model, turned, config, finish=back, label=base.label)
+        turned = turn_volume(base, rotation)
+        scores = score_told_and_untold(model, [turned], config, finish=back, label=base.label)
+        resampled = predict_case(model, replace(base, image=back(turned.image)), config)
+        assert base.label is not None
+        assert config.num_classes is not None
+        scores["back"] = score_labels(resampled, base.label, config.num_classes)
         rows.append({"turn": degrees, **scores})
     if config.test_storages:
         storages = list(all_storages(3))
         chosen = [storages[place] for place in generator.permutation(len(storages))[: config.test_storages]]
         stored = (rearrange(base, storage) for storage in chosen)  # one at a time: each is as large as the case
-        rows.append({"storages": len(chosen), **score_told_and_untold(model, stored, config)})
+        rows.append({"storages": len(chosen), **score_told_and_untold(model, stored, config), "back": upright})
     return rows
 
 
