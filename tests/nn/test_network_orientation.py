@@ -9,6 +9,7 @@ from torch import nn
 import torchsonic
 from torchsonic.export import ExportConfig, export_model
 from torchsonic.nn import SonicBlock, SpacedSequential
+from torchsonic.nn.network_orientation import OrientedNetwork
 from torchsonic.spectral.orientation import Storage, split_affine
 from torchsonic.testing import assert_orientation_is_exact, assert_storages_agree, relative_error
 from torchsonic.testing.orientation import all_storages
@@ -160,6 +161,48 @@ def test_models_that_pass_on_only_x_are_told_beforehand(index):
             assert relative_error(copy.deepcopy(told)(storage.apply(x)), storage.apply(expected)) < 1e-12
             torchsonic.set_orientation(told, None)
         assert torch.equal(torchsonic.set_spacing(told, STEPS)(x), expected)
+
+
+def test_a_spacing_told_in_the_call_is_along_the_axes_of_the_input():
+    torch.manual_seed(0)
+    model = SpacedSequential(SonicBlock(1, 4, num_modes=3, spatial_dims=3)).double().eval()
+    x = volume()
+    with torch.no_grad():
+        expected = model(x, STEPS)
+        for storage in list(all_storages(3))[::5]:
+            torchsonic.set_orientation(model, storage.matrix())
+            steps = [STEPS[axis] for axis in storage.order]
+            stored = storage.apply(x)
+            for found in (
+                model(stored, steps),
+                model(stored, spacing=torch.tensor([steps], dtype=torch.float64)),
+                model(stored, spacing=steps),
+            ):
+                assert relative_error(found, storage.apply(expected)) < 1e-12
+        with pytest.raises(TypeError, match="by position"):
+            model(x=stored)
+        torchsonic.set_orientation(model, None)
+        assert torch.equal(model(x=x, spacing=STEPS), expected)
+
+
+class WithCount(OrientedNetwork):
+    """A network whose result is more than a tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torchsonic.SonicConv2d(1, 2, num_modes=3)
+
+    def _forward(self, x, spacing=None):
+        return {"logits": self.layer(x, spacing), "levels": 1}
+
+
+def test_results_may_hold_more_than_tensors_whatever_the_orientations():
+    model, x = WithCount().double(), torch.randn(2, 1, 8, 6, dtype=torch.float64)
+    turns = torch.stack([torch.eye(2, dtype=torch.float64), QUARTER])
+    found = model(x, orientation=turns)
+    assert found["levels"] == 1
+    alone = [model(x[i : i + 1], orientation=turns[i])["logits"] for i in range(2)]
+    assert relative_error(found["logits"], torch.cat(alone)) < 1e-12
 
 
 def test_samples_told_beforehand_may_differ_if_their_sizes_agree():

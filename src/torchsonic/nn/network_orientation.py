@@ -48,10 +48,10 @@ def set_orientation(model: nn.Module, orientation: Matrix | None) -> nn.Module:
     True
     """
     num_axes = _num_axes(model)
-    storages, rest = (None, None) if orientation is None else split_orientation(orientation, num_axes)
     if isinstance(model, SpacedLayer):
         model.set_orientation(orientation)
         return model
+    storages, rest = (None, None) if orientation is None else split_orientation(orientation, num_axes)
     for module in model.modules():
         _rearrange_by(module, storages if module is model else None)
         if isinstance(module, SpacedLayer):
@@ -81,17 +81,35 @@ def _rearrange_by(module: nn.Module, storages: Storages | None) -> None:
     for hooks, hook in ((module._forward_pre_hooks, _rearrange), (module._forward_hooks, _restore)):
         for key in [key for key, known in hooks.items() if known is hook]:
             del hooks[key]
+            module._forward_pre_hooks_with_kwargs.pop(key, None)
     if storages is not None:
-        module.register_forward_pre_hook(_rearrange)
+        module.register_forward_pre_hook(_rearrange, with_kwargs=True)
         module.register_forward_hook(_restore)
 
 
-def _rearrange(module: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Bring the first argument of a module to the axes of training."""
+def _rearrange(
+    module: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Bring the first argument of a module, and a spacing if it takes one, to the axes of training."""
+    if not arguments:
+        raise TypeError(f"pass the input of this {type(module).__name__} by position, not by name, once it is oriented")
     x, *others = arguments
     _check_count(module.storages, len(x))
+    if getattr(module, "takes_spacing", False):
+        others[:1] = [_reordered(spacing, module.storages) for spacing in others[:1]]
+        if "spacing" in keywords:
+            keywords = {**keywords, "spacing": _reordered(keywords["spacing"], module.storages)}
+    return (_gathered(module, x), *others), keywords
+
+
+def _reordered(spacing: Spacing | None, storages: Storages) -> Spacing | None:
+    return None if spacing is None else reorder_spacing(spacing, storages)
+
+
+def _gathered(module: Any, x: Tensor) -> Tensor:
+    """The samples in the axes of training, if they have one size there."""
     if len(module.storages) == 1:
-        return (module.storages[0].apply(x), *others)
+        return module.storages[0].apply(x)
     samples = [storage.apply(x[i : i + 1]) for i, storage in enumerate(module.storages)]
     if len({sample.shape for sample in samples}) > 1:
         raise ValueError(
@@ -99,7 +117,7 @@ def _rearrange(module: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
             f"training; call this {type(module).__name__} once per orientation, or cut patches of equal length along "
             "every axis"
         )
-    return (torch.cat(samples), *others)
+    return torch.cat(samples)
 
 
 def _restore(module: Any, arguments: tuple[Any, ...], result: Any) -> Any:
@@ -142,7 +160,7 @@ def run_rearranged(run: Run, x: Tensor, spacing: Spacing | None, storages: Stora
         See :func:`torchsonic.spectral.orientation.split_orientation`.
     """
     _check_count(storages, len(x))
-    steps = None if spacing is None else reorder_spacing(spacing, storages)
+    steps = _reordered(spacing, storages)
 
     def told(spacing: Spacing | None, rest: Tensor | None) -> Spacing | None:
         return spacing if rest is None else Sampling(spacing, rest)
@@ -158,7 +176,11 @@ def run_rearranged(run: Run, x: Tensor, spacing: Spacing | None, storages: Stora
         own = told(steps[members] if isinstance(steps, Tensor) else steps, None if rest is None else rest[members])
         result = run(torch.cat([samples[i] for i in members]), own)
         results.append(restored(result, tuple(storages[i] for i in members)))
-    return tree_map(lambda *parts: torch.cat(parts)[order.argsort()], *results)
+
+    def joined(*parts: Any) -> Any:
+        return torch.cat(parts)[order.argsort()] if isinstance(parts[0], Tensor) else parts[0]
+
+    return tree_map(joined, *results)
 
 
 class OrientedNetwork(nn.Module):
