@@ -232,6 +232,7 @@ def test_bad_cases_are_counted_in_the_results(tmp_path):
         ({"test_turns": (30.0, 200.0)}, r"test_turns must be in \[0, 180\], got \(30.0, 200.0\)"),
         ({"test_scales": (0.0,)}, r"test_scales must be in \[0.1, 10\], got \(0.0,\)"),
         ({"model": "unet", "scale_by": "spacing"}, "not unet; use image"),
+        ({"width": 8}, "width belongs to unet, not to sonicunet2d"),
         ({"model": "orbitnet2d", "variant": "paper"}, "variant belongs to SonicNet and SonicUNet, not to orbitnet2d"),
     ],
 )
@@ -257,6 +258,8 @@ def test_presets_change_the_budget():
 def test_the_variant_reaches_the_network():
     config = MasksConfig(data=Path("cells"), variant="paper")
     assert config.name == "masks/cells/sonicunet2d-paper/fold0-seed0"
+    small = MasksConfig(data=Path("cells"), model="unet", width=9)
+    assert small.name == "masks/cells/unet-width9/fold0-seed0"
     facts = [Facts("a", 3, (1, 64, 64), (500.0, 0.5, 0.5), (0, 1, 2))]
     network = MaskExperiment(config).make_model(facts, 3)
     assert {layer.variant for _, layer in sonic_layers(network)} == {"paper"}

@@ -29,7 +29,7 @@ from torchsonic.lab.runs.folder import RunError, kind_of, load_model, read_confi
 from torchsonic.lab.runs.mask_scores import predict_mask, score_cases
 from torchsonic.lab.runs.run import run
 from torchsonic.lab.runs.volumes.config import SegmentationConfig
-from torchsonic.lab.runs.volumes.plan import check_classes, median_spacing
+from torchsonic.lab.runs.volumes.plan import LEVELS, WIDTH, check_classes, median_spacing
 from torchsonic.lab.runs.volumes.predict import read_good_cases
 from torchsonic.lab.runs.volumes.run import SegmentationExperiment
 from torchsonic.lab.training import Fit, TrainingConfig
@@ -56,6 +56,8 @@ class MasksConfig(SegmentationConfig):
     """Folder with images/ and masks/ (or labels/): PNG, TIFF or JPEG files with the same names."""
     model: str = "sonicunet2d"
     """Network for 2-D segmentation, see 'torchsonic models', or unet, which is MONAI's."""
+    width: int | None = None
+    """Channels of the U-Net's finest level, 16 by default."""
     instances: bool = False
     """Masks number the objects: learn their interiors and borders, and separate touching ones."""
     spacing: tuple[float, ...] | Literal["tags", "pixels"] | None = None
@@ -83,6 +85,9 @@ class MasksConfig(SegmentationConfig):
             raise ValueError(f"model must be one of {', '.join(known)}, unet, got {self.model!r}")
         if self.augmentation.rotation_axes != "array":
             raise ValueError("rotation_axes must be array for images, which turn in their plane; leave it out")
+        if self.width is not None and self.model != "unet":
+            raise ValueError(f"width belongs to unet, not to {self.model}")
+        check_ranges(self, "[1, inf)", "width")
         check_ranges(self, "[0, 180]", "test_turns")
         check_ranges(self, "[0.1, 10]", "test_scales")
         if min(self.patch) < 8:
@@ -97,7 +102,8 @@ class MasksConfig(SegmentationConfig):
     @property
     def name(self) -> str:
         """Folder of the run within a collection of runs."""
-        words = [self.model, self.variant, "instances" * self.instances, "untold" * (not self.tell_spacing)]
+        width = self.width and f"width{self.width}"
+        words = [self.model, width, self.variant, "instances" * self.instances, "untold" * (not self.tell_spacing)]
         return f"masks/{self.data.resolve().name}/{'-'.join(filter(None, words))}/{self.place}"
 
     def with_pixels(self, spacing: tuple[float, ...] | None, table: Path | None) -> MasksConfig:
@@ -152,7 +158,8 @@ class MaskExperiment(SegmentationExperiment[MasksConfig]):
         self.config = replace(self.config, num_classes=num_classes, tolerance=tolerance)
         torch.manual_seed(self.config.training.seed)
         if self.config.model == "unet":
-            return MonaiUNet(3, num_classes, spatial_dims=2)
+            widths = [(self.config.width or WIDTH) * 2**level for level in range(LEVELS)]
+            return MonaiUNet(3, num_classes, spatial_dims=2, channels=widths, strides=[2] * (LEVELS - 1))
         options = {"variant": self.config.variant} if self.config.variant else {}
         return create_model(self.config.model, in_channels=3, num_classes=num_classes, spacing=spacing, **options)
 
