@@ -377,7 +377,7 @@ def test_an_empty_batch_stays_empty_and_has_no_windows(mixed):
 def test_a_sheared_image_is_refused_and_a_slice_has_no_orientation():
     affine = torch.eye(4, dtype=torch.float64)
     affine[0, 1] = 0.3
-    with pytest.raises(ValueError, match=r"of the MetaTensor: affine is sheared.*use_orientation=False"):
+    with pytest.raises(ValueError, match=r"the affine of the MetaTensor is sheared.*use_orientation=False"):
         SonicNet(3, 1, 2, width=2, depth=1)(MetaTensor(torch.randn(1, 1, 6, 6, 4), affine=affine))
     upright = torch.eye(4, dtype=torch.float64)[:, [0, 2, 1, 3]]  # its rows run upwards
     assert orientation_of(MetaTensor(torch.randn(1, 1, 6, 6), affine=upright), 2) is None

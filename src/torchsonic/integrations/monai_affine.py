@@ -64,7 +64,8 @@ def orientation_of(x: Tensor, spatial_dims: int = 3) -> Tensor | None:
     try:
         return split_affine(square, spatial_dims)[1]
     except ValueError as error:
-        raise ValueError(f"of the MetaTensor: {error}, or use use_orientation=False") from error
+        problem = str(error).replace("affine", "affine of the MetaTensor", 1)
+        raise ValueError(f"the {problem}, or use use_orientation=False") from error
 
 
 def affine_of(x: Tensor, spatial_dims: int) -> Tensor | None:
