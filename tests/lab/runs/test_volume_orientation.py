@@ -112,7 +112,7 @@ def test_a_network_that_was_never_told_warns_of_other_axes(root, tmp_path, how):
     run.mkdir()
     split, config = (json.loads((root / "untold" / name).read_text()) for name in ("split.json", "config.json"))
     if how != "untold":
-        del split["axes"], config["tell_orientation"]
+        del split["axes"], split["oblique"], config["tell_orientation"]
     if how == "old without data":
         config["data"] = "/gone"
     (run / "split.json").write_text(json.dumps(split))
@@ -124,10 +124,25 @@ def test_a_network_that_was_never_told_warns_of_other_axes(root, tmp_path, how):
     for name in split["train"][: 1 if how == "old without data" else None]:
         watch(cases[name])
     storage = next(s for s in STORAGES if stored(cases["a"], s).affine[0, 0] == 0)
-    with pytest.warns(UserWarning, match=r"has axes .*trained on .*train with --tell-orientation"):
+    with pytest.warns(UserWarning, match=r"has axes .*trained on .*train again without --no-tell-orientation"):
         watch(stored(cases["a"], storage))
     watch(stored(cases["a"], storage))  # said once
     AxesWatch(root / "told", read_config(root / "told", VolumesConfig))(stored(cases["a"], storage))
+
+
+def test_a_network_that_was_never_told_warns_of_oblique_volumes_with_the_same_axes(tmp_path):
+    tilted, _ = straighten(make_volume(TILT, seed=8))
+    config = make_config(tmp_path, model="unet", width=None, depth=None, num_modes=None)
+    for seen, warns in ((0.0, True), (40.0, False)):
+        (tmp_path / "split.json").write_text(json.dumps({"train": [], "axes": ["RAS"], "oblique": seen}))
+        watch = AxesWatch(tmp_path, config)
+        watch(straighten(make_volume(None, seed=8))[0])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            watch(tilted)
+            watch(tilted)
+        words = "case case lies at 26 degrees to the axes of space, but this network was trained on cases at up to 0"
+        assert [str(warning.message).startswith(words) for warning in caught] == [True] * warns
 
 
 def test_a_network_that_is_kept_from_the_orientation_warns_of_other_axes_than_its_own(root):

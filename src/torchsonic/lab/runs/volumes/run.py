@@ -75,7 +75,7 @@ class SegmentationExperiment(Experiment[S, PretrainedModel]):
     def prepare(self, folder: Path, fabric: Fabric, *, show: bool) -> PretrainedModel:
         facts, num_classes = self._look_at_data(show=show)
         found = {"train": self.split.train, "test": self.split.test, "left_out": self.left_out}
-        found |= {"axes": sorted({fact.axes for fact in facts})}
+        found |= {"axes": sorted({fact.axes for fact in facts}), "oblique": max(fact.oblique for fact in facts)}
         self.facts = {SPLIT_NAME: {**found, "digests": {fact.name: fact.digest for fact in facts}}}
         return self.make_model(facts, num_classes)
 
