@@ -200,8 +200,38 @@ def test_monais_own_windows_are_noticed(batch):
         model(batch)
         inferer(batch, model)
     said = [str(warning.message) for warning in caught if "plain tensor" in str(warning.message)]
+    assert "orientation and spacing" in said[0]
     assert len(said) == 1
     assert "torchsonic.integrations.monai.SlidingWindowInferer" in said[0]
+
+
+def warnings_of(call, *arguments, **options):
+    with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call(*arguments, **options)
+    return [text for warning in caught if "network" in (text := str(warning.message)) or "axes" in text]
+
+
+def test_a_lost_orientation_is_noticed_once_if_there_was_one(batch):
+    model = make()
+    straight, oblique = batch[:1], batch[1:]
+    assert not warnings_of(model, straight)
+    assert not warnings_of(model, straight.as_tensor(), spacing=FIRST)
+    assert not warnings_of(model, oblique)
+    (said,) = warnings_of(model, straight.as_tensor(), spacing=FIRST)
+    assert "got its orientation from MetaTensors" in said
+    assert "pass orientation=" in said
+    assert not warnings_of(model, straight.as_tensor(), spacing=FIRST)
+
+
+def test_a_network_that_ignores_the_orientation_notices_other_axes(batch):
+    model, first = make(use_orientation=False), batch[:1]
+    other = MetaTensor(first.as_tensor(), affine=first.affine[0] @ torch.diag(torch.tensor([-1.0, -1, 1, 1])).double())
+    assert not warnings_of(model, first)
+    assert not warnings_of(model.train(), other), "flips are augmentation"
+    (said,) = warnings_of(model.eval(), other)
+    assert "images have the axes LPS, RAS, which use_orientation=False ignores" in said
+    assert not warnings_of(model, other)
 
 
 def test_saved_models_are_torchsonics(tmp_path, batch):

@@ -28,7 +28,7 @@ except ImportError as error:
     raise ImportError('torchsonic.integrations.monai needs MONAI; run: pip install "torchsonic[medical]"') from error
 
 from torchsonic import models
-from torchsonic.integrations.monai_affine import orientation_of, spacing_of
+from torchsonic.integrations.monai_affine import axes_of, orientation_of, spacing_of
 from torchsonic.nn.network_orientation import read_affine, run_rearranged
 from torchsonic.spectral.orientation import Matrix, split_orientation
 from torchsonic.spectral.spacing import Sampling, Spacing, as_spacing, joint_spacing
@@ -84,7 +84,8 @@ class SonicNet(nn.Module):
     def _wrap(self, network: Segmenter, use_meta: bool, use_orientation: bool) -> None:
         self.network, self.use_meta, self.use_orientation = network, use_meta, use_meta and use_orientation
         self.spatial_dims = network.num_axes
-        self._heard = False
+        self._heard: set[str] = set()
+        self._axes: set[str] = set()
 
     def forward(
         self,
@@ -119,25 +120,42 @@ class SonicNet(nn.Module):
         """The spacing and orientation to use for ``x``: those passed, otherwise those of the image."""
         if affine is not None:
             return read_affine(affine, self.spatial_dims, spacing, orientation)
+        if not isinstance(x, MetaTensor):
+            self._warn_of_lost(spacing=spacing, orientation=orientation)
+            return spacing, orientation
         if spacing is None and self.use_meta:
-            spacing = self._listen(x)
+            spacing = joint_spacing(spacing_of(x, self.spatial_dims))  # type: ignore[arg-type]
+            self._heard.add("spacing")
         if orientation is None and self.use_orientation:
             orientation = orientation_of(x, self.spatial_dims)
+            straight = torch.eye(self.spatial_dims, device="cpu", dtype=torch.float64)
+            if orientation is not None and not torch.allclose(orientation, straight, atol=1e-4):
+                self._heard.add("orientation")
+        elif orientation is None and self.use_meta and not self.training:  # where flips are meant
+            self._warn_of_other_axes(axes_of(x, self.spatial_dims))
         return spacing, orientation
 
-    def _listen(self, x: Tensor) -> Spacing | None:
-        steps = spacing_of(x, self.spatial_dims)
-        if steps is None:
-            if self._heard:
-                warnings.warn(
-                    "this network got its spacing from MetaTensors before and now gets a plain tensor, so it assumes "
-                    "its reference spacing; pass spacing=, or use torchsonic.integrations.monai.SlidingWindowInferer",
-                    stacklevel=3,
-                )
-                self._heard = False  # said once
-            return None
-        self._heard = True
-        return joint_spacing(steps)
+    def _warn_of_lost(self, **told: Any) -> None:
+        """Warn, once, that a plain tensor lacks what came with images before."""
+        lost = sorted(name for name in self._heard if told[name] is None)
+        if lost:
+            names, options = " and ".join(lost), " and ".join(f"{name}=" for name in lost)
+            warnings.warn(
+                f"this network got its {names} from MetaTensors before and now gets a plain tensor, so it assumes its "
+                f"reference {names}; pass {options}, or use torchsonic.integrations.monai.SlidingWindowInferer",
+                stacklevel=6,
+            )
+            self._heard -= set(lost)
+
+    def _warn_of_other_axes(self, axes: set[str]) -> None:
+        """Warn, once, if images are stored in several ways and the network is to ignore it."""
+        if len(self._axes) < 2 <= len(self._axes | axes):
+            warnings.warn(
+                f"images have the axes {', '.join(sorted(self._axes | axes))}, which use_orientation=False ignores, so "
+                "some results may be poor; bring all images to one order with Orientationd, or use the orientation",
+                stacklevel=6,
+            )
+        self._axes |= axes
 
     def save_pretrained(self, folder: str | os.PathLike) -> Path:
         """Save the network without the MONAI wrapper; :func:`torchsonic.from_pretrained` loads it, too."""

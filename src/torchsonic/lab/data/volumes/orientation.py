@@ -30,7 +30,7 @@ def axis_codes(affine: NDArray[np.float64]) -> str:
     >>> axis_codes(np.diag([-1.0, 1.0, 3.0, 1.0]))
     'LAS'
     """
-    columns = affine[:3, :3] / np.linalg.norm(affine[:3, :3], axis=0)
+    columns = affine[:-1, :-1] / np.linalg.norm(affine[:-1, :-1], axis=0)
     largest = np.abs(columns).argmax(0)
     return "".join("RAS"[row] if columns[row, axis] > 0 else "LPI"[row] for axis, row in enumerate(largest))
 
