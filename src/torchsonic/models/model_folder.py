@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -125,6 +126,14 @@ def list_pretrained() -> list[str]:
 def pretrained_folder(name: str) -> Path | None:
     """The folder of a trained network that comes along, if there is one of this name."""
     return FOLDER / name if name in list_pretrained() else None
+
+
+def find_folder(source: str | os.PathLike) -> Path:
+    """The folder that a name means: that of a packaged network, unless a folder of this name has a network itself."""
+    folder = Path(source)
+    if any((place / CONFIG_NAME).is_file() for place in (folder, folder / "model")):
+        return folder
+    return pretrained_folder(os.fspath(source)) or folder
 
 
 def is_packaged(folder: Path) -> bool:

@@ -27,10 +27,10 @@ from torchsonic.models.model_folder import (
     WEIGHTS_NAME,
     PretrainedError,
     download,
+    find_folder,
     import_hub,
     is_repository,
     list_pretrained,
-    pretrained_folder,
 )
 from torchsonic.nn.definition import definition_problem, is_definition
 from torchsonic.nn.network_orientation import OrientedNetwork
@@ -208,14 +208,13 @@ def _check_rebuilds(model: PretrainedModel, fresh: Mapping[str, Tensor], state: 
 
 def locate(source: str | os.PathLike, *, revision: str | None = None, token: str | None = None) -> Path:
     """The folder with both files: the given one, the ``model`` folder of a run, or a download if the Hub is named."""
-    name, folder = os.fspath(source), Path(source)
+    name = os.fspath(source)
     if name.startswith(HUB):
         try:
             return download(name.removeprefix(HUB), (CONFIG_NAME, WEIGHTS_NAME), revision=revision, token=token)
         except (ImportError, OSError, ValueError) as error:  # the Hub's own errors and the network's are of these
             raise PretrainedError(f"{name} cannot be downloaded from the Hub: {error}") from error
-    if not folder.exists() and (stored := pretrained_folder(name)):
-        folder = stored
+    folder = find_folder(name)
     if folder.is_dir():
         is_run = not (folder / WEIGHTS_NAME).is_file() and (folder / "model" / CONFIG_NAME).is_file()
         if not is_run and (folder / "checkpoints").is_dir():

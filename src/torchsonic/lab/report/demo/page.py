@@ -92,9 +92,17 @@ def _live(config: DemoConfig, say: Callable[[str], None], *, show: bool) -> Sect
 
 
 def _load(names: Mapping[str, str]) -> dict[str, PretrainedModel]:
-    """Networks that come with the package, by title and number of parameters."""
-    models = {title: from_pretrained(name) for title, name in names.items()}
+    """Networks of the package, by title and number of parameters."""
+    models = {title: from_pretrained(_packaged(name)) for title, name in names.items()}
     return {f"{title}, {count_parameters(model):,}": model for title, model in models.items()}
+
+
+def _packaged(name: str) -> Path:
+    """The folder of a network of the package, whatever the current folder holds."""
+    folder = pretrained_folder(name)
+    if folder is None:
+        raise PretrainedError(f"no network called {name} is included in this version of torchsonic")
+    return folder
 
 
 def _shapes(*, show: bool) -> Section:
@@ -141,9 +149,7 @@ def _corners() -> Section:
 def _volumes(data: Path, *, show: bool) -> Section:
     from torchsonic.lab.report.demo import volumes  # needs NIfTI's package, as nothing else here does
 
-    run = pretrained_folder(HIPPOCAMPUS)
-    if run is None:
-        raise PretrainedError(f"no network called {HIPPOCAMPUS} comes with this version of torchsonic")
+    run = _packaged(HIPPOCAMPUS)
     with counting_progress("testing", len(volumes.STORAGES) * volumes.MOST_CASES, show=show) as advance:
         found = volumes.score_storages(run, data, advance)
     text = (
