@@ -27,6 +27,8 @@ def test_the_command_writes_a_page_that_needs_nothing_else(tmp_path):
     assert all(title in text for title in (*parts, "Your own images"))
     assert "Left out" not in text
     assert "https://" not in text
+    assert "Dice on 200 draws of the 625 scenes" in text
+    assert "with noise of up to 0.12" in text
     assert (tmp_path / "samplings.png").stat().st_size > 10_000
 
 
