@@ -1,4 +1,4 @@
-"""Makes the trained networks that come with the package: each from one training command, with its card."""
+"""Package the trained networks, each with a model card."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Recipe(NamedTuple):
     """How a network is trained, and on what."""
 
     command: str
-    """Words behind ``torchsonic train``, without the data."""
+    """Arguments of ``torchsonic train``, without the data."""
     run: str
     """The run's folder within that of all runs."""
     about: str

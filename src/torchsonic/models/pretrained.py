@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -231,18 +231,22 @@ def locate(source: str | os.PathLike, *, revision: str | None = None, token: str
 def _check_names_and_shapes(expected: Mapping[str, Tensor], state: Mapping[str, Tensor], path: Path) -> None:
     missing, foreign = sorted(expected.keys() - state.keys()), sorted(state.keys() - expected.keys())
     if missing or foreign:
-        parts = [
-            f"{title} {len(names)} ({', '.join(names[:3])}{', ..' if len(names) > 3 else ''})"
-            for title, names in (("lacks", missing), ("has foreign", foreign))
-            if names
-        ]
-        raise PretrainedError(f"{path} contains the weights of another model: {' and '.join(parts)}")
+        parts = " and ".join(
+            _counted(names, word) for names, word in ((missing, "missing"), (foreign, "unexpected")) if names
+        )
+        raise PretrainedError(f"{path} contains the weights of another model: {parts}")
     for name, value in expected.items():
         if value.is_floating_point() and state[name].dtype not in DTYPES:
             raise PretrainedError(f"{path} stores {name} as {state[name].dtype}, which weights cannot have")
         problem = _problem(name, state[name], value)
         if problem:
             raise PretrainedError(f"{path} contains the weights of another model: {problem}")
+
+
+def _counted(names: Sequence[str], word: str) -> str:
+    """How many tensors are missing or unexpected, and the first three."""
+    number = "1 tensor is" if len(names) == 1 else f"{len(names)} tensors are"
+    return f"{number} {word} ({', '.join(names[:3])}{', ..' if len(names) > 3 else ''})"
 
 
 def _problem(name: str, saved: Tensor, expected: Tensor) -> str | None:
