@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.lab.data.test_volume_orientation import TILT, make_volume, stored
 from torchsonic.cli import main
 from torchsonic.lab.data.volumes import find_cases, read_case
 from torchsonic.lab.data.volumes.orientation import straighten
+from torchsonic.lab.report.volumes.turned import score_run
 from torchsonic.lab.runs.folder import read_config
 from torchsonic.lab.runs.volumes import (
     AxesWatch,
@@ -152,6 +154,15 @@ def test_a_network_that_is_kept_from_the_orientation_warns_of_other_axes_than_it
     for storage in STORAGES[1:3]:
         with pytest.warns(UserWarning, match="was trained on RAS and is not told.*leave out --no-tell-orientation"):
             watch(stored(volume, storage))
+
+
+def test_a_run_without_test_cases_is_told_what_would_help(root, tmp_path):
+    shutil.copytree(root / "told", tmp_path / "run")
+    split = json.loads((root / "told" / "split.json").read_text())
+    (tmp_path / "run" / "split.json").write_text(json.dumps({**split, "test": []}))
+    options = {"turns": (), "storages": 1, "data": None, "most": None, "device": "cpu"}
+    with pytest.raises(ValueError, match="has no test cases; name a run with folds, or with a split file"):
+        score_run(tmp_path / "run", **options)
 
 
 def test_an_old_run_does_not_go_on_in_other_axes(root, tmp_path):
