@@ -125,7 +125,8 @@ class PretrainedModel(OrientedNetwork):
         ----------
         source
             Folder of a saved model or of a finished run; the name of a network included in the package (see
-            :func:`torchsonic.list_pretrained`); or ``hub:owner/name``, which downloads from the Hugging Face Hub.
+            :func:`torchsonic.list_pretrained`), unless a folder of this name holds a network; or ``hub:owner/name``,
+            which downloads from the Hugging Face Hub.
         revision, token
             Revision of the Hub repository, and the token to access it.
         device
