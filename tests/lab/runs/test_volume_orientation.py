@@ -154,6 +154,8 @@ def test_a_network_that_is_kept_from_the_orientation_warns_of_other_axes_than_it
     for storage in STORAGES[1:3]:
         with pytest.warns(UserWarning, match="was trained on RAS and is not told.*leave out --no-tell-orientation"):
             watch(stored(volume, storage))
+    with pytest.warns(UserWarning, match="lies at 26 degrees .* was trained with the orientation of each and is not"):
+        watch(straighten(make_volume(TILT, seed=8))[0])
 
 
 def test_a_run_without_test_cases_is_told_what_would_help(root, tmp_path):

@@ -117,7 +117,7 @@ class AxesWatch:
     """
 
     def __init__(self, folder: Path, config: VolumesConfig, *, tell_orientation: bool = True) -> None:
-        self.is_told = config.is_oriented and tell_orientation
+        self.hears, self.is_told = config.is_oriented, config.is_oriented and tell_orientation
         self.remedy = _remedy(config)
         self.warned: set[str] = set()
         self.cases: list[Case] = []
@@ -138,15 +138,15 @@ class AxesWatch:
             self.oblique = max(oblique_degrees(affine) for affine in affines)
         axes, oblique = axis_codes(volume.affine), oblique_degrees(volume.affine)
         if axes not in self.axes:
-            self._warn(volume, f"has axes {axes}", ", ".join(sorted(self.axes)), about=axes)
+            self._warn(volume, f"has axes {axes}", f"on {', '.join(sorted(self.axes))}", about=axes)
         elif oblique > self.oblique + MARGIN:
-            seen = f"cases at up to {self.oblique:.0f} degrees"
+            seen = "with the orientation of each" if self.hears else f"on cases at up to {self.oblique:.0f} degrees"
             self._warn(volume, f"lies at {oblique:.0f} degrees to the axes of space", seen, about="oblique")
 
     def _warn(self, volume: Volume, how: str, seen: str, *, about: str) -> None:
         if about not in self.warned:
             warnings.warn(
-                f"case {volume.name} {how}, but this network was trained on {seen} and is not told the orientation, "
+                f"case {volume.name} {how}, but this network was trained {seen} and is not told the orientation, "
                 f"so its result may be poor; {self.remedy}",
                 stacklevel=3,
             )
