@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 help:
-	@echo "make demo     train a network, test others that come along, measure, and open a page (three minutes)"
+	@echo "make demo     train a network, test the packaged ones, measure, and open a page (three minutes)"
 	@echo "make table1   train SonicNet and ConvNet on both synthetic tasks and write a report (about 13 minutes)"
 	@echo "make test     run the whole test suite"
 	@echo "make fuzz     2,500 random layers with extreme parameters, and deep networks from 20 seeds (about ten minutes)"

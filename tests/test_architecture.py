@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "torchsonic"
 
-# Each part may import itself and the parts listed; nobody imports `cli`, and nobody but `cli` all of `lab`.
+# Each part may import itself and the parts listed; only `__main__` imports `cli`, and nobody but `cli` all of `lab`.
 MATHEMATICS = {"arguments", "spectral"}
 OPERATOR = {*MATHEMATICS, "engine", "functional"}
 NETWORKS = {"nn", "models", "baselines", "__version__"}
@@ -38,6 +38,7 @@ ALLOWED = {
     "lab.studies": {"io", METRICS, TRAINING, "lab.runs"},
     "lab.report": {*OPERATOR, *NETWORKS, "io", "viz", DATA, METRICS, TRAINING, "lab.runs", "lab.studies"},
     "cli": {*OPERATOR, *NETWORKS, "io", "testing", "integrations", "explorer", "export", "lab"},
+    "__main__": {"cli"},
     "__init__": {"functional", "nn", "models", "baselines", "moved"},
 }
 CORE = {"torch", "numpy", "safetensors"}

@@ -70,7 +70,7 @@ class Kernels(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class WeightsTrain(Command):
-    """Train the networks that come with the package and put them there; interrupted trainings continue."""
+    """Train the networks included in the package and put them there; interrupted trainings continue."""
 
     runs: Path = Path("runs/weights")
     """Folder of the trainings."""
@@ -113,10 +113,7 @@ class WeightsCollect(Command):
         from tools.weights import collect
 
         _recipe(self.name, "NAME")
-        try:
-            print("written:", collect(self.name, self.source))
-        except ValueError as error:
-            raise UserError(str(error)) from error
+        print("written:", collect(self.name, self.source))
 
 
 def _recipe(name: str, option: str) -> Recipe:
@@ -194,7 +191,7 @@ COMMANDS: dict[str, type[Command] | Group] = {
     "figures": Figures,
     "kernels": Kernels,
     "weights": Group(
-        "Make the networks that come with the package (in a checkout).",
+        "Make the networks included in the package (in a checkout).",
         {"train": WeightsTrain, "collect": WeightsCollect},
     ),
     "dependencies": Group(

@@ -1,4 +1,4 @@
-"""Makes the trained networks that come with the package: each from one training command, with its card."""
+"""Package the trained networks, each with a model card."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ class Recipe(NamedTuple):
     """How a network is trained, and on what."""
 
     command: str
-    """Words behind ``torchsonic train``, without the data."""
+    """Arguments of ``torchsonic train``, without the data."""
     run: str
     """The run's folder within that of all runs."""
-    kind: str
-    """Of the run."""
     about: str
     folder: str = ""
     """Data within the folder of all data; empty where none are needed."""
@@ -50,37 +48,31 @@ RECIPES = {
     "shapes": Recipe(
         "synthshape --model sonicnet --steps 1500",
         "synthshape/sonicnet/fold0-seed0",
-        "synthetic",
         "SonicNet of the paper's Table 1: finds circles, squares, triangles, crosses and stars.",
     ),
     "shapes_orbit": Recipe(
         "synthshape --model orbitnet --steps 1500",
         "synthshape/orbitnet/fold0-seed0",
-        "synthetic",
         "The same task; rotating the image by any angle rotates the answer.",
     ),
     "shapes_conv": Recipe(
         "synthshape --model convnet --steps 1500",
         "synthshape/convnet/fold0-seed0",
-        "synthetic",
         "The same task with 3x3 convolutions, for comparison.",
     ),
     "corners": Recipe(
         "halligalli --model sonicnet",
         "halligalli/sonicnet/fold0-seed0",
-        "synthetic",
         "HalliGalli with one Sonic block: do exactly two of the shapes in the four corners match?",
     ),
     "corners_conv": Recipe(
         "halligalli --model convnet",
         "halligalli/convnet/fold0-seed0",
-        "synthetic",
         "HalliGalli with one 3x3 convolution, for comparison.",
     ),
     "hippocampus": Recipe(
         "volumes --model sonicunet3d --steps 2000",
         "volumes/hippocampus/sonicunet3d/fold0-seed0",
-        "volumes",
         "SonicUNet: finds the anterior (1) and posterior (2) part of the hippocampus in T1-weighted MR crops of about "
         "35 x 50 x 35 mm. Not a medical device.",
         "hippocampus",
@@ -90,7 +82,6 @@ RECIPES = {
     "nuclei": Recipe(
         "masks --model orbitnet2d --instances --patch 128 128 --steps 1500",
         "masks/nuclei/orbitnet2d-instances/fold0-seed0",
-        "masks",
         "OrbitNet: finds nuclei in microscope images and separates touching ones, whatever the orientation of the "
         "slide.",
         "nuclei",
@@ -101,7 +92,6 @@ RECIPES = {
         "images --model resnet50_sonic --model-options width=12 depths=2,2,2,2 operator_options.num_modes=12,24,32,48 "
         "--steps 4000",
         "images/imagenette/resnet50_sonic-width=12-depths=2,2,2,2-operator_options.num_modes=12,24,32,48-128px/seed0",
-        "images",
         "A small ResNet of Sonic layers for ten classes of photographs at 128 pixels. It was trained on photographs of "
         "ImageNet, for research, and is meant for research only.",
         "imagenette",
@@ -130,12 +120,16 @@ def _check(name: str, recipe: Recipe, source: Path) -> dict[str, Any]:
     if not is_run(source) or not (source / "results.json").is_file():
         raise ValueError(f"{source} is not a finished run; give a folder written by 'torchsonic train' or 'study'")
     results = json.loads((source / "results.json").read_text())
-    found = kind_of(source), results["config"]["model"]
-    if found != (recipe.kind, recipe.model):
+    config, task = results["config"], recipe.command.split()[0]
+    found = config["model"], config.get("task", kind_of(source))
+    if found != (recipe.model, task):
+        raise ValueError(f"{source} is a run of {' on '.join(found)}; {name} is {recipe.model} on {task}")
+    if config.get("hold_out"):
         raise ValueError(
-            f"{source} is a run of {found[1]} on {found[0]} data; {name} is {recipe.model} on {recipe.kind} data"
+            f"{source} held out {config['hold_out']:g} of its training data (hold_out), as searches do; "
+            "collect a run that was trained on all of them"
         )
-    data = Path(results["config"].get("data", "")).name
+    data = Path(config.get("data", "")).name
     if data != recipe.folder:
         raise ValueError(f"{source} was trained on {data}; {name} is trained on {recipe.folder or DRAWN}")
     missing = [measure for measure in recipe.measures if results.get(measure) is None]

@@ -24,7 +24,7 @@ def test_version_is_printed(capsys):
 
 def test_help_is_one_screen_with_an_example_of_each_kind():
     """In a process of its own, as a shell starts it; a new one for every command would take longer than they do."""
-    shown = subprocess.run([sys.executable, "-m", "torchsonic.cli", "--help"], capture_output=True, text=True)
+    shown = subprocess.run([sys.executable, "-m", "torchsonic", "--help"], capture_output=True, text=True)
     assert shown.returncode == 0
     lines = shown.stdout.splitlines()
     assert len(lines) <= 30

@@ -200,8 +200,38 @@ def test_monais_own_windows_are_noticed(batch):
         model(batch)
         inferer(batch, model)
     said = [str(warning.message) for warning in caught if "plain tensor" in str(warning.message)]
+    assert "orientation and spacing" in said[0]
     assert len(said) == 1
     assert "torchsonic.integrations.monai.SlidingWindowInferer" in said[0]
+
+
+def warnings_of(call, *arguments, **options):
+    with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call(*arguments, **options)
+    return [text for warning in caught if "network" in (text := str(warning.message)) or "axes" in text]
+
+
+def test_a_lost_orientation_is_noticed_once_if_there_was_one(batch):
+    model = make()
+    straight, oblique = batch[:1], batch[1:]
+    assert not warnings_of(model, straight)
+    assert not warnings_of(model, straight.as_tensor(), spacing=FIRST)
+    assert not warnings_of(model, oblique)
+    (said,) = warnings_of(model, straight.as_tensor(), spacing=FIRST)
+    assert "got its orientation from MetaTensors" in said
+    assert "pass orientation=" in said
+    assert not warnings_of(model, straight.as_tensor(), spacing=FIRST)
+
+
+def test_a_network_that_ignores_the_orientation_notices_other_axes(batch):
+    model, first = make(use_orientation=False), batch[:1]
+    other = MetaTensor(first.as_tensor(), affine=first.affine[0] @ torch.diag(torch.tensor([-1.0, -1, 1, 1])).double())
+    assert not warnings_of(model, first)
+    assert not warnings_of(model.train(), other), "flips are augmentation"
+    (said,) = warnings_of(model.eval(), other)
+    assert "images have the axes LPS, RAS, which use_orientation=False ignores" in said
+    assert not warnings_of(model, other)
 
 
 def test_saved_models_are_torchsonics(tmp_path, batch):
@@ -325,10 +355,59 @@ def test_images_in_any_order_of_axes_are_one(kind):
         assert relative_error(model(stored).as_tensor(), storage.apply(whole)) > 1e-3
 
 
+@pytest.fixture
+def mixed():
+    """Two images of one size whose axes lie differently, so that their sizes in the axes of training differ."""
+    turned = affine(SECOND, 0.4)
+    turned[:3, :3] = turned[:3, :3] @ torch.tensor([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, -1.0]]).double()
+    given = MetaTensor(torch.randn(2, 1, *SIZE), meta={"affine": torch.stack([affine(FIRST), turned])})
+    given.is_batch = True
+    return given
+
+
+def apart(call, given):
+    """Results for the images of a batch one by one."""
+    images = [MetaTensor(given.as_tensor()[i][None], affine=given.affine[i]) for i in range(len(given))]
+    return torch.cat([call(image).as_tensor() for image in images])
+
+
+def test_a_batch_of_several_axis_orders_gives_what_its_images_give(mixed):
+    model, inferer = make(), SlidingWindowInferer((8, 6, 4), sw_batch_size=3, overlap=0.5, mode="gaussian")
+    with torch.no_grad():
+        for call in (model, lambda x: inferer(x, model)):
+            found = call(mixed)
+            assert relative_error(found.as_tensor(), apart(call, mixed)) < 1e-5
+            torch.testing.assert_close(found.affine, mixed.affine)
+            torch.testing.assert_close(call(mixed[:1]).as_tensor(), found.as_tensor()[:1])
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_a_plain_tensor_with_its_sampling_gives_what_a_metatensor_gives(mixed, wrapped):
+    model, inferer = make(), SlidingWindowInferer((8, 6, 4), sw_batch_size=3, overlap=0.5, mode="gaussian")
+    plain, told = mixed.as_tensor(), {"spacing": spacing_of(mixed), "orientation": orientation_of(mixed)}
+    network = model if wrapped else model.network
+    with torch.no_grad():
+        whole, windows = model(mixed).as_tensor(), inferer(mixed, model).as_tensor()
+        for said in (told, {"affine": mixed.affine}):
+            assert relative_error(network(plain, **said), whole) < 1e-5
+            assert relative_error(inferer(plain, network, **said), windows) < 1e-5
+        first = {"spacing": FIRST, "orientation": torch.eye(3)}
+        assert relative_error(inferer(plain[:1], network, **first), windows[:1]) < 1e-5
+    with pytest.raises(ValueError, match="either affine or the other two"):
+        model(plain, spacing=FIRST, affine=mixed.affine)
+
+
+def test_an_empty_batch_stays_empty_and_has_no_windows(mixed):
+    model, empty = make(), MetaTensor(torch.zeros(0, 1, *SIZE), affine=affine(FIRST))
+    assert model(empty).shape == (0, 3, *SIZE)
+    with pytest.raises(ValueError, match="empty batch, which has no windows"):
+        SlidingWindowInferer((8, 8, 4))(empty, model)
+
+
 def test_a_sheared_image_is_refused_and_a_slice_has_no_orientation():
     affine = torch.eye(4, dtype=torch.float64)
     affine[0, 1] = 0.3
-    with pytest.raises(ValueError, match=r"of the MetaTensor: affine is sheared.*use_orientation=False"):
+    with pytest.raises(ValueError, match=r"the affine of the MetaTensor is sheared.*use_orientation=False"):
         SonicNet(3, 1, 2, width=2, depth=1)(MetaTensor(torch.randn(1, 1, 6, 6, 4), affine=affine))
     upright = torch.eye(4, dtype=torch.float64)[:, [0, 2, 1, 3]]  # its rows run upwards
     assert orientation_of(MetaTensor(torch.randn(1, 1, 6, 6), affine=upright), 2) is None

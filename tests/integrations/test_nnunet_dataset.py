@@ -90,6 +90,20 @@ def test_bad_cases_are_named_and_leave_nothing(tmp_path):
     assert not list(raw.glob("*"))
 
 
+def test_a_sheared_case_is_refused_unless_arrays_are_used_as_stored(tmp_path):
+    data, raw = write_cases(tmp_path / "data", 2), tmp_path / "raw"
+    for kind in ("images", "labels"):
+        path = data / kind / "case_1.nii.gz"
+        file = nibabel.load(path)
+        affine = file.affine.copy()
+        affine[0, 1] = np.tan(np.radians(12)) * affine[1, 1]
+        nibabel.save(nibabel.Nifti1Image(np.asarray(file.dataobj), affine), path)
+    with pytest.raises(CaseError, match=r"case_1.*12.0 degrees off.*resample the scan.*--no-tell-orientation"):
+        convert_dataset(data, raw, name="a", number=1)
+    assert not list(raw.glob("*"))
+    assert convert_dataset(data, raw, name="a", number=1, tell_orientation=False).is_dir()
+
+
 def test_a_number_is_given_once(tmp_path):
     data = write_cases(tmp_path / "data", 1)
     first = convert_dataset(data, tmp_path, name="a", number=1)

@@ -120,11 +120,11 @@ def test_a_foreign_file_is_refused(folder):
     path.write_bytes(pickle.dumps({"weights": [1, 2, 3]}))
     refuses(folder, "not a valid safetensors file")
     save_file({**state, "stranger": torch.zeros(1)}, path)
-    refuses(folder, "another model: has foreign 1 .stranger.", verify=False)
+    refuses(folder, "another model: 1 tensor is unexpected .stranger.", verify=False)
     lacking = dict(state)
     lacking.pop("head.2.bias")
     save_file(lacking, path)
-    refuses(folder, "another model: lacks 1 .head.2.bias.", verify=False)
+    refuses(folder, "another model: 1 tensor is missing .head.2.bias.", verify=False)
     save_file({**state, "head.2.bias": torch.zeros(9)}, path)
     refuses(folder, r"head.2.bias is \(9,\), expected \(3,\)", verify=False)
 

@@ -9,6 +9,7 @@ import torch
 import torchsonic
 from tools.weights import RECIPES
 from torchsonic.cli import main
+from torchsonic.lab.report.demo.page import _load
 from torchsonic.models import PretrainedError, pretrained_folder
 from torchsonic.models.model_folder import FOLDER
 
@@ -25,6 +26,19 @@ def test_a_folder_of_the_same_name_comes_first(tmp_path, monkeypatch):
     model = torchsonic.create_model("sonicnet2d", width=4, depth=1, num_modes=2)
     model.save_pretrained(tmp_path / "shapes")
     assert type(torchsonic.from_pretrained("shapes")) is type(model)
+
+
+@pytest.mark.parametrize("inside", ["images", "model/notes"])
+def test_a_data_folder_of_the_same_name_hides_no_network(tmp_path, monkeypatch, inside, capsys):
+    (tmp_path / "corners" / inside).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert torchsonic.from_pretrained("corners").arguments["num_classes"] == 2
+    assert main(["explain", "corners", "--against", "corners", "--layers", "1", "--out", "page.html"]) == 0
+    assert main(["evaluate", "corners"]) == 0
+    assert "halligalli" in capsys.readouterr().out
+    assert len(_load({"corners": "corners"})) == 1
+    with pytest.raises(PretrainedError, match=r"config.json is missing in corners"):
+        torchsonic.from_pretrained("./corners")
 
 
 @pytest.mark.parametrize("name", torchsonic.list_pretrained())

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import fields, is_dataclass
 from itertools import dropwhile
-from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import torch
@@ -24,7 +23,7 @@ import torch
 import torchsonic
 from torchsonic.cli.command import Command, error_text, require, warnings_in_one_line
 from torchsonic.cli.table import COMMANDS, FORMER, HELP, KINDS, Group, checkout_commands, find_command
-from torchsonic.models import pretrained_folder
+from torchsonic.models.model_folder import find_folder, list_pretrained
 
 __all__ = ["main", "parse"]
 
@@ -77,8 +76,8 @@ def _with_folders(words: list[str]) -> list[str]:
     if words[0] not in ("predict", "evaluate", "explain", "explore", "export"):
         return words
     count = next((place for place, word in enumerate(words) if word.startswith("-")), len(words))
-    named = [word if Path(word).exists() else str(pretrained_folder(word) or word) for word in words[:count]]
-    return [*named, *words[count:]]
+    names = list_pretrained()
+    return [*(str(find_folder(word)) if word in names else word for word in words[:count]), *words[count:]]
 
 
 def parse(words: Sequence[str]) -> Command | None:

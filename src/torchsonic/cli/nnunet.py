@@ -56,7 +56,7 @@ class NnunetConvert(Command):
     labels: tuple[str, ...] = ()
     """Names of the classes 1, 2 and so on; class_1, class_2 by default."""
     tell_orientation: bool = True
-    """Let nnU-Net keep the axis order of each file instead of bringing all volumes to one."""
+    """Let nnU-Net keep the axis order of each file, sheared or not, instead of bringing all volumes to one."""
 
     needs = ("nibabel", "rich")
 

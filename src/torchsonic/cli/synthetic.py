@@ -192,7 +192,7 @@ class EvaluateSynthetic(Command):
         path = self.folder / "results.json"
         model, config = load_run(self.folder)
         results = read_json(path)
-        if is_packaged(self.folder):  # what comes with the package stays as it is
+        if is_packaged(self.folder):  # the package stays as it is
             _print_results({**results, **evaluate_run(model, config)})
             return
         tested = describe_run(seed=config.training.seed, device=next(model.parameters()).device)

@@ -180,17 +180,17 @@ class EvaluateVolumes(OnDevice):
 
 @dataclass(frozen=True, kw_only=True)
 class CompareOrientations(OnDevice):
-    """Test runs on volumes that are turned, or stored in other axes.
+    """Test runs on rotated volumes, and on volumes stored with other axis orders.
 
-    Each network predicts its own test cases, told how they lie and not told.
+    Each network predicts its own test cases, with and without the orientation.
     """
 
     runs: tuple[Path, ...]
     """Folders of finished runs on volumes."""
     turn: tuple[float, ...] = (15.0, 30.0, 45.0, 90.0)
-    """Angles in degrees; each case is turned about a random axis of its own."""
+    """Angles in degrees; each case is rotated about a random axis of its own."""
     storages: int = 48
-    """Store each case in so many of the 48 orders and directions of axes, drawn at random."""
+    """Store each case in this many of the 48 orders and directions of axes, drawn at random."""
     data: Path | None = None
     """Folder of the runs' cases, if they were moved since training."""
     test_cases: int | None = None

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 try:
     import monai.inferers
@@ -27,10 +28,10 @@ except ImportError as error:
     raise ImportError('torchsonic.integrations.monai needs MONAI; run: pip install "torchsonic[medical]"') from error
 
 from torchsonic import models
-from torchsonic.integrations.monai_affine import orientation_of, spacing_of
-from torchsonic.nn.network_orientation import restored
-from torchsonic.spectral.orientation import Matrix, Storage, reorder_spacing, split_orientation
-from torchsonic.spectral.spacing import Spacing, as_spacing
+from torchsonic.integrations.monai_affine import axes_of, orientation_of, spacing_of
+from torchsonic.nn.network_orientation import read_affine, run_rearranged
+from torchsonic.spectral.orientation import Matrix, split_orientation
+from torchsonic.spectral.spacing import Sampling, Spacing, as_spacing, joint_spacing
 
 __all__ = ["OrbitNet", "SlidingWindowInferer", "SonicNet", "SonicUNet", "orientation_of", "spacing_of"]
 
@@ -83,9 +84,17 @@ class SonicNet(nn.Module):
     def _wrap(self, network: Segmenter, use_meta: bool, use_orientation: bool) -> None:
         self.network, self.use_meta, self.use_orientation = network, use_meta, use_meta and use_orientation
         self.spatial_dims = network.num_axes
-        self._heard = False
+        self._heard: set[str] = set()
+        self._axes: set[str] = set()
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None, *, orientation: Matrix | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        spacing: Spacing | None = None,
+        *,
+        orientation: Matrix | None = None,
+        affine: Matrix | None = None,
+    ) -> Tensor:
         """Logits ``(B, out_channels, *size)``, a ``MetaTensor`` if ``x`` is one.
 
         Parameters
@@ -96,30 +105,57 @@ class SonicNet(nn.Module):
             A number, one per axis, or ``(B, D)``; takes precedence over the image's.
         orientation
             ``(D, D)`` or ``(B, D, D)``; takes precedence over the image's.
+        affine
+            Instead of both: ``(D + 1, D + 1)``, or one per sample.
         """
-        if spacing is None and self.use_meta:
-            spacing = self._listen(x)
-        if orientation is None and self.use_orientation:
-            orientation = orientation_of(x, self.spatial_dims)
+        spacing, orientation = self.read_sampling(x, spacing, orientation, affine)
         if not isinstance(x, MetaTensor):
             return self.network(x, spacing, orientation=orientation)
         logits = self.network(x.as_tensor(), spacing, orientation=orientation)
         return MetaTensor(logits).copy_meta_from(x, copy_attr=False) if get_track_meta() else logits
 
-    def _listen(self, x: Tensor) -> Spacing | None:
-        steps = spacing_of(x, self.spatial_dims)
-        if steps is None:
-            if self._heard:
-                warnings.warn(
-                    "this network got its spacing from MetaTensors before and now gets a plain tensor, so it assumes "
-                    "its reference spacing; pass spacing=, or use torchsonic.integrations.monai.SlidingWindowInferer",
-                    stacklevel=3,
-                )
-                self._heard = False  # said once
-            return None
-        self._heard = True
-        # Numbers, where one spacing does for all: layers keep their responses by numbers.
-        return tuple(steps[0].tolist()) if bool((steps == steps[0]).all()) else steps
+    def read_sampling(
+        self, x: Tensor, spacing: Spacing | None, orientation: Matrix | None, affine: Matrix | None
+    ) -> tuple[Spacing | None, Matrix | None]:
+        """The spacing and orientation to use for ``x``: those passed, otherwise those of the image."""
+        if affine is not None:
+            return read_affine(affine, self.spatial_dims, spacing, orientation)
+        if not isinstance(x, MetaTensor):
+            self._warn_of_lost(spacing=spacing, orientation=orientation)
+            return spacing, orientation
+        if spacing is None and self.use_meta:
+            spacing = joint_spacing(spacing_of(x, self.spatial_dims))  # type: ignore[arg-type]
+            self._heard.add("spacing")
+        if orientation is None and self.use_orientation:
+            orientation = orientation_of(x, self.spatial_dims)
+            straight = torch.eye(self.spatial_dims, device="cpu", dtype=torch.float64)
+            if orientation is not None and not torch.allclose(orientation, straight, atol=1e-4):
+                self._heard.add("orientation")
+        elif orientation is None and self.use_meta and not self.training:  # where flips are meant
+            self._warn_of_other_axes(axes_of(x, self.spatial_dims))
+        return spacing, orientation
+
+    def _warn_of_lost(self, **told: Any) -> None:
+        """Warn, once, that a plain tensor lacks what came with images before."""
+        lost = sorted(name for name in self._heard if told[name] is None)
+        if lost:
+            names, options = " and ".join(lost), " and ".join(f"{name}=" for name in lost)
+            warnings.warn(
+                f"this network got its {names} from MetaTensors before and now gets a plain tensor, so it assumes its "
+                f"reference {names}; pass {options}, or use torchsonic.integrations.monai.SlidingWindowInferer",
+                stacklevel=6,
+            )
+            self._heard -= set(lost)
+
+    def _warn_of_other_axes(self, axes: set[str]) -> None:
+        """Warn, once, if images are stored in several ways and the network is to ignore it."""
+        if len(self._axes) < 2 <= len(self._axes | axes):
+            warnings.warn(
+                f"images have the axes {', '.join(sorted(self._axes | axes))}, which use_orientation=False ignores, so "
+                "some results may be poor; bring all images to one order with Orientationd, or use the orientation",
+                stacklevel=6,
+            )
+        self._axes |= axes
 
     def save_pretrained(self, folder: str | os.PathLike) -> Path:
         """Save the network without the MONAI wrapper; :func:`torchsonic.from_pretrained` loads it, too."""
@@ -163,13 +199,16 @@ class OrbitNet(SonicNet):
 
 
 class SlidingWindowInferer(monai.inferers.SlidingWindowInferer):
-    """MONAI's inferer with windows that keep the spacing of their image.
+    """MONAI's inferer with windows that keep the spacing and orientation of their image.
 
     All arguments are MONAI's. For a ``MetaTensor``, every window is a ``MetaTensor`` with the affine of its image (so
-    its origin is the image's, not the window's); windows of several images may share a call. A ``spacing`` passed to
-    the call, for example with a plain tensor, is passed on to the network, each window with that of its image. For a
-    network that uses the orientation, an image with another axis order is first brought to the axes of training:
-    ``roi_size`` refers to these axes, windows cover the same anatomy, and the result has the axes of the image.
+    its origin is the image's, not the window's); windows of several images may share a call. ``spacing``,
+    ``orientation`` or ``affine`` may be passed in the call, for example with a plain tensor, one for all images or one
+    for each; every window gets those of its image.
+
+    If the network uses the orientation, or the call passes one, images with another axis order are first brought to
+    the axes of training: ``roi_size`` refers to these axes, windows cover the same anatomy, and the result has the axes
+    of the image.
 
     Examples
     --------
@@ -183,23 +222,43 @@ class SlidingWindowInferer(monai.inferers.SlidingWindowInferer):
 
     def __call__(self, inputs: Tensor, network: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Stitched outputs of all windows, as in MONAI."""
-        storages = self._storages(inputs, network)
-        if storages is not None:
-            spacing = kwargs.get("spacing")
-            kwargs |= {} if spacing is None else {"spacing": reorder_spacing(spacing, storages)}
-            (storage,) = storages
-            affine = inputs.affine.clone()  # type: ignore[attr-defined]
-            affine[..., :-1, :-1] = affine[..., :-1, :-1] @ storage.matrix().to(affine)  # origins count for nothing
-            turned = MetaTensor(storage.apply(torch.Tensor(inputs.as_tensor())), meta={"affine": affine})  # type: ignore[attr-defined]
-            turned.is_batch = affine.dim() == 3
-            result = restored(self(turned, network, *args, **kwargs), storages)
-            is_meta = isinstance(result, MetaTensor)
-            return result.copy_meta_from(inputs, copy_attr=False) if is_meta else result
-        spacing = kwargs.pop("spacing", None)
-        axes, batch = inputs.dim() - 2, inputs.shape[0]
+        if not len(inputs):
+            raise ValueError(f"inputs {tuple(inputs.shape)} are an empty batch, which has no windows; leave it out")
+        axes = inputs.dim() - 2
+        spacing, orientation, affine = (kwargs.pop(name, None) for name in ("spacing", "orientation", "affine"))
+        if hasattr(network, "read_sampling"):
+            spacing, orientation = network.read_sampling(inputs, spacing, orientation, affine)  # type: ignore[attr-defined]
+        elif affine is not None:
+            spacing, orientation = read_affine(affine, axes, spacing, orientation)
+        if orientation is None:
+            return self._stitch(inputs, network, spacing, None, *args, **kwargs)
+
+        def run(x: Tensor, sampling: Spacing | None) -> Any:
+            straight = torch.eye(axes, device="cpu", dtype=torch.float64)[None]
+            told = sampling if isinstance(sampling, Sampling) else Sampling(sampling, straight)
+            return self._stitch(x, network, told.spacing, told.orientation, *args, **kwargs)
+
+        storages, rest = split_orientation(orientation, axes, batch=len(inputs))
+        if not isinstance(inputs, MetaTensor):
+            return run_rearranged(run, inputs, spacing, storages, rest)
+        result = run_rearranged(run, inputs.as_tensor(), spacing, storages, rest)
+        return tree_map(lambda part: MetaTensor(part).copy_meta_from(inputs, copy_attr=False), result)
+
+    def _stitch(
+        self,
+        inputs: Tensor,
+        network: Callable[..., Any],
+        spacing: Spacing | None,
+        orientation: Tensor | None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        """MONAI's own stitching, of windows along the axes of the array that get the sampling of their image."""
+        axes, batch = inputs.dim() - 2, len(inputs)
         steps = None if spacing is None else as_spacing(spacing, axes, batch=batch, device="cpu").expand(batch, axes)
+        turns = None if orientation is None else orientation.expand(batch, axes, axes)
         affine = inputs.affine if isinstance(inputs, MetaTensor) else None
-        if steps is None and affine is None:
+        if steps is None and turns is None and affine is None:
             return super().__call__(inputs, network, *args, **kwargs)
         affine = None if affine is None else affine.expand(batch, *affine.shape[-2:])
 
@@ -209,20 +268,12 @@ class SlidingWindowInferer(monai.inferers.SlidingWindowInferer):
                 windows = MetaTensor(windows, meta={"affine": affine[images]})
                 windows.is_batch = True
             if steps is not None:
-                options["spacing"] = steps[images]
+                options["spacing"] = joint_spacing(steps[images])
+            if turns is not None:
+                options["orientation"] = turns[images]
             answer = network(windows, *((places,) if self.with_coord else ()), *inner, **options)
             return convert_to_tensor(answer, track_meta=False)
 
         twin = copy.copy(self)  # only the coordinates of a window say which image it is from
         twin.with_coord = True
         return monai.inferers.SlidingWindowInferer.__call__(twin, inputs, predict, *args, **kwargs)
-
-    def _storages(self, inputs: Tensor, network: Callable[..., Any]) -> tuple[Storage, ...] | None:
-        """How to rearrange images before windows are cut: all alike, if they are not in the axes of training."""
-        axes = inputs.dim() - 2
-        turns = orientation_of(inputs, axes) if getattr(network, "use_orientation", False) else None
-        if turns is None:
-            return None
-        storages = set(split_orientation(turns, axes)[0])
-        same = Storage(tuple(range(axes)), (False,) * axes)
-        return None if len(storages) > 1 or same in storages else tuple(storages)

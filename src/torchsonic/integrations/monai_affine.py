@@ -6,6 +6,7 @@ import torch
 from monai.data.meta_tensor import MetaTensor
 from torch import Tensor
 
+from torchsonic.lab.data.volumes.orientation import axis_codes
 from torchsonic.spectral.orientation import split_affine
 
 
@@ -64,7 +65,14 @@ def orientation_of(x: Tensor, spatial_dims: int = 3) -> Tensor | None:
     try:
         return split_affine(square, spatial_dims)[1]
     except ValueError as error:
-        raise ValueError(f"of the MetaTensor: {error}, or use use_orientation=False") from error
+        problem = str(error).replace("affine", "affine of the MetaTensor", 1)
+        raise ValueError(f"the {problem}, or use use_orientation=False") from error
+
+
+def axes_of(x: Tensor, spatial_dims: int = 3) -> set[str]:
+    """Where the axes of the samples of a ``MetaTensor`` nearly point, such as ``{"RAS", "LPS"}``."""
+    affine = affine_of(x, spatial_dims)
+    return set() if affine is None else {axis_codes(matrix.numpy())[:spatial_dims] for matrix in affine}
 
 
 def affine_of(x: Tensor, spatial_dims: int) -> Tensor | None:

@@ -71,7 +71,7 @@ def convert_dataset(
     labels
         Names of the classes after the background; ``class_1`` and so on by default.
     tell_orientation
-        Let nnU-Net bring volumes to one axis order, whatever that of the files.
+        Let nnU-Net bring volumes to one axis order, whatever that of the files. Sheared volumes are then refused.
     advance
         Called after each case.
 
@@ -91,7 +91,7 @@ def convert_dataset(
         (made / "labelsTr").mkdir()
         present: set[int] = set()
         for case in cases:
-            present |= _copy_case(case, made, ending)
+            present |= _copy_case(case, made, ending, straight=tell_orientation)
             advance()
         description = {
             "channel_names": {str(index): channel for index, channel in enumerate(channels)},
@@ -105,9 +105,9 @@ def convert_dataset(
     return target
 
 
-def _copy_case(case: Case, made: Path, ending: str) -> set[int]:
+def _copy_case(case: Case, made: Path, ending: str, *, straight: bool) -> set[int]:
     """Check and copy one case; the labels that occur in it."""
-    volume = read_case(case)
+    volume = read_case(case, straight=straight)
     assert volume.label is not None
     assert case.label is not None
     for path in (*case.images, case.label):

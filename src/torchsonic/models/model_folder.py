@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -90,7 +91,7 @@ def _missing(path: Path) -> PretrainedError:
 
 
 HUB = "hub:"
-"""Before ``owner/name``: only then is the network asked."""
+"""Before ``owner/name``: only names with this prefix are downloaded."""
 
 
 def import_hub():
@@ -118,15 +119,23 @@ FOLDER = Path(__file__).parents[1] / "weights"
 
 
 def list_pretrained() -> list[str]:
-    """Names of the trained networks that come along, for :func:`torchsonic.from_pretrained`."""
+    """Names of the trained networks included in the package, for :func:`torchsonic.from_pretrained`."""
     return sorted(path.name for path in FOLDER.glob("*") if path.is_dir() and path.name.isidentifier())
 
 
 def pretrained_folder(name: str) -> Path | None:
-    """The folder of a trained network that comes along, if there is one of this name."""
+    """The folder of the packaged network of this name, if there is one."""
     return FOLDER / name if name in list_pretrained() else None
 
 
+def find_folder(source: str | os.PathLike) -> Path:
+    """The folder that a name means: that of a packaged network, unless a folder of this name has a network itself."""
+    folder = Path(source)
+    if any((place / CONFIG_NAME).is_file() for place in (folder, folder / "model")):
+        return folder
+    return pretrained_folder(os.fspath(source)) or folder
+
+
 def is_packaged(folder: Path) -> bool:
-    """Whether a folder is that of a network that comes along, in which nothing may be written."""
+    """Whether a folder is that of a packaged network, in which nothing may be written."""
     return folder.resolve().is_relative_to(FOLDER.resolve())

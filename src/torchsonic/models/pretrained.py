@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -27,10 +27,10 @@ from torchsonic.models.model_folder import (
     WEIGHTS_NAME,
     PretrainedError,
     download,
+    find_folder,
     import_hub,
     is_repository,
     list_pretrained,
-    pretrained_folder,
 )
 from torchsonic.nn.definition import definition_problem, is_definition
 from torchsonic.nn.network_orientation import OrientedNetwork
@@ -125,7 +125,8 @@ class PretrainedModel(OrientedNetwork):
         ----------
         source
             Folder of a saved model or of a finished run; the name of a network included in the package (see
-            :func:`torchsonic.list_pretrained`); or ``hub:owner/name``, which downloads from the Hugging Face Hub.
+            :func:`torchsonic.list_pretrained`), unless a folder of this name holds a network; or ``hub:owner/name``,
+            which downloads from the Hugging Face Hub.
         revision, token
             Revision of the Hub repository, and the token to access it.
         device
@@ -208,14 +209,13 @@ def _check_rebuilds(model: PretrainedModel, fresh: Mapping[str, Tensor], state: 
 
 def locate(source: str | os.PathLike, *, revision: str | None = None, token: str | None = None) -> Path:
     """The folder with both files: the given one, the ``model`` folder of a run, or a download if the Hub is named."""
-    name, folder = os.fspath(source), Path(source)
+    name = os.fspath(source)
     if name.startswith(HUB):
         try:
             return download(name.removeprefix(HUB), (CONFIG_NAME, WEIGHTS_NAME), revision=revision, token=token)
         except (ImportError, OSError, ValueError) as error:  # the Hub's own errors and the network's are of these
             raise PretrainedError(f"{name} cannot be downloaded from the Hub: {error}") from error
-    if not folder.exists() and (stored := pretrained_folder(name)):
-        folder = stored
+    folder = find_folder(name)
     if folder.is_dir():
         is_run = not (folder / WEIGHTS_NAME).is_file() and (folder / "model" / CONFIG_NAME).is_file()
         if not is_run and (folder / "checkpoints").is_dir():
@@ -232,18 +232,22 @@ def locate(source: str | os.PathLike, *, revision: str | None = None, token: str
 def _check_names_and_shapes(expected: Mapping[str, Tensor], state: Mapping[str, Tensor], path: Path) -> None:
     missing, foreign = sorted(expected.keys() - state.keys()), sorted(state.keys() - expected.keys())
     if missing or foreign:
-        parts = [
-            f"{title} {len(names)} ({', '.join(names[:3])}{', ..' if len(names) > 3 else ''})"
-            for title, names in (("lacks", missing), ("has foreign", foreign))
-            if names
-        ]
-        raise PretrainedError(f"{path} contains the weights of another model: {' and '.join(parts)}")
+        parts = " and ".join(
+            _counted(names, word) for names, word in ((missing, "missing"), (foreign, "unexpected")) if names
+        )
+        raise PretrainedError(f"{path} contains the weights of another model: {parts}")
     for name, value in expected.items():
         if value.is_floating_point() and state[name].dtype not in DTYPES:
             raise PretrainedError(f"{path} stores {name} as {state[name].dtype}, which weights cannot have")
         problem = _problem(name, state[name], value)
         if problem:
             raise PretrainedError(f"{path} contains the weights of another model: {problem}")
+
+
+def _counted(names: Sequence[str], word: str) -> str:
+    """How many tensors are missing or unexpected, and the first three."""
+    number = "1 tensor is" if len(names) == 1 else f"{len(names)} tensors are"
+    return f"{number} {word} ({', '.join(names[:3])}{', ..' if len(names) > 3 else ''})"
 
 
 def _problem(name: str, saved: Tensor, expected: Tensor) -> str | None:

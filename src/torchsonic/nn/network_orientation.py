@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 from torchsonic.nn.network_spacing import set_spacing, spaced_layers
 from torchsonic.nn.physical_layer import TOLD_TWICE, SpacedLayer
 from torchsonic.spectral.orientation import Matrix, Storage, reorder_spacing, split_affine, split_orientation
-from torchsonic.spectral.spacing import Sampling, Spacing
+from torchsonic.spectral.spacing import Sampling, Spacing, joint_spacing
 
 Storages = tuple[Storage, ...]
 Run = Callable[[Tensor, Spacing | None], Any]
@@ -183,6 +183,16 @@ def run_rearranged(run: Run, x: Tensor, spacing: Spacing | None, storages: Stora
     return tree_map(joined, *results)
 
 
+def read_affine(
+    affine: Matrix, num_axes: int, spacing: Spacing | None, orientation: Matrix | None
+) -> tuple[Spacing, Tensor]:
+    """Spacing and orientation of an affine, which may not be combined with either of them."""
+    if not (spacing is None and orientation is None):
+        raise ValueError("affine already contains spacing and orientation; pass either affine or the other two")
+    steps, turns = split_affine(affine, num_axes)
+    return joint_spacing(steps), turns
+
+
 class OrientedNetwork(nn.Module):
     """Base class of networks that take the orientation of their input, or its affine matrix.
 
@@ -229,10 +239,7 @@ class OrientedNetwork(nn.Module):
         if isinstance(spacing, Sampling):
             raise ValueError(TOLD_TWICE)
         if affine is not None:
-            if not (spacing is None and orientation is None):
-                raise ValueError("affine already contains spacing and orientation; pass either affine or the other two")
-            steps, orientation = split_affine(affine, num_axes)
-            spacing = tuple(steps[0].tolist()) if torch.equal(steps, steps[:1].expand_as(steps)) else steps
+            spacing, orientation = read_affine(affine, num_axes, spacing, orientation)
         assert orientation is not None
         storages, rest = split_orientation(orientation, num_axes, batch=len(x))
         if rest is None and any(layer._orientation is not None for _, layer in spaced_layers(self)):

@@ -24,6 +24,7 @@ __all__ = [
     "Spacing",
     "as_spacing",
     "differs_in_batch",
+    "joint_spacing",
     "orientation_of",
     "plain_spacing",
     "refuse_impossible",
@@ -57,6 +58,11 @@ def differs_in_batch(spacing: Spacing) -> bool:
     """Whether samples may differ in spacing or orientation."""
     turn = orientation_of(spacing)
     return isinstance(plain_spacing(spacing), Tensor) or (turn is not None and len(turn) > 1)
+
+
+def joint_spacing(steps: Tensor) -> tuple[float, ...] | Tensor:
+    """Rows ``(B, D)`` as plain numbers if all are equal, because layers keep their responses by numbers."""
+    return tuple(steps[0].tolist()) if len(steps) and bool((steps == steps[0]).all()) else steps
 
 
 def orientation_of(spacing: Spacing) -> Tensor | None:

@@ -27,19 +27,22 @@ def test_the_command_writes_a_page_that_needs_nothing_else(tmp_path):
     assert all(title in text for title in (*parts, "Your own images"))
     assert "Left out" not in text
     assert "https://" not in text
+    assert "Dice on 200 draws of the 625 scenes" in text
+    assert "with noise of up to 0.12" in text
     assert (tmp_path / "samplings.png").stat().st_size > 10_000
 
 
 def test_a_network_that_is_missing_or_damaged_is_named_and_the_rest_appears(tmp_path, monkeypatch):
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "config.json").write_text("{")
-    monkeypatch.setattr(page, "SHAPES", {"OrbitNet": str(tmp_path / "broken")})
-    monkeypatch.setattr(page, "CORNERS", {"SonicNet": str(tmp_path / "gone")})
+    monkeypatch.setattr("torchsonic.models.model_folder.FOLDER", tmp_path)
+    monkeypatch.setattr(page, "SHAPES", {"OrbitNet": "broken"})
+    monkeypatch.setattr(page, "CORNERS", {"SonicNet": "gone"})
     said = []
     text = page.run_demo(page.DemoConfig(steps=2, batch=2), tmp_path / "out", say=said.append, show=False).read_text()
     assert "Speed on this machine" in text
     assert "is not valid JSON" in text
-    assert "there is no folder" in text
+    assert "no network called gone" in text
     assert sum("left out" in line for line in said) == 2
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.lab.data.test_volume_orientation import TILT, make_volume, stored
 from torchsonic.cli import main
 from torchsonic.lab.data.volumes import find_cases, read_case
 from torchsonic.lab.data.volumes.orientation import straighten
+from torchsonic.lab.report.volumes.turned import score_run
 from torchsonic.lab.runs.folder import read_config
 from torchsonic.lab.runs.volumes import (
     AxesWatch,
@@ -112,7 +114,7 @@ def test_a_network_that_was_never_told_warns_of_other_axes(root, tmp_path, how):
     run.mkdir()
     split, config = (json.loads((root / "untold" / name).read_text()) for name in ("split.json", "config.json"))
     if how != "untold":
-        del split["axes"], config["tell_orientation"]
+        del split["axes"], split["oblique"], config["tell_orientation"]
     if how == "old without data":
         config["data"] = "/gone"
     (run / "split.json").write_text(json.dumps(split))
@@ -124,10 +126,25 @@ def test_a_network_that_was_never_told_warns_of_other_axes(root, tmp_path, how):
     for name in split["train"][: 1 if how == "old without data" else None]:
         watch(cases[name])
     storage = next(s for s in STORAGES if stored(cases["a"], s).affine[0, 0] == 0)
-    with pytest.warns(UserWarning, match=r"has axes .*trained on .*train with --tell-orientation"):
+    with pytest.warns(UserWarning, match=r"has axes .*trained on .*train again without --no-tell-orientation"):
         watch(stored(cases["a"], storage))
     watch(stored(cases["a"], storage))  # said once
     AxesWatch(root / "told", read_config(root / "told", VolumesConfig))(stored(cases["a"], storage))
+
+
+def test_a_network_that_was_never_told_warns_of_oblique_volumes_with_the_same_axes(tmp_path):
+    tilted, _ = straighten(make_volume(TILT, seed=8))
+    config = make_config(tmp_path, model="unet", width=None, depth=None, num_modes=None)
+    for seen, warns in ((0.0, True), (40.0, False)):
+        (tmp_path / "split.json").write_text(json.dumps({"train": [], "axes": ["RAS"], "oblique": seen}))
+        watch = AxesWatch(tmp_path, config)
+        watch(straighten(make_volume(None, seed=8))[0])
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            watch(tilted)
+            watch(tilted)
+        words = "case case lies at 26 degrees to the axes of space, but this network was trained on cases at up to 0"
+        assert [str(warning.message).startswith(words) for warning in caught] == [True] * warns
 
 
 def test_a_network_that_is_kept_from_the_orientation_warns_of_other_axes_than_its_own(root):
@@ -137,6 +154,17 @@ def test_a_network_that_is_kept_from_the_orientation_warns_of_other_axes_than_it
     for storage in STORAGES[1:3]:
         with pytest.warns(UserWarning, match="was trained on RAS and is not told.*leave out --no-tell-orientation"):
             watch(stored(volume, storage))
+    with pytest.warns(UserWarning, match="lies at 26 degrees .* was trained with the orientation of each and is not"):
+        watch(straighten(make_volume(TILT, seed=8))[0])
+
+
+def test_a_run_without_test_cases_is_told_what_would_help(root, tmp_path):
+    shutil.copytree(root / "told", tmp_path / "run")
+    split = json.loads((root / "told" / "split.json").read_text())
+    (tmp_path / "run" / "split.json").write_text(json.dumps({**split, "test": []}))
+    options = {"turns": (), "storages": 1, "data": None, "most": None, "device": "cpu"}
+    with pytest.raises(ValueError, match="has no test cases; name a run with folds, or with a split file"):
+        score_run(tmp_path / "run", **options)
 
 
 def test_an_old_run_does_not_go_on_in_other_axes(root, tmp_path):

@@ -9,7 +9,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from torchsonic.io import read_json
 from torchsonic.lab.data.masks import find_pairs, read_pair
 from torchsonic.lab.metrics.masks import THRESHOLDS
+from torchsonic.lab.metrics.results import mean_known
 from torchsonic.lab.report import Column, Document, Figure, Prose, Section, Table
 from torchsonic.lab.report.document import NONE
 from torchsonic.lab.report.files import to_png
@@ -72,7 +72,7 @@ def evaluate_run(
 def _make_page(folder: Path, results: dict[str, Any], model: PretrainedModel, settings: MasksConfig) -> Document:
     config, rows, warnings = results["config"], results["cases"], []
     measure = "precision" if config["instances"] else "dice"
-    rank = {row["case"]: fmean(known) for row in rows if (known := [v for v in row[measure] if v is not None])}
+    rank = {row["case"]: mean for row in rows if (mean := mean_known(row[measure])) is not None}
     ranked = sorted(rank, key=rank.__getitem__)
     sections = [Section("Scores", [_scores(results), Prose(COUNTED.format(config["tolerance"]), "remark")])]
     if "rotated" in results or "scaled" in results:

@@ -21,9 +21,9 @@ from torchsonic.lab.data.volumes import Case, Volume
 from torchsonic.lab.data.volumes.preparation import normalise
 from torchsonic.lab.data.volumes.turning import rotation_about, turn_volume
 from torchsonic.lab.metrics.masks import score_mask
+from torchsonic.lab.metrics.results import mean_known
 from torchsonic.lab.runs.volumes.predict import read_good_cases, window_voxels
 from torchsonic.lab.runs.volumes.run import mean_scores
-from torchsonic.lab.runs.volumes.scores import mean_known
 from torchsonic.lab.runs.volumes.sliding_window import sliding_window
 from torchsonic.lab.training.progress import counting_progress
 from torchsonic.models import PretrainedModel

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from torchsonic.lab.metrics.paper import paper_results
+from torchsonic.lab.metrics.results import find_value
 
-__all__ = ["Measure", "Model", "Number", "Study", "find_value", "list_studies", "read_study"]
+__all__ = ["Measure", "Model", "Number", "Study", "list_studies", "read_study"]
 
 Form = Literal["plain", "percent", "error", "cost"]
 Count = Literal["value", "difference", "rows_first", "rows_at_paper_maximum", "rows_near_paper"]
@@ -46,7 +47,7 @@ class Measure:
 
     def of(self, results: Mapping[str, Any], model: str = "") -> float | None:
         """The value of a model as printed; ``None`` if the results lack it."""
-        found = find_value(results, tuple(self.paths.get(model, self.path)))
+        found = find_value(results, self.paths.get(model, self.path))
         factor = 1.0 if self.form in ("plain", "cost") else 100.0
         return None if found is None else factor * (1 - found if self.form == "error" else found)
 
@@ -118,25 +119,6 @@ class Study:
     numbers: tuple[Number, ...] = ()
     notes: tuple[str, ...] = ()
     """What a reader must know."""
-
-
-def find_value(results: Any, path: tuple[Any, ...]) -> float | None:
-    """The number at the end of a path; ``None`` if there is none.
-
-    Examples
-    --------
-    >>> find_value({"rows": [{"rate": 2, "told": 0.5}]}, ("rows", {"rate": 2}, "told"))
-    0.5
-    """
-    for step in path:
-        if isinstance(step, Mapping):
-            results = next((row for row in results or () if all(row.get(k) == v for k, v in step.items())), None)
-        else:
-            results = results.get(step) if isinstance(results, Mapping) else None
-    if isinstance(results, list):
-        known = [value for value in results if value is not None]
-        results = sum(known) / len(known) if known else None
-    return results
 
 
 def list_studies() -> list[str]:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from torchsonic.lab.studies.definition import Measure, Number, Study, find_value
+from torchsonic.lab.metrics.results import find_value
+from torchsonic.lab.studies.definition import Measure, Number, Study
 from torchsonic.lab.studies.plan import Planned
 
 __all__ = ["Estimate", "Outcome", "estimate", "find_numbers", "find_outcomes", "ranks"]
@@ -69,7 +70,7 @@ class Outcome:
         if not all(results for _, results in self.runs):
             return "not trained: diverged"
         measure = study.measures[0]
-        path = tuple(measure.paths.get(self.model, measure.path))
+        path = measure.paths.get(self.model, measure.path)
         found = [value for _, results in self.runs if (value := find_value(results, path)) is not None]
         if not found or fmean(found) - measure.chance < LEFT_CHANCE * (1 - measure.chance):
             return "not trained at this budget: close to chance"

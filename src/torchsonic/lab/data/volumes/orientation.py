@@ -30,9 +30,23 @@ def axis_codes(affine: NDArray[np.float64]) -> str:
     >>> axis_codes(np.diag([-1.0, 1.0, 3.0, 1.0]))
     'LAS'
     """
-    columns = affine[:3, :3] / np.linalg.norm(affine[:3, :3], axis=0)
+    columns = affine[:-1, :-1] / np.linalg.norm(affine[:-1, :-1], axis=0)
     largest = np.abs(columns).argmax(0)
     return "".join("RAS"[row] if columns[row, axis] > 0 else "LPI"[row] for axis, row in enumerate(largest))
+
+
+def oblique_degrees(affine: NDArray[np.float64]) -> float:
+    """Largest angle between an axis of a NIfTI file and the nearest axis of space.
+
+    Examples
+    --------
+    >>> affine = np.eye(4)
+    >>> affine[:2, :2] = [[0.8, -0.6], [0.6, 0.8]]
+    >>> round(oblique_degrees(affine))
+    37
+    """
+    cosines = np.abs(affine[:3, :3] / np.linalg.norm(affine[:3, :3], axis=0)).max(0)
+    return float(np.degrees(np.arccos(np.minimum(cosines, 1.0))).max())
 
 
 def straighten(volume: Volume) -> tuple[Volume, Storage]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from torchsonic.lab.data.volumes.cases import Case, CaseError
 from torchsonic.lab.data.volumes.nifti import Volume, read_case
-from torchsonic.lab.data.volumes.orientation import axis_codes
+from torchsonic.lab.data.volumes.orientation import axis_codes, oblique_degrees
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Facts:
     """Of the files: the same names may hold other voxels another time."""
     axes: str = "RAS"
     """Where the axes point, as :func:`axis_codes` says."""
+    oblique: float = 0.0
+    """See :func:`oblique_degrees`."""
 
 
 def survey(
@@ -99,5 +101,5 @@ def _look_at(volume: Volume, case: Case) -> Facts:
     digest = hashlib.sha256()
     for file in (*case.images, *([case.label] if case.label else [])):
         digest.update(file.read_bytes())
-    shape, axes = (depth, height, width), axis_codes(volume.affine)
-    return Facts(volume.name, len(volume.image), shape, volume.spacing, classes, digest.hexdigest()[:16], axes)
+    shape, lies = (depth, height, width), (axis_codes(volume.affine), oblique_degrees(volume.affine))
+    return Facts(volume.name, len(volume.image), shape, volume.spacing, classes, digest.hexdigest()[:16], *lies)

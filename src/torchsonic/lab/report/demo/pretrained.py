@@ -1,4 +1,4 @@
-"""The pretrained networks on newly drawn images: rotated, noisy, and with clues far apart."""
+"""The pretrained networks on newly drawn shapes, rotated and noisy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from torchsonic.lab.data import HalliGalli, SynthShape, perturb
+from torchsonic.lab.data import SynthShape, perturb
 from torchsonic.lab.metrics.robustness import score_samples
 from torchsonic.lab.report.style import class_legend, label_colours, show_image
 from torchsonic.viz.style import PALETTE, new_figure, styled, thin_axes
@@ -24,7 +24,7 @@ Networks = Mapping[str, nn.Module]
 Curves = dict[str, list[float]]
 
 
-def _changed(data: SynthShape | HalliGalli, kind: str, level: float, chosen: Sequence[int]) -> tuple[Tensor, Tensor]:
+def _changed(data: SynthShape, kind: str, level: float, chosen: Sequence[int]) -> tuple[Tensor, Tensor]:
     image, label = data.samples(chosen)
     return perturb(image, label, kind, level, seed=int(chosen[0])) if level else (image, label)
 
@@ -42,16 +42,6 @@ def score_levels(
             found[name].append(dice)
             advance()
     return found
-
-
-def score_corners(networks: Networks, levels: Sequence[float], scenes: Sequence[int]) -> Curves:
-    """Dice of each network on HalliGalli at each level of noise."""
-    data = HalliGalli()
-    rules = {"num_classes": data.num_classes, "background": True, "window": data.window()}
-    return {
-        name: [score_samples(network, partial(_changed, data, "noise", level), scenes, **rules) for level in levels]
-        for name, network in networks.items()
-    }
 
 
 @styled

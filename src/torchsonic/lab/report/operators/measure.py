@@ -12,6 +12,7 @@ from torch import nn
 
 from torchsonic.lab.metrics import count_flops, count_parameters
 from torchsonic.lab.metrics.cost import peak_bytes
+from torchsonic.lab.metrics.results import mean_known
 from torchsonic.lab.report.operators.contenders import CONTENDERS, Contender
 from torchsonic.lab.report.operators.directions import directions, reach
 from torchsonic.lab.report.operators.laws import LAWS, law_errors, takes_other_sizes
@@ -98,11 +99,6 @@ class Measured:
     costs: tuple[Cost, ...]
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
-
-
 def measure_operators(
     budget: Budget, *, contenders: Sequence[Contender] = CONTENDERS, say: Callable[[str], None] = lambda text: None
 ) -> list[Measured]:
@@ -121,7 +117,7 @@ def measure_operators(
         measured.append(
             Measured(
                 contender=contender,
-                errors={law: _mean([found[law] for found in errors]) for law in LAWS},
+                errors={law: mean_known([found[law] for found in errors]) for law in LAWS},
                 selectivity=fmean(found[0] for found in preferences),
                 diagonals=fmean(found[1] for found in preferences),
                 reach=fmean(reach(contender, seed=seed) for seed in seeds),

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import fmean
 from typing import Any
 
 from torchsonic.lab.metrics.detection import summarise_lesions
+from torchsonic.lab.metrics.results import mean_known
 from torchsonic.lab.metrics.volumes import bootstrap_mean, mean_of, summarise
 from torchsonic.lab.runs.provenance import activity_warning
 
@@ -55,7 +55,7 @@ class ModelResult:
 
     def seconds(self) -> float | None:
         """Mean over the cases that were timed."""
-        return fmean(found) if (found := [c.seconds for c in self.cases.values() if c.seconds is not None]) else None
+        return mean_known(case.seconds for case in self.cases.values())
 
     def peak_bytes(self) -> int | None:
         """Of the case that needed most."""

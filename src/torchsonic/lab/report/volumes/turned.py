@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torchsonic.lab.data.volumes import find_cases
+from torchsonic.lab.metrics.results import find_value
 from torchsonic.lab.metrics.volumes import bootstrap_mean
 from torchsonic.lab.report import Document, Prose, Section, Table
 from torchsonic.lab.report.document import NONE, Cell
@@ -15,7 +16,6 @@ from torchsonic.lab.report.runs import count, join_values, origin_text
 from torchsonic.lab.runs.folder import read_facts
 from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.lab.runs.volumes import load_run, score_cases
-from torchsonic.lab.runs.volumes.scores import mean_known
 from torchsonic.lab.training.progress import counting_progress
 
 __all__ = ["make_page", "score_run"]
@@ -40,16 +40,13 @@ def score_run(
     """Test a finished run on at most ``most`` of its test cases: unchanged, rotated, and with other axis orders."""
     model, config = load_run(folder)
     model.to(device)
-    here = {case.name: case for case in find_cases(data or config.data)}
     names = read_facts(folder / "split.json", "test")["test"][:most]
-    missing = [name for name in names if name not in here]
-    if missing or not names:
-        where = (
-            f"case {missing[0]} of {folder} is not in {data or config.data}"
-            if missing
-            else f"{folder} has no test cases"
-        )
-        raise ValueError(f"{where}; use --data to say where its test cases are")
+    if not names:
+        raise ValueError(f"{folder} has no test cases; name a run with folds, or with a split file that has some")
+    here = {case.name: case for case in find_cases(data or config.data)}
+    if missing := [name for name in names if name not in here]:
+        place = data or config.data
+        raise ValueError(f"case {missing[0]} of {folder} is not in {place}; use --data to say where its test cases are")
     config = replace(config, test_turns=tuple(turns), test_storages=storages)
     with counting_progress(f"testing {folder.name}", len(names), show=True) as advance:
         rows = score_cases(model, [here[name] for name in names], config, advance=advance)
@@ -69,10 +66,10 @@ def make_page(runs: Sequence[Mapping[str, Any]]) -> Document:
     titles = [f"rotated by {t['turn']:g}\u00b0" if "turn" in t else f"stored in {t['storages']} ways" for t in tests]
     rows = []
     for run in runs:
-        plain = [case["dice"] for case in run["cases"]]
         for way in (way for way in WAYS if way in run["cases"][0]["turned"][0]):
-            found = [[find_test(case, test)[way] for case in run["cases"]] for test in tests]
-            rows.append([run["name"], WAYS[way], *map(_cell, [plain, *found])])
+            paths = [("dice",), *(("turned", test, way) for test in tests)]
+            found = [[find_value(case, path) for case in run["cases"]] for path in paths]
+            rows.append([run["name"], WAYS[way], *map(_cell, found)])
     table = Table("Dice", ["run", "orientation", "unchanged", *titles], rows, left=2)
     return Document(
         title="Rotated volumes, and other axis orders",
@@ -83,15 +80,9 @@ def make_page(runs: Sequence[Mapping[str, Any]]) -> Document:
     )
 
 
-def find_test(case: Mapping[str, Any], test: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The row of a case that is of a test."""
-    return next(row for row in case["turned"] if all(row.get(key) == value for key, value in test.items()))
-
-
-def _cell(cases: Sequence[Sequence[float | None]]) -> Cell:
-    """Mean over cases of the mean over their classes."""
-    means = [mean for case in cases if (mean := mean_known(case)) is not None]
-    found = bootstrap_mean(means)
+def _cell(cases: Sequence[float | None]) -> Cell:
+    """Mean over cases."""
+    found = bootstrap_mean(case for case in cases if case is not None)
     if found["mean"] is None:
         return Cell(NONE)
     note = "" if found["low"] is None else f"{found['low']:.3f} to {found['high']:.3f}"

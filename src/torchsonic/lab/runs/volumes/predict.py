@@ -13,12 +13,21 @@ from numpy.typing import NDArray
 
 from torchsonic.lab.data.volumes import Case, CaseError, Volume, find_cases, read_case
 from torchsonic.lab.data.volumes.nifti import read_affine
-from torchsonic.lab.data.volumes.orientation import axis_codes, oblique_part, straighten, to_stored_axes
+from torchsonic.lab.data.volumes.orientation import (
+    axis_codes,
+    oblique_degrees,
+    oblique_part,
+    straighten,
+    to_stored_axes,
+)
 from torchsonic.lab.data.volumes.preparation import prepare, resize
 from torchsonic.lab.runs.folder import read_facts
 from torchsonic.lab.runs.volumes.config import VolumesConfig
 from torchsonic.lab.runs.volumes.sliding_window import sliding_window
 from torchsonic.models import PretrainedModel
+
+MARGIN = 10.0
+"""Degrees that a case may be more oblique than those of training before users are warned."""
 
 
 def window_voxels(patch: Sequence[int], reference: Sequence[float], spacing: Sequence[float]) -> tuple[int, ...]:
@@ -98,41 +107,58 @@ def predict_case(model: PretrainedModel, volume: Volume, config: VolumesConfig, 
 
 
 class AxesWatch:
-    """Warns once of volumes in other axes than those of training, if the network is not told the orientation.
+    """Warns once of volumes that lie otherwise than those of training, if the network is not told the orientation.
 
     Parameters
     ----------
     folder, config
-        Of the run. One that is older than the record of axes is compared with its training cases, if these are still
-        there, and otherwise with the first volume.
+        Of the run. One without a record of how its training cases lie is compared with these, if they are still there,
+        and otherwise with the first volume.
     """
 
     def __init__(self, folder: Path, config: VolumesConfig, *, tell_orientation: bool = True) -> None:
-        self.is_told = config.is_oriented and tell_orientation
-        self.remedy = "leave out --no-tell-orientation" if config.is_oriented else "train with --tell-orientation"
+        self.hears, self.is_told = config.is_oriented, config.is_oriented and tell_orientation
+        self.remedy = _remedy(config)
         self.warned: set[str] = set()
         self.cases: list[Case] = []
-        if config.is_oriented:
-            self.known = {"RAS"}  # to which all cases were brought
+        if config.is_oriented:  # all cases were brought to these axes, and the rest was told
+            self.axes, self.oblique = {"RAS"}, 0.0
             return
         facts = read_facts(folder / "split.json", "train")
-        self.known = set(facts.get("axes", ()))
-        if not self.known and (config.data / "images").is_dir():
+        self.axes, self.oblique = set(facts.get("axes", ())), facts.get("oblique")
+        if self.oblique is None and (config.data / "images").is_dir():
             self.cases = [case for case in find_cases(config.data, labels=False) if case.name in facts["train"]]
 
     def __call__(self, volume: Volume) -> None:
         if self.is_told:
             return
-        axes = axis_codes(volume.affine)
-        self.known = self.known or {axis_codes(read_affine(case.images[0])) for case in self.cases} or {axes}
-        if axes not in self.known | self.warned:
+        if self.oblique is None:
+            affines = [read_affine(case.images[0]) for case in self.cases] or [volume.affine]
+            self.axes = self.axes or {axis_codes(affine) for affine in affines}
+            self.oblique = max(oblique_degrees(affine) for affine in affines)
+        axes, oblique = axis_codes(volume.affine), oblique_degrees(volume.affine)
+        if axes not in self.axes:
+            self._warn(volume, f"has axes {axes}", f"on {', '.join(sorted(self.axes))}", about=axes)
+        elif oblique > self.oblique + MARGIN:
+            seen = "with the orientation of each" if self.hears else f"on cases at up to {self.oblique:.0f} degrees"
+            self._warn(volume, f"lies at {oblique:.0f} degrees to the axes of space", seen, about="oblique")
+
+    def _warn(self, volume: Volume, how: str, seen: str, *, about: str) -> None:
+        if about not in self.warned:
             warnings.warn(
-                f"case {volume.name} has axes {axes}, but this network was trained on {', '.join(sorted(self.known))} "
-                "and is not told the orientation, so its result may be poor; bring cases to the same axes, or "
-                f"{self.remedy}",
-                stacklevel=2,
+                f"case {volume.name} {how}, but this network was trained {seen} and is not told the orientation, "
+                f"so its result may be poor; {self.remedy}",
+                stacklevel=3,
             )
-            self.warned.add(axes)
+            self.warned.add(about)
+
+
+def _remedy(config: VolumesConfig) -> str:
+    """What users can do about a network that is not told the orientation."""
+    if config.is_oriented:
+        return "leave out --no-tell-orientation"
+    other = "train a Sonic network" if config.model == "unet" else "train again without --no-tell-orientation"
+    return f"bring cases to the axes of training, or {other}"
 
 
 def read_good_cases(

@@ -16,11 +16,12 @@ from torchsonic.lab.data.volumes.orientation import straighten
 from torchsonic.lab.data.volumes.preparation import prepare
 from torchsonic.lab.data.volumes.survey import Facts, survey
 from torchsonic.lab.metrics.cost import peak_bytes
+from torchsonic.lab.metrics.results import mean_known
 from torchsonic.lab.runs.folder import RunError, kind_of, load_model, read_config, read_facts
 from torchsonic.lab.runs.run import Experiment, run
 from torchsonic.lab.runs.volumes.config import SegmentationConfig, VolumesConfig
 from torchsonic.lab.runs.volumes.plan import complete_config, make_model
-from torchsonic.lab.runs.volumes.scores import mean_known, score_cases
+from torchsonic.lab.runs.volumes.scores import score_cases
 from torchsonic.lab.runs.volumes.split import Split, choose_split
 from torchsonic.lab.training import CheckpointError, Fit
 from torchsonic.lab.training.progress import counting_progress
@@ -75,7 +76,7 @@ class SegmentationExperiment(Experiment[S, PretrainedModel]):
     def prepare(self, folder: Path, fabric: Fabric, *, show: bool) -> PretrainedModel:
         facts, num_classes = self._look_at_data(show=show)
         found = {"train": self.split.train, "test": self.split.test, "left_out": self.left_out}
-        found |= {"axes": sorted({fact.axes for fact in facts})}
+        found |= {"axes": sorted({fact.axes for fact in facts}), "oblique": max(fact.oblique for fact in facts)}
         self.facts = {SPLIT_NAME: {**found, "digests": {fact.name: fact.digest for fact in facts}}}
         return self.make_model(facts, num_classes)
 

@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from torchsonic.lab.data.volumes import Case, Volume, read_case
 from torchsonic.lab.data.volumes.orientation import rearrange, straighten
 from torchsonic.lab.data.volumes.turning import random_axis, rotation_about, turn_back, turn_volume
 from torchsonic.lab.metrics.overlap import confusion, dice_per_class
+from torchsonic.lab.metrics.results import mean_known
 from torchsonic.lab.runs.volumes.config import VolumesConfig
 from torchsonic.lab.runs.volumes.predict import predict_case, predict_probabilities, read_good_cases
 from torchsonic.models import PretrainedModel
@@ -112,9 +112,3 @@ def score_told_and_untold(
             probabilities = finish(predict_probabilities(model, volume, config, tell_orientation=way == "told"))
             found.append(score_labels(probabilities.argmax(0), truth, config.num_classes))
     return {way: [mean_known(column) for column in zip(*found, strict=True)] for way, found in scores.items()}
-
-
-def mean_known(values: Iterable[float | None]) -> float | None:
-    """Mean of the numbers that are there; ``None`` if there are none."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
