@@ -17,7 +17,7 @@ from torchsonic.models.registry import BACKBONES
 from torchsonic.models.sonicnet import MARGIN, border_options
 from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.network_spacing import place_behind
-from torchsonic.nn.norm import make_conv, make_norm
+from torchsonic.nn.norm import make_conv, make_last_norm, make_norm
 from torchsonic.nn.orbit import OrbitBlock, OrbitDropout, OrbitPool
 from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.groups import Group, make_group
@@ -248,7 +248,7 @@ class OrbitClassifier(Classifier):
             standardise=standardise,
         )
         self.feature_info = [{"num_chs": 2 * widths[-1], "reduction": math.prod(strides), "module": "features"}]
-        last = make_norm(norm, 2 * widths[-1], 2)
+        last = make_last_norm(norm, 2 * widths[-1], 2)
         self._build_head(2 * widths[-1], num_classes, drop_rate=drop_rate, global_pool=global_pool, norm=last)
 
     def _stages(self) -> list[tuple[str, Sequence[nn.Module]]]:
