@@ -250,6 +250,14 @@ def test_bad_arguments_are_named(arguments, message):
         SonicOrbitConv2d(arguments.pop("in_channels"), arguments.pop("out_channels"), **arguments)
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"widths": (2, 2)}, {"strides": (1,)}, {"widths": (), "strides": (), "num_modes": ()}]
+)
+def test_a_network_needs_one_value_per_block(wrong):
+    with pytest.raises(ValueError, match="widths, strides and num_modes must have one value per block, got "):
+        torchsonic.create_model("orbit_tiny", **wrong)
+
+
 def test_weights_of_another_group_are_refused():
     weights = SonicOrbitConv2d(8, 8, num_modes=4, group="C8").state_dict()
     with pytest.raises(RuntimeError, match="group='C8'"):

@@ -70,6 +70,11 @@ class OrbitFeatures(nn.Module):
         self.group = make_group(group, spatial_dims, axis=axis)
         steps = spacing_values(spacing, spatial_dims)
         strides = [1] * len(widths) if strides is None else strides
+        if not len(widths) == len(strides) == len(num_modes) > 0:
+            raise ValueError(
+                "widths, strides and num_modes must have one value per block, "
+                f"got {tuple(widths)}, {tuple(strides)} and {tuple(num_modes)}"
+            )
         parts: list[nn.Module] = []
         rates = linear_rates(drop_path, len(widths))
         before = (1,) * spatial_dims
