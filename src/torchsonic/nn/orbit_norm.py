@@ -6,20 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torchsonic.nn.orbit_fields import count_fields
 from torchsonic.spectral.groups import Group
 
-__all__ = ["OrbitBatchNorm", "OrbitNorm", "count_fields"]
-
-
-def count_fields(channels: int, group: Group, name: str) -> int:
-    """The number of fields, each with one channel per element; refuse channel counts that do not divide."""
-    if not isinstance(group, Group):  # a name has a length, too
-        raise TypeError(f"group must be a torchsonic.Group, got {group!r}; pass the group of a layer, layer.group")
-    if channels % len(group):
-        raise ValueError(
-            f"{name} must be a multiple of the {len(group)} elements of group {group.name or 'given'}, got {channels}"
-        )
-    return channels // len(group)
+__all__ = ["OrbitBatchNorm", "OrbitNorm"]
 
 
 class OrbitNorm(nn.Module):
