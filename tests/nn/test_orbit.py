@@ -202,6 +202,14 @@ def test_dropout_drops_whole_fields_and_keeps_the_mean():
     assert abs(y.mean().item() - 1) < 0.1
 
 
+def test_dropout_needs_no_space():
+    group = make_group("C4", 2)
+    y = OrbitDropout(group, 0.5)(torch.ones(20, 8)).unflatten(1, (2, 4))
+    assert (y == y[..., :1]).all()
+    with pytest.raises(ValueError, match=r"p must be in \[0, 1\), got 'a'"):
+        OrbitDropout(group, "a")
+
+
 def test_modes_are_dropped_with_their_orbits():
     layer = make_orbit("C4", 2, (1, 1), num_modes=2, mode_dropout=0.5)
     x = torch.randn(1, 4, 8, 8, dtype=torch.float64)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchsonic.arguments import choice
+from torchsonic.arguments import choice, fraction
 from torchsonic.spectral.constants import constant
 from torchsonic.spectral.groups import Group
 
@@ -83,14 +82,11 @@ class OrbitDropout(nn.Module):
 
     def __init__(self, group: Group, p: float = 0.5) -> None:
         super().__init__()
-        if not 0.0 <= p < 1.0:
-            raise ValueError(f"p must be in [0, 1), got {p}")
-        self.group, self.p = group, p
+        self.group, self.p = group, fraction(p, "p")
 
     def forward(self, x: Tensor) -> Tensor:
         fields = x.unflatten(1, (count_fields(x.shape[1], self.group, "channels"), -1))
-        kept = F.dropout(torch.ones_like(fields[:, :, :1].flatten(3)[..., :1].squeeze(-1)), self.p, self.training)
-        return (fields * kept.reshape(*kept.shape[:2], *[1] * (fields.dim() - 2))).flatten(1, 2)
+        return torch.feature_dropout(fields, self.p, self.training).flatten(1, 2)
 
     def extra_repr(self) -> str:
         return f"{self.group}, p={self.p}"
