@@ -7,6 +7,7 @@ import torchsonic
 from torchsonic import Group, make_group, testing
 from torchsonic.export import ExportConfig, export_model
 from torchsonic.nn import (
+    OrbitBatchNorm,
     OrbitBlock,
     OrbitDropout,
     OrbitMix,
@@ -71,6 +72,13 @@ class TestGroup:
     def test_layers_that_take_a_group_refuse_its_name(self, layer):
         with pytest.raises(TypeError, match=r"must be a torchsonic.Group, got 'C8'.*layer\.group"):
             layer(torch.randn(1, 16, 4, 4))
+
+    @pytest.mark.parametrize("channels", [8, 24])
+    @pytest.mark.parametrize("build", [OrbitNorm, OrbitBatchNorm, lambda c, group: OrbitMix(c, 8, group)])
+    def test_layers_refuse_other_channels_than_theirs(self, build, channels):
+        layer = build(16, make_group("C8", 2))
+        with pytest.raises(ValueError, match=rf"expects 16 channels, got {channels} in shape \(2, {channels}, 4, 4\)"):
+            layer(torch.randn(2, channels, 4, 4))
 
     @pytest.mark.parametrize(("name", "num_axes"), [("O", 2), ("C4v", 2), ("D2v", 3), ("C0", 2), ("X", 3), ("C4", 1)])
     def test_unknown_names_are_refused(self, name, num_axes):
@@ -244,7 +252,12 @@ def test_strided_networks_turn_about_the_first_sample():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"in_channels": 7}, "in_channels must be a multiple of the 8 elements of group C8, got 7"),
+        (
+            {"in_channels": 7},
+            "multiple of the 8 elements of group C8, got 7; for ordinary channels, .*, pass lift=True",
+        ),
+        ({"in_channels": "8"}, "in_channels must be an integer, got '8'"),
+        ({"out_channels": "8"}, "out_channels must be an integer, got '8'"),
         ({"out_channels": 9}, "out_channels must be a multiple of the 8"),
         ({"group": "O"}, "group must be one of C{n} and D{n}"),
         ({"group": make_group("O", 3)}, "acts on 3 axes, but there are 2"),
@@ -254,7 +267,7 @@ def test_strided_networks_turn_about_the_first_sample():
 )
 def test_bad_arguments_are_named(arguments, message):
     arguments = {"in_channels": 8, "out_channels": 8, **arguments}
-    with pytest.raises(ValueError, match=message.replace("{", r"\{").replace("}", r"\}")):
+    with pytest.raises((TypeError, ValueError), match=message.replace("{", r"\{").replace("}", r"\}")):
         SonicOrbitConv2d(arguments.pop("in_channels"), arguments.pop("out_channels"), **arguments)
 
 
@@ -264,6 +277,12 @@ def test_bad_arguments_are_named(arguments, message):
 def test_a_network_needs_one_value_per_block(wrong):
     with pytest.raises(ValueError, match="widths, strides and num_modes must have one value per block, got "):
         torchsonic.create_model("orbit_tiny", **wrong)
+
+
+@pytest.mark.parametrize("num_groups", [0, -1])
+def test_a_norm_has_at_least_one_group(num_groups):
+    with pytest.raises(ValueError, match=f"num_groups must be at least 1, got {num_groups}"):
+        OrbitNorm(16, make_group("C8", 2), num_groups=num_groups)
 
 
 def test_weights_of_another_group_are_refused():

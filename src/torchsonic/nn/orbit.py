@@ -23,7 +23,7 @@ from torchsonic.nn.block import ResidualBlock
 from torchsonic.nn.conv import SonicConvNd
 from torchsonic.nn.norm import Activation
 from torchsonic.nn.options import refuse_third
-from torchsonic.nn.orbit_fields import OrbitDropout, OrbitMix, OrbitPool, count_fields, spread
+from torchsonic.nn.orbit_fields import LIFT, OrbitDropout, OrbitMix, OrbitPool, count_fields, spread
 from torchsonic.nn.orbit_norm import OrbitBatchNorm, OrbitNorm
 from torchsonic.spectral.constants import constant
 from torchsonic.spectral.groups import Group, make_group
@@ -66,7 +66,7 @@ class SonicOrbitConvNd(SonicConvNd):
         self.orbit_size = len(self.group)
         fields = count_fields(out_channels, self.group, "out_channels")
         if not lift:
-            fields = max(fields, count_fields(in_channels, self.group, "in_channels"))
+            fields = max(fields, count_fields(in_channels, self.group, "in_channels", LIFT))
         num_modes = max(4, fields // 2) if num_modes is None else num_modes
         super().__init__(in_channels, out_channels, num_modes=num_modes, **options)
 

@@ -7,24 +7,35 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from torchsonic.arguments import choice, fraction
+from torchsonic.arguments import choice, fraction, positive
 from torchsonic.spectral.constants import constant
 from torchsonic.spectral.groups import Group
 
-__all__ = ["OrbitDropout", "OrbitMix", "OrbitPool", "count_fields", "spread"]
+__all__ = ["LIFT", "OrbitDropout", "OrbitMix", "OrbitPool", "check_channels", "count_fields", "spread"]
 
 Pooling = Literal["max", "mean", "norm"]
+LIFT = "; for ordinary channels, such as colours, pass lift=True"
+
+torch.fx.wrap("check_channels")  # one node of a graph that torch.fx records
 
 
-def count_fields(channels: int, group: Group, name: str) -> int:
+def count_fields(channels: int, group: Group, name: str, remedy: str = "") -> int:
     """The number of fields, each with one channel per element; refuse channel counts that do not divide."""
     if not isinstance(group, Group):  # a name has a length, too
         raise TypeError(f"group must be a torchsonic.Group, got {group!r}; pass the group of a layer, layer.group")
-    if channels % len(group):
+    if positive(channels, name) % len(group):
         raise ValueError(
             f"{name} must be a multiple of the {len(group)} elements of group {group.name or 'given'}, got {channels}"
+            f"{remedy}"
         )
     return channels // len(group)
+
+
+def check_channels(x: Tensor, channels: int, owner: str) -> Tensor:
+    """Refuse another number of channels, which might divide into fields all the same."""
+    if x.shape[1] != channels:
+        raise ValueError(f"{owner} expects {channels} channels, got {x.shape[1]} in shape {tuple(x.shape)}")
+    return x
 
 
 def spread(values: Tensor, group: Group, dim: int) -> Tensor:
@@ -43,12 +54,12 @@ class OrbitMix(nn.Module):
         super().__init__()
         fields = count_fields(out_channels, group, "out_channels")
         if not lift:
-            count_fields(in_channels, group, "in_channels")
-        self.group, self.lift = group, lift
+            count_fields(in_channels, group, "in_channels", LIFT)
+        self.in_channels, self.group, self.lift = positive(in_channels, "in_channels"), group, lift
         self.weight = nn.Parameter(torch.randn(fields, in_channels) * in_channels**-0.5)
 
     def forward(self, x: Tensor) -> Tensor:
-        order = len(self.group)
+        x, order = check_channels(x, self.in_channels, "OrbitMix"), len(self.group)
         if self.lift:
             weight = self.weight[:, None].expand(-1, order, -1)
         else:  # (k, c, r, s) to (k, r, c, s)
