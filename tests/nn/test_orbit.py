@@ -1,5 +1,7 @@
 """Layers that turn with the image."""
 
+import math
+
 import pytest
 import torch
 
@@ -67,6 +69,41 @@ class TestGroup:
             Group([[[1, 0], [0, 1]], [[2, 0], [0, 1]]])
         with pytest.raises(ValueError, match="more than 1000"):
             Group.generate([[[0.6, -0.8], [0.8, 0.6]]])
+
+    @pytest.mark.parametrize(
+        ("name", "num_axes"), [("C7", 2), ("C16", 2), ("C100", 2), ("D12", 2), ("C9h", 3), ("I", 3)]
+    )
+    def test_single_precision_gives_the_exact_group(self, name, num_axes):
+        exact = make_group(name, num_axes)
+        for group in (Group(exact.matrices.float()), Group.generate(exact.matrices[1:4].float())):
+            assert len(group) == len(exact)
+            products = group.matrices[:, None] @ group.matrices
+            torch.testing.assert_close(group.matrices[group.products], products, rtol=0, atol=1e-13)
+
+    def test_groups_have_up_to_1000_elements(self):
+        large = make_group("C300", 2)  # the largest takes seconds
+        assert torch.equal(large.products, torch.arange(300)[:, None].add(torch.arange(300)) % 300)
+        for name, num_axes in (("C1001", 2), ("D600", 2), ("D300h", 3)):
+            with pytest.raises(ValueError, match=f"group '{name}' has more than 1000 elements, the most"):
+                make_group(name, num_axes)
+
+    @pytest.mark.parametrize(
+        ("build", "message"),
+        [
+            (lambda: Group(torch.zeros(0, 2, 2)), r"matrices must be a list of matrices .*, got \(0, 2, 2\)"),
+            (lambda: Group([[[1, 0], [0]]]), r"matrices must be a list of matrices .*, got \[\[\[1, 0\], \[0\]\]\]"),
+            (lambda: Group.generate([]), r"generators must be a list of matrices .*, got \[\]"),
+            (lambda: Group.generate([torch.eye(2), torch.eye(3)]), "generators must be a list of matrices"),
+            (lambda: Group.generate([[[math.nan, 1], [0, 1]]]), "generators must be orthogonal.*by nan"),
+            (lambda: Group.generate([[[2, 0], [0, 1]]]), "generators must be orthogonal.*by 3"),
+            (lambda: Group(torch.cat([make_group("C4", 2).matrices] * 2)), "one occurs twice"),
+            (lambda: make_group("C4", 3, axis=1.0), r"axis must be one of \(0, 1, 2\), got 1\.0"),
+            (lambda: make_group(8, 2), "group must be a name such as 'C8', got 8"),
+        ],
+    )
+    def test_impossible_groups_are_named(self, build, message):
+        with pytest.raises((TypeError, ValueError), match=message):
+            build()
 
     @pytest.mark.parametrize("layer", [OrbitPool("C8"), OrbitDropout("C8"), lambda x: OrbitNorm(x.shape[1], "C8")(x)])
     def test_layers_that_take_a_group_refuse_its_name(self, layer):
