@@ -328,6 +328,27 @@ def test_weights_of_another_group_are_refused():
         SonicOrbitConv2d(8, 8, num_modes=4, group="D4").load_state_dict(weights)
 
 
+def test_weights_of_another_group_with_as_many_elements_are_refused():
+    """Whatever it is called; a name counts only if it is that of the very group."""
+    groups = [Group(make_group("D2", 2).matrices), Group(make_group("D2", 2).matrices, name="C4"), "C4"]
+    weights = SonicOrbitConv2d(4, 4, group=Group(make_group("C4", 2).matrices)).state_dict()
+    for group in groups:
+        with pytest.raises(RuntimeError, match="pass the same Group that the weights were trained with"):
+            SonicOrbitConv2d(4, 4, group=group).load_state_dict(weights)
+    SonicOrbitConv2d(4, 4, group=Group(make_group("C4", 2).matrices.float())).load_state_dict(weights)
+    about = make_group("C4", 3, axis=2)
+    with pytest.raises(RuntimeError, match="group='C4'"):
+        SonicOrbitConv3d(4, 4, group=about).load_state_dict(SonicOrbitConv3d(4, 4, group="C4").state_dict())
+
+
+def test_a_network_is_saved_with_the_name_of_its_group(tmp_path):
+    model = torchsonic.create_model("orbitnet2d", group=make_group("C4", 2), width=2, depth=1, num_modes=2)
+    with pytest.raises(
+        TypeError, match=r"group=Group.* cannot be saved as JSON; pass the group by name, such as group='"
+    ):
+        model.save_pretrained(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["orbitnet2d", "orbitnet3d", "orbit_tiny"])
 def test_networks_compile_as_one_graph_and_are_exported(name, tmp_path):
     sizes = {"widths": (2, 2), "strides": (1, 2), "num_modes": (2, 2)}

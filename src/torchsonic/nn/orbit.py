@@ -26,7 +26,7 @@ from torchsonic.nn.options import refuse_third
 from torchsonic.nn.orbit_fields import LIFT, OrbitDropout, OrbitMix, OrbitPool, count_fields, spread
 from torchsonic.nn.orbit_norm import OrbitBatchNorm, OrbitNorm
 from torchsonic.spectral.constants import constant
-from torchsonic.spectral.groups import Group, make_group
+from torchsonic.spectral.groups import Group, known_name, make_group
 from torchsonic.spectral.response import ModeShape
 from torchsonic.spectral.spacing import Spacing
 
@@ -71,8 +71,9 @@ class SonicOrbitConvNd(SonicConvNd):
         super().__init__(in_channels, out_channels, num_modes=num_modes, **options)
 
     def definition(self) -> dict[str, Any]:
-        name = self.group.name or f"{self.orbit_size} elements"
-        return {**super().definition(), "group": name, "axis": self.axis, "lift": self.lift}
+        own = {"elements": self.orbit_size, "fingerprint": self.group.fingerprint}  # two groups may have one count
+        name = known_name(self.group, axis=self.axis)
+        return {**super().definition(), "group": name or own, "axis": self.axis, "lift": self.lift}
 
     def reset_parameters(self, generator: torch.Generator | None = None, **bank: float) -> None:
         super().reset_parameters(generator, **bank)
