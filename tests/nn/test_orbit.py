@@ -153,6 +153,24 @@ def test_fields_turn_by_any_angle(name, num_axes, lift):
     )
 
 
+def test_laws_refuse_what_they_cannot_judge():
+    def conv(x, spacing):
+        return torch.nn.functional.conv2d(x, torch.ones(1, 1, 3, 3).to(x).triu())
+
+    x = torch.randn(1, 1, 8, 8, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"of Group\(C5: .*, only the identity permutes .* use assert_turns_in_space"):
+        testing.assert_turns_with_array(conv, make_group("C5", 2), x)
+    group = make_group("C4", 2)
+    with pytest.raises(ValueError, match="given must be one of fields, image, got 'field'"):
+        testing.assert_turns_with_array(conv, group, x, given="field")
+    with pytest.raises(ValueError, match="result must be one of fields, image, numbers, got 'logits'"):
+        testing.assert_turns_in_space(conv, group, (24, 24), 1, result="logits")
+    with pytest.raises(ValueError, match="result must be one of image, numbers, got 'fields'"):
+        testing.assert_storages_agree(conv, x, result="fields")
+    with pytest.raises(AssertionError, match="array turned"):
+        testing.assert_turns_with_array(conv, group, x)
+
+
 @pytest.mark.parametrize("broken", ["direction", "mixing", "bias"])
 def test_a_broken_layer_is_caught(broken, monkeypatch):
     layer = make_orbit("C4", 2, (1, 1), num_modes=2, spacing=1.0, **SHORT)
