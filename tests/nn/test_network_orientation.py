@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import torchsonic
-from torchsonic.export import ExportConfig, export_model
+from torchsonic.export import ExportConfig, export_model, load_exported
 from torchsonic.nn import SonicBlock, SpacedSequential
 from torchsonic.nn.network_orientation import OrientedNetwork
 from torchsonic.spectral.orientation import Storage, split_affine
@@ -251,13 +251,35 @@ def test_compiled_networks_are_told_too():
     assert relative_error(whole(x, spacing=(1.0, 0.5)), expected) < 1e-5
 
 
+TURNS = {"stored": QUARTER, "oblique": QUARTER @ torch.linalg.matrix_exp(0.1 * (QUARTER - QUARTER.mT))}
+
+
+@pytest.mark.parametrize("turn", TURNS)
 @pytest.mark.parametrize("spacing_input", ["no", "batch"])
-def test_an_exported_network_keeps_its_orientation(tmp_path, spacing_input):
+def test_an_exported_network_keeps_its_orientation(tmp_path, spacing_input, turn):
     local = 3 if spacing_input == "no" else 0
     model = make("sonicnet2d", in_channels=1, width=4, depth=2, num_modes=3, padding=None, local_kernel=local).float()
-    torchsonic.set_orientation(model, QUARTER @ torch.linalg.matrix_exp(0.1 * (QUARTER - QUARTER.mT)))
-    config = ExportConfig(to="pt2", size=(12, 10), spacing_input=spacing_input)
-    assert export_model(model, tmp_path / "model.pt2", config, timed_seconds=0.0).error < 1e-4  # checked against it
+    torchsonic.set_orientation(model, TURNS[turn])
+    config = ExportConfig(to="pt2", size=(12, 10), spacing_input=spacing_input, dynamic=("batch",))
+    path = tmp_path / "model.pt2"
+    assert export_model(model, path, config, timed_seconds=0.0).error < 1e-4  # checked against it
+    told = torch.tensor(load_exported(path, "pt2").metadata["orientation"], dtype=torch.float64)
+    torch.testing.assert_close(told, TURNS[turn], rtol=0, atol=1e-12)
+
+
+def test_an_oriented_network_is_exported_with_a_dynamic_size(tmp_path):
+    options = {"width": 2, "depth": 1, "num_modes": 2, "padding": None, "padding_mode": "circular"}
+    model = torchsonic.set_orientation(make("sonicnet2d", in_channels=1, **options).float(), TURNS["oblique"])
+    config = ExportConfig(to="pt2", size=(12, 10), dynamic=("batch", "size"))
+    assert export_model(model, tmp_path / "model.pt2", config, timed_seconds=0.0).error < 1e-4
+
+
+def test_orientations_of_samples_fix_the_batch_of_an_export(tmp_path):
+    model = make("sonicnet2d", in_channels=1, width=2, depth=1, num_modes=2).float()
+    torchsonic.set_orientation(model, torch.stack([QUARTER, QUARTER.mT]))
+    config = ExportConfig(to="pt2", size=(8, 8), batch=2, dynamic=("batch",))
+    with pytest.raises(ValueError, match=r"told 2 orientations, one per sample.*leave it out, or tell one"):
+        export_model(model, tmp_path / "model.pt2", config)
 
 
 def test_saving_forgets_the_orientation(tmp_path):

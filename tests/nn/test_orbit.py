@@ -372,13 +372,14 @@ def test_networks_compile_as_one_graph_and_are_exported(name, tmp_path):
     sizes = {"widths": (2, 2), "strides": (1, 2), "num_modes": (2, 2)}
     depth = 1 if name == "orbitnet3d" else 2
     sizes = sizes if name == "orbit_tiny" else {"width": 2, "depth": depth, "num_modes": 2, "group": "C4"}
+    sizes |= {"norm": "batch"} if name == "orbit_tiny" else {}
     model = torchsonic.create_model(name, num_classes=2, **sizes).eval()
     size = (8, 6, 8) if name == "orbitnet3d" else (12, 10)
     x = torch.randn(1, model.in_channels, *size)
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
-    config = ExportConfig(to="pt2", size=size)
+    config = ExportConfig(to="pt2", size=size, dynamic=("batch",))
     assert export_model(model, tmp_path / "model.pt2", config, timed_seconds=0.0).error < 1e-4
 
 

@@ -73,6 +73,25 @@ def _check_spacing(model: nn.Module, config: ExportConfig) -> None:
         raise ValueError(f"{given} given, but this {type(model).__name__} takes no spacing; leave it out")
 
 
+def told_orientation(model: nn.Module) -> Tensor | None:
+    """Directions of the axes of the input that a model was told, ``(n, D, D)``; ``None`` for the identity."""
+    turns = [layer._orientation for _, layer in spaced_layers(model) if layer._orientation is not None]
+    storages = next((known for m in model.modules() if (known := getattr(m, "storages", None)) is not None), None)
+    if storages is None:
+        return turns[0].cpu() if turns else None
+    axes = torch.stack([storage.matrix() for storage in storages])
+    return turns[0].cpu() @ axes.mT if turns else axes.mT
+
+
+def _check_orientation(model: nn.Module, config: ExportConfig) -> None:
+    turn = told_orientation(model)
+    if turn is not None and len(turn) > 1 and "batch" in config.dynamic:
+        raise ValueError(
+            f"this {type(model).__name__} was told {len(turn)} orientations, one per sample, so "
+            f"dynamic={config.dynamic} cannot contain 'batch'; leave it out, or tell one orientation for all"
+        )
+
+
 def _check_numbers(model: nn.Module, config: ExportConfig) -> None:
     """ONNX runtimes lack operations for types other than float32, or round between them."""
     others = {p.dtype for p in model.parameters() if p.is_floating_point()} - {torch.float32}
@@ -94,6 +113,7 @@ def trace_model(model: nn.Module, config: ExportConfig) -> ExportedProgram:
         If the model cannot be traced.
     """
     _check_spacing(model, config)
+    _check_orientation(model, config)
     _check_numbers(model, config)
     if is_sharded(model):
         raise ValueError(

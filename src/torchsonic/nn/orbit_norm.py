@@ -45,4 +45,4 @@ class OrbitBatchNorm(nn.BatchNorm1d):
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
         x = check_channels(x, self.channels, "OrbitBatchNorm")
-        return super().forward(x.reshape(len(x), self.num_features, -1)).reshape(x.shape)
+        return super().forward(x.reshape(x.shape[0], self.num_features, -1)).reshape(x.shape)
