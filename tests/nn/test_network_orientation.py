@@ -278,8 +278,53 @@ def test_orientations_of_samples_fix_the_batch_of_an_export(tmp_path):
     model = make("sonicnet2d", in_channels=1, width=2, depth=1, num_modes=2).float()
     torchsonic.set_orientation(model, torch.stack([QUARTER, QUARTER.mT]))
     config = ExportConfig(to="pt2", size=(8, 8), batch=2, dynamic=("batch",))
-    with pytest.raises(ValueError, match=r"told 2 orientations, one per sample.*leave it out, or tell one"):
+    with pytest.raises(ValueError, match=r"told 2 orientations, one per sample.*leave them out, or tell one"):
         export_model(model, tmp_path / "model.pt2", config)
+
+
+@pytest.mark.parametrize(("kind", "to"), [("batch", "pt2"), ("sample", "pt2"), ("batch", "onnx")])
+def test_an_exported_network_may_take_the_orientation_as_an_input(tmp_path, kind, to):
+    """Around the storage that it was told; parts that are tied to axes keep that one."""
+    pytest.importorskip("onnxruntime") if to == "onnx" else None
+    local = 3 if kind == "batch" else 0
+    options = {"width": 4, "depth": 1, "num_modes": 3, "padding": None, "padding_mode": "circular"}
+    model = make("sonicnet2d", in_channels=1, local_kernel=local, **options).float()
+    torchsonic.set_orientation(model, TURNS["oblique"])
+    config = ExportConfig(to=to, size=(12, 10), batch=2, orientation_input=kind, dynamic=("batch",))
+    path = tmp_path / f"model.{to}"
+    assert export_model(model, path, config, timed_seconds=0.0).error < 1e-4
+    x, exported = torch.randn(2, 1, 12, 10), load_exported(path, to)
+    turns = torch.stack([QUARTER, TURNS["oblique"].mT @ QUARTER @ QUARTER]).float()
+    answers = []
+    for turn in (turns,) if kind == "sample" else turns:
+        with torch.no_grad():
+            expected = model(x, orientation=turn)
+        answers.append(exported(x, turn))
+        assert relative_error(answers[-1], expected) < 1e-5
+    assert kind == "sample" or relative_error(*answers) > 1e-3
+    with pytest.raises(ValueError, match=r"orientation must be float32 of shape \(.*2, 2\)"):
+        exported(x, turns[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda: nn.Sequential(torchsonic.SonicConv2d(1, 2, num_modes=2)),
+            "takes no orientation in a call; leave it out",
+        ),
+        (
+            lambda: torchsonic.set_orientation(SonicBlock(1, 2, num_modes=2), QUARTER),
+            "once set_orientation has rearranged",
+        ),
+        (lambda: torchsonic.create_model("resnet50", in_channels=1, depths=(1, 1, 1, 1)), "would ignore it"),
+        (lambda: torchsonic.SonicConv2d(1, 2, num_modes=2, padding=(2, 3), padding_mode="zeros"), "not equally wide"),
+    ],
+)
+def test_what_cannot_take_an_orientation_as_an_input_says_so(tmp_path, build, message):
+    config = ExportConfig(to="pt2", size=(12, 10), orientation_input="batch")
+    with pytest.raises(ValueError, match=message):
+        export_model(build(), tmp_path / "model.pt2", config)
 
 
 def test_saving_forgets_the_orientation(tmp_path):
