@@ -295,6 +295,15 @@ def test_segmentation_networks_turn_with_the_array(name):
         testing.assert_turns_with_array(model, group, x, spacing=(1.0, 0.8, 0.9)[: len(size)], tolerance=1e-4)
 
 
+def test_classifiers_without_strides_turn_about_the_centre():
+    torch.manual_seed(0)
+    options = {"widths": (2, 3), "strides": (1, 1), "num_modes": (2, 2), "group": "D4"}
+    model = torchsonic.create_model("orbit_tiny", in_channels=1, num_classes=5, **options).double().eval()
+    with torch.no_grad():
+        x = torch.randn(1, 1, 9, 12, dtype=torch.float64)
+        testing.assert_turns_with_array(model, model.features.group, x, result="numbers")
+
+
 def test_strided_networks_turn_about_the_first_sample():
     torch.manual_seed(0)
     model = torchsonic.create_model("orbit_tiny", in_channels=1, num_classes=5, padding_mode="circular").eval()
