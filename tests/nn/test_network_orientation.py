@@ -182,6 +182,10 @@ def test_a_spacing_told_in_the_call_is_along_the_axes_of_the_input():
                 assert relative_error(found, storage.apply(expected)) < 1e-12
         with pytest.raises(TypeError, match="by position"):
             model(x=stored)
+        with pytest.raises(
+            ValueError, match=r"was told its orientation by set_orientation; call set_orientation\(model, N"
+        ):
+            model(stored, orientation=TILT)
         torchsonic.set_orientation(model, None)
         assert torch.equal(model(x=x, spacing=STEPS), expected)
 

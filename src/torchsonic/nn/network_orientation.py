@@ -95,6 +95,12 @@ def _rearrange(
         raise TypeError(f"pass the input of this {type(module).__name__} by position, not by name, once it is oriented")
     x, *others = arguments
     _check_count(module.storages, x.shape[0])
+    told = others[0] if others else keywords.get("spacing")
+    if keywords.get("orientation") is not None or isinstance(told, Sampling):
+        raise ValueError(
+            f"this {type(module).__name__} was told its orientation by set_orientation; call set_orientation(model, "
+            "None) before you pass one in a call"
+        )
     if getattr(module, "takes_spacing", False):
         others[:1] = [_reordered(spacing, module.storages) for spacing in others[:1]]
         if "spacing" in keywords:
