@@ -41,11 +41,14 @@ class _Traced(nn.Module):
             if orientation is None or not isinstance(model, OrientedNetwork):
                 return call_model(model, tuple(t for t in (x, spacing, orientation) if t is not None), config)
             # In the axes that the model was told: a program cannot choose the nearest by numbers it does not know.
-            rest = as_orientation(orientation, len(config.size)) @ self.axes
+            turn = as_orientation(orientation, len(config.size))
+            rest = turn @ self.axes.to(turn)
             return run_rearranged(model._forward, x, config.spacing or spacing, (self._storage,), rest)
 
 
 class _TracedWithoutSpacing(_Traced):
+    """The same for two inputs, which every format passes by position."""
+
     def forward(self, x: Tensor, orientation: Tensor) -> Tensor:  # type: ignore[override]
         return super().forward(x, orientation=orientation)
 
@@ -122,7 +125,7 @@ def _check_orientation(model: nn.Module, config: ExportConfig) -> None:
     if turn is not None and len(turn) > 1 and ("batch" in config.dynamic or config.orientation_input != "no"):
         raise ValueError(
             f"this {name} was told {len(turn)} orientations, one per sample, which allows neither a dynamic batch nor "
-            f"orientation_input={config.orientation_input!r}; leave them out, or tell one orientation for all"
+            "an orientation as an input; leave them out, or tell one orientation for all"
         )
     if config.orientation_input == "no":
         return
