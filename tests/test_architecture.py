@@ -21,7 +21,7 @@ ALLOWED = {
     "engine": {*MATHEMATICS, "io"},
     "functional": {*MATHEMATICS, "engine"},
     "nn": OPERATOR,
-    "testing": {"functional", "nn"},
+    "testing": {*MATHEMATICS, "functional", "nn"},
     "doctor": {"spectral", "engine", "functional", "nn", "testing", "integrations"},
     "models": {*OPERATOR, "io", "nn", "__version__"},
     "baselines": {*OPERATOR, "nn", "models"},

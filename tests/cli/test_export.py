@@ -53,10 +53,11 @@ def test_onnx_without_a_check(saved, tmp_path, capsys):
     for package in ("onnx", "onnxscript", "onnxruntime"):
         pytest.importorskip(package)
     out = tmp_path / "net.onnx"
-    arguments = ["--size", "12", "--spacing-input", "batch", "--no-check", "--out", str(out)]
+    told = ["--spacing-input", "batch", "--orientation-input", "batch"]
+    arguments = ["--size", "12", *told, "--no-check", "--out", str(out)]
     assert main(["export", str(saved), *arguments]) == 0
     assert "checked" not in capsys.readouterr().out
-    assert load_exported(out, "onnx")(torch.randn(1, 1, 12, 12), torch.ones(2)).shape == (1, 2, 12, 12)
+    assert load_exported(out, "onnx")(torch.randn(1, 1, 12, 12), torch.ones(2), torch.eye(2)).shape == (1, 2, 12, 12)
 
 
 @pytest.mark.parametrize(

@@ -340,6 +340,26 @@ def test_wrong_input_is_named(name):
         model(torch.zeros(1, 3, 64, 64, dtype=torch.long))
 
 
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 8])
+@pytest.mark.parametrize("name", ["orbit_tiny", "sonic_tiny", "sonic_sequence"])
+def test_narrow_classifiers_differ_between_images(name, width):
+    """A norm of single channels and a mean over the image would leave nothing of it."""
+    options = {
+        "orbit_tiny": {"widths": (2, width), "strides": (1, 2), "num_modes": (2, 2)},
+        "sonic_tiny": {"widths": (4, width), "depths": (1, 1), "norm": "group", "stem": "linear"},
+        "sonic_sequence": {"width": width, "strides": (2, 1), "form": "pre", "norm": "group"},
+    }[name]
+    torch.manual_seed(0)
+    if width == 1 and name != "orbit_tiny":
+        with pytest.raises(ValueError, match=r"at least two channels .* use norm='batch' or a larger width"):
+            torchsonic.create_model(name, num_classes=4, in_channels=1, **options)
+        return
+    model = torchsonic.create_model(name, num_classes=4, in_channels=1, **options).eval()
+    with torch.no_grad():
+        features = model.forward_features(torch.randn(6, 1, *[32] * model.num_axes))
+        assert model.forward_head(features, pre_logits=True).std(0).max() > 1e-3
+
+
 @pytest.mark.parametrize("bad", [-1, 2.5, "3"])
 def test_a_wrong_number_of_classes_is_named(bad):
     with pytest.raises((ValueError, TypeError), match="num_classes must be"):

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 import torchsonic
-from torchsonic.nn import Bottleneck, HybridConv, SonicBlock, SpacedSequential
+from torchsonic.nn import Bottleneck, HybridConv, OrbitBlock, SonicBlock, SonicConvNd, SpacedSequential
 
 
 class Told(nn.Module):
@@ -27,6 +27,7 @@ MODELS = {
     "block": lambda: nn.Sequential(SonicBlock(3, 8, stride=2, local_kernel=3, mlp_ratio=2, norm="channel")),
     "chain": lambda: nn.Sequential(SpacedSequential(SonicBlock(3, 4), SonicBlock(4, 4, stride=2, form="pre"))),
     "bottleneck": lambda: nn.Sequential(Bottleneck(sonic, 3, 4, stride=2, norm="group")),
+    "orbits": lambda: nn.Sequential(OrbitBlock(3, 8, group="C4", lift=True), OrbitBlock(8, 12, group="C4", stride=2)),
     "told": Told,
 }
 
@@ -39,7 +40,7 @@ def test_a_traced_model_is_the_model(name, size):
     x = torch.randn(2, 3, *size, requires_grad=True)
     arguments = (x, torch.tensor([0.5, 0.7])) if name == "told" else (x,)
     called = [traced.get_submodule(node.target) for node in traced.graph.nodes if node.op == "call_module"]
-    assert any(isinstance(layer, torchsonic.SonicConv2d) for layer in called)
+    assert any(isinstance(layer, SonicConvNd) for layer in called)
     results = []
     for module in (model, traced):
         y = module(*arguments)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import torchsonic
-from torchsonic.export import ExportConfig, export_model
+from torchsonic.export import ExportConfig, export_model, load_exported
 from torchsonic.nn import SonicBlock, SpacedSequential
 from torchsonic.nn.network_orientation import OrientedNetwork
 from torchsonic.spectral.orientation import Storage, split_affine
@@ -97,7 +97,8 @@ def test_an_oblique_array_is_exact_where_nothing_counts_voxels():
     layer = torchsonic.SonicConv2d(1, 3, num_modes=4, field=4.0, dtype=torch.float64)
     with torch.no_grad():
         assert_orientation_is_exact(layer, (64, 72), 1, turn, spacing=(1.0, 0.8))
-        assert_orientation_is_exact(layer, (72, 72), 1, turn @ QUARTER)
+        for given in (turn @ QUARTER, (turn @ QUARTER).float(), (turn @ QUARTER).tolist()):
+            assert_orientation_is_exact(layer, (72, 72), 1, given)
         assert_orientation_is_exact(model, (64, 72), 1, turn, spacing=(1.0, 0.8), width=4.0, tolerance=1e-3)
 
 
@@ -181,6 +182,10 @@ def test_a_spacing_told_in_the_call_is_along_the_axes_of_the_input():
                 assert relative_error(found, storage.apply(expected)) < 1e-12
         with pytest.raises(TypeError, match="by position"):
             model(x=stored)
+        with pytest.raises(
+            ValueError, match=r"was told its orientation by set_orientation; call set_orientation\(model, N"
+        ):
+            model(stored, orientation=TILT)
         torchsonic.set_orientation(model, None)
         assert torch.equal(model(x=x, spacing=STEPS), expected)
 
@@ -250,13 +255,80 @@ def test_compiled_networks_are_told_too():
     assert relative_error(whole(x, spacing=(1.0, 0.5)), expected) < 1e-5
 
 
+TURNS = {"stored": QUARTER, "oblique": QUARTER @ torch.linalg.matrix_exp(0.1 * (QUARTER - QUARTER.mT))}
+
+
+@pytest.mark.parametrize("turn", TURNS)
 @pytest.mark.parametrize("spacing_input", ["no", "batch"])
-def test_an_exported_network_keeps_its_orientation(tmp_path, spacing_input):
+def test_an_exported_network_keeps_its_orientation(tmp_path, spacing_input, turn):
     local = 3 if spacing_input == "no" else 0
     model = make("sonicnet2d", in_channels=1, width=4, depth=2, num_modes=3, padding=None, local_kernel=local).float()
-    torchsonic.set_orientation(model, QUARTER @ torch.linalg.matrix_exp(0.1 * (QUARTER - QUARTER.mT)))
-    config = ExportConfig(to="pt2", size=(12, 10), spacing_input=spacing_input)
-    assert export_model(model, tmp_path / "model.pt2", config, timed_seconds=0.0).error < 1e-4  # checked against it
+    torchsonic.set_orientation(model, TURNS[turn])
+    config = ExportConfig(to="pt2", size=(12, 10), spacing_input=spacing_input, dynamic=("batch",))
+    path = tmp_path / "model.pt2"
+    assert export_model(model, path, config, timed_seconds=0.0).error < 1e-4  # checked against it
+    told = torch.tensor(load_exported(path, "pt2").metadata["orientation"], dtype=torch.float64)
+    torch.testing.assert_close(told, TURNS[turn], rtol=0, atol=1e-12)
+
+
+def test_an_oriented_network_is_exported_with_a_dynamic_size(tmp_path):
+    options = {"width": 2, "depth": 1, "num_modes": 2, "padding": None, "padding_mode": "circular"}
+    model = torchsonic.set_orientation(make("sonicnet2d", in_channels=1, **options).float(), TURNS["oblique"])
+    config = ExportConfig(to="pt2", size=(12, 10), dynamic=("batch", "size"))
+    assert export_model(model, tmp_path / "model.pt2", config, timed_seconds=0.0).error < 1e-4
+
+
+def test_orientations_of_samples_fix_the_batch_of_an_export(tmp_path):
+    model = make("sonicnet2d", in_channels=1, width=2, depth=1, num_modes=2).float()
+    torchsonic.set_orientation(model, torch.stack([QUARTER, QUARTER.mT]))
+    config = ExportConfig(to="pt2", size=(8, 8), batch=2, dynamic=("batch",))
+    with pytest.raises(ValueError, match=r"told 2 orientations, one per sample.*leave them out, or tell one"):
+        export_model(model, tmp_path / "model.pt2", config)
+
+
+@pytest.mark.parametrize(("kind", "to"), [("batch", "pt2"), ("sample", "pt2"), ("batch", "onnx")])
+def test_an_exported_network_may_take_the_orientation_as_an_input(tmp_path, kind, to):
+    """Around the storage that it was told; parts that are tied to axes keep that one."""
+    pytest.importorskip("onnxruntime") if to == "onnx" else None
+    local = 3 if kind == "batch" else 0
+    options = {"width": 4, "depth": 1, "num_modes": 3, "padding": None, "padding_mode": "circular"}
+    model = make("sonicnet2d", in_channels=1, local_kernel=local, **options).float()
+    torchsonic.set_orientation(model, TURNS["oblique"])
+    config = ExportConfig(to=to, size=(12, 10), batch=2, orientation_input=kind, dynamic=("batch",))
+    path = tmp_path / f"model.{to}"
+    assert export_model(model, path, config, timed_seconds=0.0).error < 1e-4
+    x, exported = torch.randn(2, 1, 12, 10), load_exported(path, to)
+    turns = torch.stack([QUARTER, TURNS["oblique"].mT @ QUARTER @ QUARTER]).float()
+    answers = []
+    for turn in (turns,) if kind == "sample" else turns:
+        with torch.no_grad():
+            expected = model(x, orientation=turn)
+        answers.append(exported(x, turn))
+        assert relative_error(answers[-1], expected) < 1e-5
+    assert kind == "sample" or relative_error(*answers) > 1e-3
+    with pytest.raises(ValueError, match=r"orientation must be float32 of shape \(.*2, 2\)"):
+        exported(x, turns[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda: nn.Sequential(torchsonic.SonicConv2d(1, 2, num_modes=2)),
+            "takes no orientation in a call; leave it out",
+        ),
+        (
+            lambda: torchsonic.set_orientation(SonicBlock(1, 2, num_modes=2), QUARTER),
+            "once set_orientation has rearranged",
+        ),
+        (lambda: torchsonic.create_model("resnet50", in_channels=1, depths=(1, 1, 1, 1)), "would ignore it"),
+        (lambda: torchsonic.SonicConv2d(1, 2, num_modes=2, padding=(2, 3), padding_mode="zeros"), "not equally wide"),
+    ],
+)
+def test_what_cannot_take_an_orientation_as_an_input_says_so(tmp_path, build, message):
+    config = ExportConfig(to="pt2", size=(12, 10), orientation_input="batch")
+    with pytest.raises(ValueError, match=message):
+        export_model(build(), tmp_path / "model.pt2", config)
 
 
 def test_saving_forgets_the_orientation(tmp_path):
@@ -341,4 +413,4 @@ def test_laws_catch_a_layer_that_does_not_listen():
     with pytest.raises(AssertionError, match="axes stored in the order"):
         assert_storages_agree(Deaf(layer), x)
     with pytest.raises(AssertionError, match="oblique grid"):
-        assert_orientation_is_exact(Deaf(layer), (48, 48), 1, TILT[:2, :2] @ QUARTER)
+        assert_orientation_is_exact(Deaf(layer), (48, 48), 1, torch.linalg.matrix_exp(0.3 * (QUARTER - QUARTER.mT)))

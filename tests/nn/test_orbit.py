@@ -1,5 +1,7 @@
 """Layers that turn with the image."""
 
+import math
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ import torchsonic
 from torchsonic import Group, make_group, testing
 from torchsonic.export import ExportConfig, export_model
 from torchsonic.nn import (
+    OrbitBatchNorm,
     OrbitBlock,
     OrbitDropout,
     OrbitMix,
@@ -67,10 +70,52 @@ class TestGroup:
         with pytest.raises(ValueError, match="more than 1000"):
             Group.generate([[[0.6, -0.8], [0.8, 0.6]]])
 
+    @pytest.mark.parametrize(
+        ("name", "num_axes"), [("C7", 2), ("C16", 2), ("C100", 2), ("D12", 2), ("C9h", 3), ("I", 3)]
+    )
+    def test_single_precision_gives_the_exact_group(self, name, num_axes):
+        exact = make_group(name, num_axes)
+        for group in (Group(exact.matrices.float()), Group.generate(exact.matrices[1:4].float())):
+            assert len(group) == len(exact)
+            products = group.matrices[:, None] @ group.matrices
+            torch.testing.assert_close(group.matrices[group.products], products, rtol=0, atol=1e-13)
+
+    def test_groups_have_up_to_1000_elements(self):
+        large = make_group("C300", 2)  # the largest takes seconds
+        assert torch.equal(large.products, torch.arange(300)[:, None].add(torch.arange(300)) % 300)
+        for name, num_axes in (("C1001", 2), ("D600", 2), ("D300h", 3)):
+            with pytest.raises(ValueError, match=f"group '{name}' has more than 1000 elements, the most"):
+                make_group(name, num_axes)
+
+    @pytest.mark.parametrize(
+        ("build", "message"),
+        [
+            (lambda: Group(torch.zeros(0, 2, 2)), r"matrices must be a list of matrices .*, got \(0, 2, 2\)"),
+            (lambda: Group([[[1, 0], [0]]]), r"matrices must be a list of matrices .*, got \[\[\[1, 0\], \[0\]\]\]"),
+            (lambda: Group.generate([]), r"generators must be a list of matrices .*, got \[\]"),
+            (lambda: Group.generate([torch.eye(2), torch.eye(3)]), "generators must be a list of matrices"),
+            (lambda: Group.generate([[[math.nan, 1], [0, 1]]]), "generators must be orthogonal.*by nan"),
+            (lambda: Group.generate([[[2, 0], [0, 1]]]), "generators must be orthogonal.*by 3"),
+            (lambda: Group(torch.cat([make_group("C4", 2).matrices] * 2)), "one occurs twice"),
+            (lambda: make_group("C4", 3, axis=1.0), r"axis must be one of \(0, 1, 2\), got 1\.0"),
+            (lambda: make_group(8, 2), "group must be a name such as 'C8', got 8"),
+        ],
+    )
+    def test_impossible_groups_are_named(self, build, message):
+        with pytest.raises((TypeError, ValueError), match=message):
+            build()
+
     @pytest.mark.parametrize("layer", [OrbitPool("C8"), OrbitDropout("C8"), lambda x: OrbitNorm(x.shape[1], "C8")(x)])
     def test_layers_that_take_a_group_refuse_its_name(self, layer):
         with pytest.raises(TypeError, match=r"must be a torchsonic.Group, got 'C8'.*layer\.group"):
             layer(torch.randn(1, 16, 4, 4))
+
+    @pytest.mark.parametrize("channels", [8, 24])
+    @pytest.mark.parametrize("build", [OrbitNorm, OrbitBatchNorm, lambda c, group: OrbitMix(c, 8, group)])
+    def test_layers_refuse_other_channels_than_theirs(self, build, channels):
+        layer = build(16, make_group("C8", 2))
+        with pytest.raises(ValueError, match=rf"expects 16 channels, got {channels} in shape \(2, {channels}, 4, 4\)"):
+            layer(torch.randn(2, channels, 4, 4))
 
     @pytest.mark.parametrize(("name", "num_axes"), [("O", 2), ("C4v", 2), ("D2v", 3), ("C0", 2), ("X", 3), ("C4", 1)])
     def test_unknown_names_are_refused(self, name, num_axes):
@@ -106,6 +151,24 @@ def test_fields_turn_by_any_angle(name, num_axes, lift):
     testing.assert_turns_in_space(
         layer, layer.group, size, layer.in_channels, spacing=(1.0, 0.9, 1.1)[:num_axes], given=given, result="fields"
     )
+
+
+def test_laws_refuse_what_they_cannot_judge():
+    def conv(x, spacing):
+        return torch.nn.functional.conv2d(x, torch.ones(1, 1, 3, 3).to(x).triu())
+
+    x = torch.randn(1, 1, 8, 8, dtype=torch.float64)
+    with pytest.raises(ValueError, match=r"of Group\(C5: .*, only the identity permutes .* use assert_turns_in_space"):
+        testing.assert_turns_with_array(conv, make_group("C5", 2), x)
+    group = make_group("C4", 2)
+    with pytest.raises(ValueError, match="given must be one of fields, image, got 'field'"):
+        testing.assert_turns_with_array(conv, group, x, given="field")
+    with pytest.raises(ValueError, match="result must be one of fields, image, numbers, got 'logits'"):
+        testing.assert_turns_in_space(conv, group, (24, 24), 1, result="logits")
+    with pytest.raises(ValueError, match="result must be one of image, numbers, got 'fields'"):
+        testing.assert_storages_agree(conv, x, result="fields")
+    with pytest.raises(AssertionError, match="array turned"):
+        testing.assert_turns_with_array(conv, group, x)
 
 
 @pytest.mark.parametrize("broken", ["direction", "mixing", "bias"])
@@ -202,6 +265,14 @@ def test_dropout_drops_whole_fields_and_keeps_the_mean():
     assert abs(y.mean().item() - 1) < 0.1
 
 
+def test_dropout_needs_no_space():
+    group = make_group("C4", 2)
+    y = OrbitDropout(group, 0.5)(torch.ones(20, 8)).unflatten(1, (2, 4))
+    assert (y == y[..., :1]).all()
+    with pytest.raises(ValueError, match=r"p must be in \[0, 1\), got 'a'"):
+        OrbitDropout(group, "a")
+
+
 def test_modes_are_dropped_with_their_orbits():
     layer = make_orbit("C4", 2, (1, 1), num_modes=2, mode_dropout=0.5)
     x = torch.randn(1, 4, 8, 8, dtype=torch.float64)
@@ -224,6 +295,15 @@ def test_segmentation_networks_turn_with_the_array(name):
         testing.assert_turns_with_array(model, group, x, spacing=(1.0, 0.8, 0.9)[: len(size)], tolerance=1e-4)
 
 
+def test_classifiers_without_strides_turn_about_the_centre():
+    torch.manual_seed(0)
+    options = {"widths": (2, 3), "strides": (1, 1), "num_modes": (2, 2), "group": "D4"}
+    model = torchsonic.create_model("orbit_tiny", in_channels=1, num_classes=5, **options).double().eval()
+    with torch.no_grad():
+        x = torch.randn(1, 1, 9, 12, dtype=torch.float64)
+        testing.assert_turns_with_array(model, model.features.group, x, result="numbers")
+
+
 def test_strided_networks_turn_about_the_first_sample():
     torch.manual_seed(0)
     model = torchsonic.create_model("orbit_tiny", in_channels=1, num_classes=5, padding_mode="circular").eval()
@@ -236,7 +316,12 @@ def test_strided_networks_turn_about_the_first_sample():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"in_channels": 7}, "in_channels must be a multiple of the 8 elements of group C8, got 7"),
+        (
+            {"in_channels": 7},
+            "multiple of the 8 elements of group C8, got 7; for ordinary channels, .*, pass lift=True",
+        ),
+        ({"in_channels": "8"}, "in_channels must be an integer, got '8'"),
+        ({"out_channels": "8"}, "out_channels must be an integer, got '8'"),
         ({"out_channels": 9}, "out_channels must be a multiple of the 8"),
         ({"group": "O"}, "group must be one of C{n} and D{n}"),
         ({"group": make_group("O", 3)}, "acts on 3 axes, but there are 2"),
@@ -246,8 +331,22 @@ def test_strided_networks_turn_about_the_first_sample():
 )
 def test_bad_arguments_are_named(arguments, message):
     arguments = {"in_channels": 8, "out_channels": 8, **arguments}
-    with pytest.raises(ValueError, match=message.replace("{", r"\{").replace("}", r"\}")):
+    with pytest.raises((TypeError, ValueError), match=message.replace("{", r"\{").replace("}", r"\}")):
         SonicOrbitConv2d(arguments.pop("in_channels"), arguments.pop("out_channels"), **arguments)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"widths": (2, 2)}, {"strides": (1,)}, {"widths": (), "strides": (), "num_modes": ()}]
+)
+def test_a_network_needs_one_value_per_block(wrong):
+    with pytest.raises(ValueError, match="widths, strides and num_modes must have one value per block, got "):
+        torchsonic.create_model("orbit_tiny", **wrong)
+
+
+@pytest.mark.parametrize("num_groups", [0, -1])
+def test_a_norm_has_at_least_one_group(num_groups):
+    with pytest.raises(ValueError, match=f"num_groups must be at least 1, got {num_groups}"):
+        OrbitNorm(16, make_group("C8", 2), num_groups=num_groups)
 
 
 def test_weights_of_another_group_are_refused():
@@ -256,18 +355,40 @@ def test_weights_of_another_group_are_refused():
         SonicOrbitConv2d(8, 8, num_modes=4, group="D4").load_state_dict(weights)
 
 
+def test_weights_of_another_group_with_as_many_elements_are_refused():
+    """Whatever it is called; a name counts only if it is that of the very group."""
+    groups = [Group(make_group("D2", 2).matrices), Group(make_group("D2", 2).matrices, name="C4"), "C4"]
+    weights = SonicOrbitConv2d(4, 4, group=Group(make_group("C4", 2).matrices)).state_dict()
+    for group in groups:
+        with pytest.raises(RuntimeError, match="pass the same Group that the weights were trained with"):
+            SonicOrbitConv2d(4, 4, group=group).load_state_dict(weights)
+    SonicOrbitConv2d(4, 4, group=Group(make_group("C4", 2).matrices.float())).load_state_dict(weights)
+    about = make_group("C4", 3, axis=2)
+    with pytest.raises(RuntimeError, match="group='C4'"):
+        SonicOrbitConv3d(4, 4, group=about).load_state_dict(SonicOrbitConv3d(4, 4, group="C4").state_dict())
+
+
+def test_a_network_is_saved_with_the_name_of_its_group(tmp_path):
+    model = torchsonic.create_model("orbitnet2d", group=make_group("C4", 2), width=2, depth=1, num_modes=2)
+    with pytest.raises(
+        TypeError, match=r"group=Group.* cannot be saved as JSON; pass the group by name, such as group='"
+    ):
+        model.save_pretrained(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["orbitnet2d", "orbitnet3d", "orbit_tiny"])
 def test_networks_compile_as_one_graph_and_are_exported(name, tmp_path):
     sizes = {"widths": (2, 2), "strides": (1, 2), "num_modes": (2, 2)}
     depth = 1 if name == "orbitnet3d" else 2
     sizes = sizes if name == "orbit_tiny" else {"width": 2, "depth": depth, "num_modes": 2, "group": "C4"}
+    sizes |= {"norm": "batch"} if name == "orbit_tiny" else {}
     model = torchsonic.create_model(name, num_classes=2, **sizes).eval()
     size = (8, 6, 8) if name == "orbitnet3d" else (12, 10)
     x = torch.randn(1, model.in_channels, *size)
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
-    config = ExportConfig(to="pt2", size=size)
+    config = ExportConfig(to="pt2", size=size, dynamic=("batch",))
     assert export_model(model, tmp_path / "model.pt2", config, timed_seconds=0.0).error < 1e-4
 
 

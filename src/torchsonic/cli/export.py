@@ -44,6 +44,8 @@ class Export(Command):
     """Fixed spacing, one number or one per axis in array order; by default as in training."""
     spacing_input: Literal["no", "batch", "sample"] = "no"
     """Make the spacing an input: one number per axis for the batch, or for each sample."""
+    orientation_input: Literal["no", "batch", "sample"] = "no"
+    """Make the orientation of the axes an input: one matrix for the batch, or for each sample."""
     transforms: Literal["auto", "matmul", "fft"] = "auto"
     """Compute Fourier transforms as matrix products, or as PyTorch does (pt2 and aoti only)."""
     opset: int | None = None

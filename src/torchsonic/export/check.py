@@ -18,7 +18,6 @@ from torchsonic.nn.network_spacing import evaluating
 
 TOLERANCE = 1e-4
 """Largest difference from PyTorch, relative to the largest answer."""
-OTHER_SPACING = 0.8
 TIMED_SECONDS = 2.0
 MOST_REPEATS = 20
 
@@ -56,8 +55,7 @@ def check_file(
     rows = []
     with evaluating(model):
         for index, (batch, size) in enumerate(_cases(config)):
-            factor = OTHER_SPACING if index and config.spacing_input != "no" else 1.0
-            inputs = example_inputs(model, config, size=size, batch=batch, spacing_factor=factor)
+            inputs = example_inputs(model, config, size=size, batch=batch, others=index > 0)
             with torch.no_grad():
                 expected = call_model(model, inputs, config)
             try:
@@ -75,7 +73,7 @@ def check_file(
                     lambda given=inputs: exported(*given),
                     timed_seconds,
                 )
-            told = tuple(inputs[1].reshape(-1, len(size))[0].tolist()) if len(inputs) == 2 else ()
+            told = tuple(inputs[1].reshape(-1, len(size))[0].tolist()) if config.spacing_input != "no" else ()
             rows.append(CheckRow(tuple(inputs[0].shape), told, error, *seconds))
     return rows
 
@@ -83,7 +81,7 @@ def check_file(
 def _cases(config: ExportConfig) -> list[tuple[int, tuple[int, ...]]]:
     """Batch and size: as configured, then other ones where they are free; odd, even, smaller and larger."""
     cases = [(config.batch, config.size)]
-    if config.dynamic or config.spacing_input != "no":
+    if config.dynamic or len(config.input_names) > 1:
         free_batch, free_size = "batch" in config.dynamic, "size" in config.dynamic
         smaller = tuple(max(4, 3 * n // 4 + 1 + d) for d, n in enumerate(config.size))
         larger = tuple(n + 3 - d for d, n in enumerate(config.size))

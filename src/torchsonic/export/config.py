@@ -11,7 +11,7 @@ from torchsonic.export.lowering.exporting import Transforms
 
 Format = Literal["onnx", "pt2", "aoti"]
 Dynamic = Literal["batch", "size"]
-SpacingInput = Literal["no", "batch", "sample"]
+ToldInput = Literal["no", "batch", "sample"]
 FIRST_OPSET = 18
 
 
@@ -37,6 +37,9 @@ class ExportConfig:
         Fixed physical step of each axis; if empty, every layer uses its own, as in a call without spacing.
     spacing_input
         ``"no"``; ``"batch"`` adds an input ``spacing`` of D numbers, ``"sample"`` one of shape ``(batch, D)``.
+    orientation_input
+        The same for an input ``orientation`` of shape ``(D, D)`` or ``(batch, D, D)``. Sonic layers follow it; order
+        and flips of axes stay those that :func:`torchsonic.set_orientation` told the model.
     transforms
         Fourier transforms as matrix products (``"matmul"``) or PyTorch's own (``"fft"``, not for ONNX); by default
         whichever is faster in the format.
@@ -51,7 +54,8 @@ class ExportConfig:
     batch: int = 1
     dynamic: tuple[Dynamic, ...] = ()
     spacing: tuple[float, ...] = ()
-    spacing_input: SpacingInput = "no"
+    spacing_input: ToldInput = "no"
+    orientation_input: ToldInput = "no"
     transforms: Transforms | None = None
     opset: int | None = None
     constant_megabytes: int = 512
@@ -63,7 +67,8 @@ class ExportConfig:
             raise ValueError(f"size must be 1 to 3 numbers of at least 2, got {self.size}")
         for part in self.dynamic:
             choice(part, get_args(Dynamic), "dynamic")
-        choice(self.spacing_input, get_args(SpacingInput), "spacing_input")
+        choice(self.spacing_input, get_args(ToldInput), "spacing_input")
+        choice(self.orientation_input, get_args(ToldInput), "orientation_input")
         if self.spacing and self.spacing_input != "no":
             raise ValueError(
                 f"spacing={self.spacing} and spacing_input={self.spacing_input!r} cannot be combined; drop one of them"
@@ -89,4 +94,4 @@ class ExportConfig:
 
     @property
     def input_names(self) -> list[str]:
-        return ["x"] if self.spacing_input == "no" else ["x", "spacing"]
+        return ["x", *[name for name in ("spacing", "orientation") if getattr(self, f"{name}_input") != "no"]]

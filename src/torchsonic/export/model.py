@@ -15,7 +15,7 @@ from torch import nn
 from torchsonic import __version__
 from torchsonic.export.check import TOLERANCE, CheckRow, check_file
 from torchsonic.export.config import ExportConfig, ExportError
-from torchsonic.export.program import input_channels, reference_spacing, trace_model
+from torchsonic.export.program import input_channels, reference_spacing, told_orientation, trace_model
 from torchsonic.export.run import require_packages
 from torchsonic.export.write import write_program
 from torchsonic.io import replacing
@@ -105,6 +105,7 @@ def export_model(
 
 
 def _describe(model: nn.Module, config: ExportConfig, classes: Sequence[str], preparation: Mapping[str, Any]) -> dict:
+    turn = told_orientation(model)
     return {
         "version": __version__,
         "model": type(model).__name__,
@@ -115,6 +116,7 @@ def _describe(model: nn.Module, config: ExportConfig, classes: Sequence[str], pr
         **{name: value for name, value in asdict(config).items() if name not in ("opset", "constant_megabytes")},
         "transforms": config.chosen_transforms,
         "reference_spacing": reference_spacing(model),
+        "orientation": None if turn is None else (turn[0] if len(turn) == 1 else turn).tolist(),
         "classes": list(classes),
         "preparation": dict(preparation),
     }

@@ -26,9 +26,9 @@ def fitting(inputs: Sequence[Tensor], metadata: Mapping[str, Any]) -> list[Tenso
     axes = [None if "size" in dynamic else n for n in metadata["size"]]
     batch = None if "batch" in dynamic else metadata["batch"]
     _check(x, "x", metadata.get("dtype", "float32"), [batch, metadata.get("channels"), *axes])
-    for spacing in inputs[1:]:
-        samples = [x.shape[0]] if metadata["spacing_input"] == "sample" else []
-        _check(spacing, "spacing", "float32", [*samples, len(axes)])
+    for name, told in zip(names[1:], inputs[1:], strict=True):
+        samples = [x.shape[0]] if metadata[f"{name}_input"] == "sample" else []
+        _check(told, name, "float32", [*samples, *[len(axes)] * (2 if name == "orientation" else 1)])
     return [tensor.contiguous() for tensor in inputs]
 
 

@@ -1,106 +1,24 @@
-"""Rotation-equivariant networks: for segmentation, for classification, and as the backbone for synthetic shapes."""
+"""Rotation-equivariant networks for segmentation, and as the backbone for synthetic shapes."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
-import torch
 from torch import Tensor, nn
 
-from torchsonic.arguments import check_samples, choice, per_axis, positive
+from torchsonic.arguments import check_samples, positive
 from torchsonic.functional.resample import resample
-from torchsonic.models.classifier import Classifier, linear_rates
+from torchsonic.models.orbit_classifier import OrbitClassifier
+from torchsonic.models.orbit_features import OrbitFeatures
 from torchsonic.models.pretrained import PretrainedModel
 from torchsonic.models.registry import BACKBONES
-from torchsonic.models.sonicnet import MARGIN, border_options
-from torchsonic.nn.chain import SpacedSequential
-from torchsonic.nn.network_spacing import place_behind
+from torchsonic.models.sonicnet import MARGIN
 from torchsonic.nn.norm import make_conv, make_norm
-from torchsonic.nn.orbit import OrbitBlock, OrbitDropout, OrbitPool
 from torchsonic.spectral.boundary import PaddingMode
-from torchsonic.spectral.groups import Group, make_group
-from torchsonic.spectral.spacing import Spacing, spacing_values
+from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["OrbitClassifier", "OrbitFeatures", "OrbitNet"]
-
-
-class OrbitFeatures(nn.Module):
-    """Orbit blocks, then maximum and mean over the group: features that rotate with the image.
-
-    ``(B, C, *size)`` to ``(B, 2 width, *size / stride)``.
-
-    Parameters
-    ----------
-    widths, strides, num_modes
-        Number of fields, stride and number of modes of every block.
-    group, axis
-        See :class:`torchsonic.SonicOrbitConv2d`.
-    dropout
-        Probability of dropping a field after a block during training.
-    drop_path
-        Probability of skipping the last block during training; earlier blocks are skipped less often.
-    options
-        Options of the Sonic layers.
-    """
-
-    takes_spacing: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        in_channels: int,
-        widths: Sequence[int],
-        *,
-        num_modes: Sequence[int],
-        spatial_dims: int = 2,
-        group: str | Group = "C8",
-        axis: int = 0,
-        strides: Sequence[int | Sequence[int]] | None = None,
-        padding: int | Sequence[int] | None = MARGIN,
-        padding_mode: PaddingMode = "zeros",
-        spacing: float | Sequence[float] = 1.0,
-        dropout: float = 0.0,
-        drop_path: float = 0.0,
-        checkpointing: bool = False,
-        **options: Any,
-    ) -> None:
-        super().__init__()
-        choice(spatial_dims, (2, 3), "spatial_dims")
-        self.group = make_group(group, spatial_dims, axis=axis)
-        steps = spacing_values(spacing, spatial_dims)
-        strides = [1] * len(widths) if strides is None else strides
-        parts: list[nn.Module] = []
-        rates = linear_rates(drop_path, len(widths))
-        before = (1,) * spatial_dims
-        channels = in_channels
-        for index, (width, modes, stride) in enumerate(zip(widths, num_modes, strides, strict=True)):
-            block = OrbitBlock(
-                channels,
-                positive(width, "width") * len(self.group),
-                num_modes=modes,
-                spatial_dims=spatial_dims,
-                group=self.group,
-                axis=axis,
-                lift=index == 0,
-                stride=stride,
-                drop_path=rates[index],
-                spacing=steps,
-                **border_options(padding, padding_mode, steps, before),
-                **options,
-            )
-            parts += [block, OrbitDropout(self.group, dropout)] if dropout else [block]
-            before = tuple(a * b for a, b in zip(before, per_axis(stride, spatial_dims, "stride"), strict=True))
-            channels = width * len(self.group)
-        self.blocks = SpacedSequential(*parts)
-        self.blocks.checkpointing = checkpointing
-        place_behind(self.blocks, 1)
-        self.largest, self.mean = OrbitPool(self.group, "max"), OrbitPool(self.group, "mean")
-
-    def forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
-        """Features of images of the given spacing."""
-        y = self.blocks(x, spacing)
-        return torch.cat([self.largest(y), self.mean(y)], dim=1)
 
 
 class OrbitNet(PretrainedModel):
@@ -116,6 +34,7 @@ class OrbitNet(PretrainedModel):
         See :class:`torchsonic.SonicOrbitConv2d`.
     stride
         Stride of the first block, alias-free. Band-limited interpolation brings the logits back to the input's grid.
+        With a stride, the network is no longer exactly equivariant about the centre of the image.
     standardise
         Whether Sonic layers normalise each input channel to mean 0 and variance 1.
     spacing, field, padding, padding_mode, checkpointing
@@ -183,79 +102,6 @@ class OrbitNet(PretrainedModel):
         size = tuple(x.shape[2:])
         logits = self.head(self.features(x, spacing))
         return logits if tuple(logits.shape[2:]) == size else resample(logits, size)
-
-
-class OrbitClassifier(Classifier):
-    """Orbit blocks with strides, mean over the image, linear head; ``(B, C, H, W)`` to ``(B, num_classes)``.
-
-    The logits do not change when the image is rotated by an element of the group.
-
-    Parameters
-    ----------
-    widths, strides, num_modes
-        Number of fields, stride and number of modes of every block.
-    dropout
-        Probability of dropping a field after a block during training.
-    drop_rate, drop_path_rate, global_pool
-        Dropout before the last layer; stochastic depth; ``avg``, ``max`` or ``""`` for pooling.
-    norm
-        ``group``, or ``batch``, which learns faster with large batches.
-    group, spacing, field, padding, padding_mode, standardise
-        As in :class:`OrbitNet`.
-
-    Examples
-    --------
-    >>> model = torchsonic.create_model("orbit_tiny", in_channels=1, num_classes=10)
-    >>> model(torch.randn(2, 1, 28, 28)).shape
-    torch.Size([2, 10])
-    """
-
-    def __init__(
-        self,
-        *,
-        in_channels: int = 3,
-        num_classes: int = 1000,
-        widths: Sequence[int] = (8, 12, 16, 24, 24),
-        strides: Sequence[int] = (1, 2, 1, 2, 1),
-        num_modes: Sequence[int] = (6, 6, 6, 6, 6),
-        group: str = "C8",
-        spacing: float | Sequence[float] = 1.0,
-        field: float | None = 5.0,
-        padding: int | Sequence[int] | None = MARGIN,
-        padding_mode: PaddingMode = "zeros",
-        norm: Literal["group", "batch"] = "group",
-        standardise: bool = False,
-        dropout: float = 0.0,
-        drop_rate: float = 0.0,
-        drop_path_rate: float = 0.0,
-        global_pool: str = "avg",
-    ) -> None:
-        super().__init__()
-        self.in_channels = positive(in_channels, "in_channels")
-        self.features = OrbitFeatures(
-            in_channels,
-            widths,
-            num_modes=num_modes,
-            group=group,
-            strides=strides,
-            padding=padding,
-            padding_mode=padding_mode,
-            spacing=spacing,
-            dropout=dropout,
-            drop_path=drop_path_rate,
-            field=field,
-            norm=norm,
-            standardise=standardise,
-        )
-        self.feature_info = [{"num_chs": 2 * widths[-1], "reduction": math.prod(strides), "module": "features"}]
-        last = make_norm(norm, 2 * widths[-1], 2)
-        self._build_head(2 * widths[-1], num_classes, drop_rate=drop_rate, global_pool=global_pool, norm=last)
-
-    def _stages(self) -> list[tuple[str, Sequence[nn.Module]]]:
-        return [("features", (self.features,))]
-
-    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
-        return {"stem": r"^features\.blocks\.0", "blocks": r"^features\.blocks\.(\d+)"}
 
 
 class _OrbitBackbone(nn.Module):

@@ -35,6 +35,7 @@ from torchsonic.models.model_folder import (
 from torchsonic.nn.definition import definition_problem, is_definition
 from torchsonic.nn.network_orientation import OrientedNetwork
 from torchsonic.nn.parameters import first_process_writes, own_class, whole_state
+from torchsonic.spectral.groups import Group
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
@@ -188,7 +189,8 @@ def _plain(name: str, value: Any) -> Any:
         return [_plain(name, item) for item in value]
     if isinstance(value, Mapping):
         return {str(key): _plain(name, item) for key, item in value.items()}
-    raise TypeError(f"argument {name}={value!r} of type {type(value).__name__} cannot be saved as JSON")
+    remedy = f"; pass the group by name, such as {name}='C8'" if isinstance(value, Group) else ""
+    raise TypeError(f"argument {name}={value!r} of type {type(value).__name__} cannot be saved as JSON{remedy}")
 
 
 def _expected_state(build: type[PretrainedModel], arguments: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from torchsonic.arguments import positive
 from torchsonic.models.classifier import Classifier, linear_rates
 from torchsonic.nn.block import Form, SonicBlock
 from torchsonic.nn.chain import SpacedSequential
-from torchsonic.nn.norm import Norm, make_norm
+from torchsonic.nn.norm import Norm, make_last_norm
 from torchsonic.spectral.boundary import PaddingMode
 
 
@@ -76,7 +76,7 @@ class SequenceClassifier(Classifier):
             blocks.append(SonicBlock(channels, width, spatial_dims=1, stride=stride, drop_path=rate, **options))
         self.blocks = SpacedSequential(*blocks)
         self.feature_info = [{"num_chs": width, "reduction": math.prod(strides), "module": "blocks"}]
-        norms = make_norm(norm, width, 1) if form == "pre" else None
+        norms = make_last_norm(norm, width, 1) if form == "pre" else None
         self._build_head(width, num_classes, drop_rate=drop_rate, global_pool=global_pool, norm=norms)
 
     def _stages(self) -> list[tuple[str, Sequence[nn.Module]]]:

@@ -15,7 +15,7 @@ from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.conv import SonicConv2d
 from torchsonic.nn.hybrid import make_operator
 from torchsonic.nn.network_spacing import place_behind
-from torchsonic.nn.norm import Norm, make_activation, make_norm
+from torchsonic.nn.norm import Norm, make_activation, make_last_norm, make_norm
 from torchsonic.nn.residual import DropPath
 from torchsonic.spectral.boundary import PaddingMode
 from torchsonic.spectral.spacing import Spacing
@@ -169,7 +169,7 @@ class SonicClassifier(Classifier):
             self.add_module(f"stage{index}", place_behind(SpacedSequential(*parts), reduction))
             reduction *= 2 if index > 0 else 1
             self.feature_info.append({"num_chs": width, "reduction": reduction, "module": f"stage{index}"})
-        last = make_norm(norm, widths[-1], 2)
+        last = make_last_norm(norm, widths[-1], 2)
         self._build_head(widths[-1], num_classes, drop_rate=drop_rate, global_pool=global_pool, norm=last)
         self.init_weights()
 

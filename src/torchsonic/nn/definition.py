@@ -77,7 +77,10 @@ def definition_problem(saved: Tensor, own: Tensor) -> str | None:
     if not wrong:
         return None
     before, after = (", ".join(f"{name}={_shown(given.get(name))}" for name in wrong) for given in (then, now))
-    return f"the weights were saved with {before}, but this layer has {after}; pass {before} to the constructor"
+    remedy = f"{before} to the constructor"
+    if isinstance(then.get("group"), dict):  # which has no name
+        remedy = "the same Group that the weights were trained with"
+    return f"the weights were saved with {before}, but this layer has {after}; pass {remedy}"
 
 
 def _same(a: Any, b: Any) -> bool:

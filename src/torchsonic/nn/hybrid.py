@@ -101,7 +101,7 @@ class LocalConv(SpacedLayer):
     def _on_array(self, given: Spacing) -> tuple[Tensor, Sequence[float]]:
         """Weights and distances of taps along the axes of an array, which may be stored in another order."""
         turn = orientation_of(given)
-        if turn is None:
+        if turn is None or (lowering() is not None and turn is not self._orientation):  # or an input of an export
             return self.weight, self.reference_spacing
         storage = self._storages[0] if turn is self._orientation else split_storage(turn[0].cpu())[0]
         reference = [self.reference_spacing[storage.order.index(axis)] for axis in range(self.num_axes)]

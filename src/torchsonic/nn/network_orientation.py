@@ -94,7 +94,13 @@ def _rearrange(
     if not arguments:
         raise TypeError(f"pass the input of this {type(module).__name__} by position, not by name, once it is oriented")
     x, *others = arguments
-    _check_count(module.storages, len(x))
+    _check_count(module.storages, x.shape[0])
+    told = others[0] if others else keywords.get("spacing")
+    if keywords.get("orientation") is not None or isinstance(told, Sampling):
+        raise ValueError(
+            f"this {type(module).__name__} was told its orientation by set_orientation; call set_orientation(model, "
+            "None) before you pass one in a call"
+        )
     if getattr(module, "takes_spacing", False):
         others[:1] = [_reordered(spacing, module.storages) for spacing in others[:1]]
         if "spacing" in keywords:
@@ -159,7 +165,7 @@ def run_rearranged(run: Run, x: Tensor, spacing: Spacing | None, storages: Stora
     storages, rest
         See :func:`torchsonic.spectral.orientation.split_orientation`.
     """
-    _check_count(storages, len(x))
+    _check_count(storages, x.shape[0])  # len(x) would tie an exported file to it
     steps = _reordered(spacing, storages)
 
     def told(spacing: Spacing | None, rest: Tensor | None) -> Spacing | None:
@@ -241,7 +247,7 @@ class OrientedNetwork(nn.Module):
         if affine is not None:
             spacing, orientation = read_affine(affine, num_axes, spacing, orientation)
         assert orientation is not None
-        storages, rest = split_orientation(orientation, num_axes, batch=len(x))
+        storages, rest = split_orientation(orientation, num_axes, batch=x.shape[0])
         if rest is None and any(layer._orientation is not None for _, layer in spaced_layers(self)):
             rest = torch.eye(num_axes, dtype=torch.float64)[None]
         return run_rearranged(run, x, spacing, storages, rest)

@@ -74,6 +74,21 @@ def make_norm(kind: Norm, channels: int, spatial_dims: int) -> nn.Module:
     return nn.Identity()
 
 
+def make_last_norm(kind: Norm, channels: int, spatial_dims: int) -> nn.Module:
+    """Build the norm in front of average pooling, whose groups have at least two channels.
+
+    A channel that is normalised alone has the same mean for every image, and pooling keeps nothing but the mean.
+    """
+    if kind != "group":
+        return make_norm(kind, channels, spatial_dims)
+    if channels < 2:
+        raise ValueError(
+            "norm='group' needs at least two channels before pooling, which would make the result the same for all "
+            f"images, got {channels}; use norm='batch' or a larger width"
+        )
+    return nn.GroupNorm(min(math.gcd(NUM_GROUPS, channels), channels // 2), channels)
+
+
 def make_activation(kind: Activation) -> nn.Module:
     """Build a pointwise nonlinearity."""
     choice(kind, get_args(Activation), "activation")

@@ -13,20 +13,20 @@ Written out over ``t``, this is a Sonic layer with |G| M modes of directions ``t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Never, get_args
+from typing import Any, Literal, Never
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from torchsonic.arguments import choice
 from torchsonic.nn.block import ResidualBlock
 from torchsonic.nn.conv import SonicConvNd
 from torchsonic.nn.norm import Activation
 from torchsonic.nn.options import refuse_third
-from torchsonic.nn.orbit_norm import OrbitBatchNorm, OrbitNorm, count_fields
+from torchsonic.nn.orbit_fields import LIFT, OrbitDropout, OrbitMix, OrbitPool, count_fields, spread
+from torchsonic.nn.orbit_norm import OrbitBatchNorm, OrbitNorm
 from torchsonic.spectral.constants import constant
-from torchsonic.spectral.groups import Group, make_group
+from torchsonic.spectral.groups import Group, known_name, make_group
 from torchsonic.spectral.response import ModeShape
 from torchsonic.spectral.spacing import Spacing
 
@@ -41,14 +41,6 @@ __all__ = [
     "SonicOrbitConv3d",
     "SonicOrbitConvNd",
 ]
-
-Pooling = Literal["max", "mean", "norm"]
-
-
-def _spread(values: Tensor, group: Group, dim: int) -> Tensor:
-    """Values of ``t^-1 s`` along one axis, for all t and s: ``(.., |G|, ..)`` to ``(.., |G|, |G|, ..)``."""
-    places = constant(group.relative, values.device, torch.long)
-    return values.index_select(dim, places).unflatten(dim, (len(group), len(group)))
 
 
 class SonicOrbitConvNd(SonicConvNd):
@@ -74,13 +66,14 @@ class SonicOrbitConvNd(SonicConvNd):
         self.orbit_size = len(self.group)
         fields = count_fields(out_channels, self.group, "out_channels")
         if not lift:
-            fields = max(fields, count_fields(in_channels, self.group, "in_channels"))
+            fields = max(fields, count_fields(in_channels, self.group, "in_channels", LIFT))
         num_modes = max(4, fields // 2) if num_modes is None else num_modes
         super().__init__(in_channels, out_channels, num_modes=num_modes, **options)
 
     def definition(self) -> dict[str, Any]:
-        name = self.group.name or f"{self.orbit_size} elements"
-        return {**super().definition(), "group": name, "axis": self.axis, "lift": self.lift}
+        own = {"elements": self.orbit_size, "fingerprint": self.group.fingerprint}  # two groups may have one count
+        name = known_name(self.group, axis=self.axis)
+        return {**super().definition(), "group": name or own, "axis": self.axis, "lift": self.lift}
 
     def reset_parameters(self, generator: torch.Generator | None = None, **bank: float) -> None:
         super().reset_parameters(generator, **bank)
@@ -93,8 +86,8 @@ class SonicOrbitConvNd(SonicConvNd):
         if self.lift:
             mix_in = mix_in[:, None].expand(-1, order, -1, -1)
         else:  # (m, 2, c, t, s) to (m, t, 2, c, s)
-            mix_in = _spread(mix_in.unflatten(2, (-1, order)), self.group, 3).movedim(3, 1).flatten(3)
-        mix_out = _spread(mix_out.unflatten(0, (-1, order)), self.group, 1).movedim(2, 3)  # (k, r, m, t, 2)
+            mix_in = spread(mix_in.unflatten(2, (-1, order)), self.group, 3).movedim(3, 1).flatten(3)
+        mix_out = spread(mix_out.unflatten(0, (-1, order)), self.group, 1).movedim(2, 3)  # (k, r, m, t, 2)
         if bias is not None:
             bias = bias[:, None].expand(-1, order).flatten()
         return mix_in.flatten(0, 1), mix_out.flatten(2, 3).flatten(0, 1), bias
@@ -156,68 +149,6 @@ class SonicOrbitConv3d(SonicOrbitConvNd):
     """The same for volumes ``(B, C |G|, D, H, W)``; see :class:`SonicOrbitConv2d`."""
 
     num_axes = 3
-
-
-class OrbitMix(nn.Module):
-    r"""A 1x1 convolution between fields, :math:`y_{k,r} = \sum_{c,s} W_{kc, r^{-1} s}\, x_{c,s}`.
-
-    ``(B, C |G|, *size)`` to ``(B, K |G|, *size)``; lifting from ``(B, C, *size)`` with ``W_{kc}``.
-    """
-
-    def __init__(self, in_channels: int, out_channels: int, group: Group, *, lift: bool = False) -> None:
-        super().__init__()
-        fields = count_fields(out_channels, group, "out_channels")
-        if not lift:
-            count_fields(in_channels, group, "in_channels")
-        self.group, self.lift = group, lift
-        self.weight = nn.Parameter(torch.randn(fields, in_channels) * in_channels**-0.5)
-
-    def forward(self, x: Tensor) -> Tensor:
-        order = len(self.group)
-        if self.lift:
-            weight = self.weight[:, None].expand(-1, order, -1)
-        else:  # (k, c, r, s) to (k, r, c, s)
-            weight = _spread(self.weight.unflatten(1, (-1, order)), self.group, 2).movedim(2, 1).flatten(2)
-        return torch.einsum("kc,bc...->bk...", weight.flatten(0, 1), x)
-
-
-class OrbitPool(nn.Module):
-    """One rotation-invariant channel per field: the maximum, the mean or the norm over the group.
-
-    ``(B, K |G|, *size)`` to ``(B, K, *size)``.
-    """
-
-    def __init__(self, group: Group, kind: Pooling = "max") -> None:
-        super().__init__()
-        self.group = group
-        self.kind: Pooling = choice(kind, get_args(Pooling), "kind")
-
-    def forward(self, x: Tensor) -> Tensor:
-        fields = x.unflatten(1, (count_fields(x.shape[1], self.group, "channels"), len(self.group)))
-        if self.kind == "max":
-            return fields.amax(2)
-        return fields.mean(2) if self.kind == "mean" else torch.linalg.vector_norm(fields, dim=2)
-
-    def extra_repr(self) -> str:
-        return f"{self.group}, kind={self.kind!r}"
-
-
-class OrbitDropout(nn.Module):
-    """Drop whole fields during training, each with all its channels; ``(B, K |G|, *size)`` to the same."""
-
-    def __init__(self, group: Group, p: float = 0.5) -> None:
-        super().__init__()
-        if not 0.0 <= p < 1.0:
-            raise ValueError(f"p must be in [0, 1), got {p}")
-        self.group, self.p = group, p
-
-    def forward(self, x: Tensor) -> Tensor:
-        fields = x.unflatten(1, (count_fields(x.shape[1], self.group, "channels"), -1))
-        kept = F.dropout(torch.ones_like(fields[:, :, :1].flatten(3)[..., :1].squeeze(-1)), self.p, self.training)
-        return (fields * kept.reshape(*kept.shape[:2], *[1] * (fields.dim() - 2))).flatten(1, 2)
-
-    def extra_repr(self) -> str:
-        return f"{self.group}, p={self.p}"
 
 
 _LAYERS: dict[int, type[SonicOrbitConvNd]] = {2: SonicOrbitConv2d, 3: SonicOrbitConv3d}

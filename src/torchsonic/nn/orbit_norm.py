@@ -6,20 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from torchsonic.arguments import positive
+from torchsonic.nn.orbit_fields import check_channels, count_fields
 from torchsonic.spectral.groups import Group
 
-__all__ = ["OrbitBatchNorm", "OrbitNorm", "count_fields"]
+__all__ = ["OrbitBatchNorm", "OrbitNorm"]
 
-
-def count_fields(channels: int, group: Group, name: str) -> int:
-    """The number of fields, each with one channel per element; refuse channel counts that do not divide."""
-    if not isinstance(group, Group):  # a name has a length, too
-        raise TypeError(f"group must be a torchsonic.Group, got {group!r}; pass the group of a layer, layer.group")
-    if channels % len(group):
-        raise ValueError(
-            f"{name} must be a multiple of the {len(group)} elements of group {group.name or 'given'}, got {channels}"
-        )
-    return channels // len(group)
+torch.fx.wrap("check_channels")  # one node of a graph that torch.fx records
 
 
 class OrbitNorm(nn.Module):
@@ -31,14 +24,15 @@ class OrbitNorm(nn.Module):
     def __init__(self, channels: int, group: Group, *, num_groups: int = 1, eps: float = 1e-5) -> None:
         super().__init__()
         fields = count_fields(channels, group, "channels")
-        if fields % num_groups:
+        if fields % positive(num_groups, "num_groups"):
             raise ValueError(f"num_groups must divide the {fields} fields, got {num_groups}")
-        self.order, self.num_groups, self.eps = len(group), num_groups, eps
+        self.channels, self.order, self.num_groups, self.eps = channels, len(group), num_groups, eps
         self.weight = nn.Parameter(torch.ones(fields))
         self.bias = nn.Parameter(torch.zeros(fields))
 
     def forward(self, x: Tensor) -> Tensor:
         weight, bias = (t[:, None].expand(-1, self.order).flatten() for t in (self.weight, self.bias))
+        x = check_channels(x, self.channels, "OrbitNorm")
         return F.group_norm(x, self.num_groups, weight, bias, self.eps)
 
 
@@ -47,6 +41,8 @@ class OrbitBatchNorm(nn.BatchNorm1d):
 
     def __init__(self, channels: int, group: Group) -> None:
         super().__init__(count_fields(channels, group, "channels"))
+        self.channels = channels
 
     def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
-        return super().forward(x.reshape(len(x), self.num_features, -1)).reshape(x.shape)
+        x = check_channels(x, self.channels, "OrbitBatchNorm")
+        return super().forward(x.reshape(x.shape[0], self.num_features, -1)).reshape(x.shape)

@@ -143,6 +143,11 @@ class PaddedLayer(SpacedLayer):
         widths = [n * step for n, step in zip(self.padding, self.reference_spacing, strict=True)]
         turn, spacing = orientation_of(spacing), plain_spacing(spacing)
         if turn is not None and len(set(widths)) > 1:
+            if lowering() is not None and turn is not self._orientation:
+                raise ValueError(
+                    f"the margin of padding={self.padding} is not equally wide along all axes, and so follows the "
+                    "orientation, which cannot be an input of an exported model; tell it with set_orientation instead"
+                )
             widths = (turn[0].square().mT @ turn.new_tensor(widths)).tolist()
         if not isinstance(spacing, Tensor):
             finest = spacing_values(spacing, self.num_axes)

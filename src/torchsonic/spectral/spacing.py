@@ -57,7 +57,7 @@ def plain_spacing(spacing: Spacing) -> Any:
 def differs_in_batch(spacing: Spacing) -> bool:
     """Whether samples may differ in spacing or orientation."""
     turn = orientation_of(spacing)
-    return isinstance(plain_spacing(spacing), Tensor) or (turn is not None and len(turn) > 1)
+    return isinstance(plain_spacing(spacing), Tensor) or (turn is not None and turn.shape[0] > 1)
 
 
 def joint_spacing(steps: Tensor) -> tuple[float, ...] | Tensor:

@@ -8,7 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from torchsonic.arguments import choice
 from torchsonic.functional import all_storages
+from torchsonic.spectral.orientation import Matrix, as_orientation
 from torchsonic.testing.laws import _as_steps, _require_close
 from torchsonic.testing.turns import _interpolate, _smooth_field
 
@@ -34,6 +36,7 @@ def assert_storages_agree(
     result
         ``"image"`` for fields ``(B, K, *size)``, ``"numbers"`` for results without axes, such as class logits.
     """
+    choice(result, ("image", "numbers"), "result")
     steps = _as_steps(spacing, x.dim() - 2)
     plain = model(x, spacing=steps)
     for storage in all_storages(x.dim() - 2):
@@ -47,7 +50,7 @@ def assert_orientation_is_exact(
     model: Callable[..., Tensor],
     size: Sequence[int],
     channels: int,
-    orientation: Tensor,
+    orientation: Matrix,
     *,
     spacing: float | Sequence[float] = 1.0,
     width: float = 2.5,
@@ -67,10 +70,11 @@ def assert_orientation_is_exact(
         Width of the field's bumps, in units of the coarsest spacing.
     """
     steps = torch.tensor(_as_steps(spacing, len(size)), dtype=torch.float64)
+    turn = as_orientation(orientation, len(size), batch=1)[0].cpu()
     sample, points = _smooth_field(size, steps, channels, width=width, dtype=torch.float64)
     told = tuple(steps.tolist())
     plain = model(sample(torch.eye(len(size), dtype=torch.float64)), spacing=told)
     # Sample n of the oblique grid lies at R n, and so sees the field turned by R^-1.
-    oblique = model(sample(orientation.mT), spacing=told, orientation=orientation)
-    expected = _interpolate(plain, points @ orientation.mT, steps)
+    oblique = model(sample(turn.mT), spacing=told, orientation=turn)
+    expected = _interpolate(plain, points @ turn.mT, steps)
     _require_close("oblique grid", _interpolate(oblique, points, steps), expected, tolerance)

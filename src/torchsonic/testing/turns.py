@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from torchsonic.arguments import choice
 from torchsonic.functional import Group
 from torchsonic.nn.orbit import SonicOrbitConvNd
 from torchsonic.testing.laws import _as_steps, _require_close
@@ -27,6 +28,11 @@ def _permute_channels(x: Tensor, group: Group, element: int, kind: Turned) -> Te
         return x
     places = group.products[group.inverses[element]]
     return x.unflatten(1, (-1, len(group)))[:, :, places].flatten(1, 2)
+
+
+def _check_kinds(given: Turned, result: Turned) -> None:
+    choice(given, ("fields", "image"), "given")
+    choice(result, get_args(Turned), "result")
 
 
 def assert_symbol_turns(layer: SonicOrbitConvNd, *, tolerance: float = 1e-12) -> None:
@@ -71,14 +77,18 @@ def assert_turns_with_array(
     x
         ``(B, C, *size)``; any size.
     given, result
-        What ``x`` and the result are: ``"fields"`` over the group, an ``"image"``, or ``"numbers"``.
+        What ``x`` and the result are: ``"fields"`` over the group, an ``"image"``, or, for the result, ``"numbers"``.
     """
+    _check_kinds(given, result)
     steps = _as_steps(spacing, group.num_axes)
+    exact = {i: m.round() for i, m in enumerate(group.matrices) if torch.allclose(m, m.round(), atol=1e-9)}
+    if len(exact) == 1:
+        raise ValueError(
+            f"of {group}, only the identity permutes and flips axes, and any model obeys that; use "
+            "assert_turns_in_space, or another group such as C4"
+        )
     plain = model(x, spacing=steps)
-    for element, matrix in enumerate(group.matrices):
-        matrix = matrix.round() if torch.allclose(matrix, matrix.round(), atol=1e-9) else None
-        if matrix is None:
-            continue
+    for element, matrix in exact.items():
         turned_steps = (matrix.abs() @ torch.tensor(steps, dtype=torch.float64)).tolist()
         turned = model(_permute_channels(_turn_array(x, matrix), group, element, given), spacing=turned_steps)
         expected = (
@@ -113,6 +123,7 @@ def assert_turns_in_space(
     width
         Width of the field's bumps, in units of the coarsest spacing.
     """
+    _check_kinds(given, result)
     steps = torch.tensor(_as_steps(spacing, group.num_axes), dtype=torch.float64)
     sample, points = _smooth_field(size, steps, channels, width=width, dtype=dtype)
     told = tuple(steps.tolist())
