@@ -8,7 +8,7 @@ the result is brought back to the axes of the input. All 48 ways to store a volu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
@@ -168,19 +168,26 @@ def run_rearranged(run: Run, x: Tensor, spacing: Spacing | None, storages: Stora
     if len(storages) == 1:
         return restored(run(storages[0].apply(x), told(steps, rest)), storages)
     samples = [storage.apply(x[i : i + 1]) for i, storage in enumerate(storages)]
-    groups: dict[torch.Size, list[int]] = {}
-    for i, sample in enumerate(samples):
-        groups.setdefault(sample.shape, []).append(i)
-    results, order = [], torch.tensor([i for members in groups.values() for i in members])
-    for members in groups.values():
+
+    def run_some(members: list[int]) -> Any:
         own = told(steps[members] if isinstance(steps, Tensor) else steps, None if rest is None else rest[members])
         result = run(torch.cat([samples[i] for i in members]), own)
-        results.append(restored(result, tuple(storages[i] for i in members)))
+        return restored(result, tuple(storages[i] for i in members))
+
+    return run_grouped(run_some, [sample.shape for sample in samples])
+
+
+def run_grouped(run: Callable[[list[int]], Any], keys: Sequence[Hashable]) -> Any:
+    """Results of ``run(members)`` for the samples of each key, joined in the order of the batch."""
+    groups: dict[Hashable, list[int]] = {}
+    for i, key in enumerate(keys):
+        groups.setdefault(key, []).append(i)
+    order = torch.tensor([i for members in groups.values() for i in members]).argsort()
 
     def joined(*parts: Any) -> Any:
-        return torch.cat(parts)[order.argsort()] if isinstance(parts[0], Tensor) else parts[0]
+        return torch.cat(parts)[order] if isinstance(parts[0], Tensor) else parts[0]
 
-    return tree_map(joined, *results)
+    return tree_map(joined, *[run(members) for members in groups.values()])
 
 
 class OrientedNetwork(nn.Module):

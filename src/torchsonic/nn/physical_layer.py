@@ -171,6 +171,16 @@ def split_batch(given: Spacing, num_axes: int) -> list[Spacing]:
     return [Sampling(steps[i % len(steps)], turn[i % len(turn)][None]) for i in range(most)]
 
 
+def of_samples(given: Spacing, members: Sequence[int]) -> Spacing:
+    """Spacing and orientation of some samples of a batch."""
+    steps, turn = plain_spacing(given), orientation_of(given)
+    if isinstance(steps, Tensor) and steps.dim() == 2 and len(steps) > 1:
+        steps = steps[members]
+    if turn is None:
+        return steps
+    return Sampling(steps, turn if len(turn) == 1 else turn[members])
+
+
 def leaf_call(layer: nn.Module, x: Proxy, *arguments: Any, **options: Any) -> Any:
     """Record a call of a layer as one node of a ``torch.fx`` graph, with the arguments of its ``forward``.
 
