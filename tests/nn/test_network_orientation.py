@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import torchsonic
+from tests.turns import TIES, turn_about
 from torchsonic.export import ExportConfig, export_model
 from torchsonic.nn import SonicBlock, SpacedSequential
 from torchsonic.nn.network_orientation import OrientedNetwork
@@ -68,6 +69,18 @@ def test_every_way_to_store_an_image_gives_one_class(name):
         expected, plain = model.forward_intermediates(x, spacing=(1.0, 0.8))
         for found, wanted in zip([last, *levels], [expected, *plain], strict=True):
             assert relative_error(found, storage.apply(wanted)) < 1e-12
+
+
+@pytest.mark.parametrize(("axis", "degrees"), TIES)
+def test_every_way_to_store_a_volume_gives_one_answer_between_two_axes(axis, degrees):
+    model, x = make("sonicunet3d", **VOLUMES["sonicunet3d"]), volume()
+    turn = turn_about(axis, degrees)
+    with torch.no_grad():
+        expected = model(x, spacing=STEPS, orientation=turn)
+        for storage in list(all_storages(3))[::5]:
+            steps = [STEPS[axis] for axis in storage.order]
+            found = model(storage.apply(x), spacing=steps, orientation=turn @ storage.matrix())
+            assert relative_error(found, storage.apply(expected)) < 1e-12
 
 
 def test_single_precision_agrees_too():

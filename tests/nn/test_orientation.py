@@ -7,7 +7,8 @@ import torch
 
 import torchsonic
 from tests.layers import make_layer
-from torchsonic.spectral.orientation import split_affine, split_storage
+from tests.turns import TIES, turn_about
+from torchsonic.spectral.orientation import all_storages, split_affine, split_storage
 from torchsonic.testing import relative_error
 
 STEPS = (1.0, 0.6, 1.7)
@@ -124,3 +125,17 @@ def test_storages_are_found_and_undone():
     storage, rest = split_storage(tilted)
     assert storage.order == (0, 1, 2)
     assert rest is not None
+
+
+@pytest.mark.parametrize(("axis", "degrees"), TIES)
+@pytest.mark.parametrize("noise", [0.0, 1e-7])
+def test_what_remains_is_the_same_for_every_storage_even_between_two_axes(axis, degrees, noise):
+    turn = turn_about(axis, degrees)
+    expected = split_storage(turn)[1]
+    assert expected is not None
+    for storage in all_storages(3):
+        found = split_storage(turn @ storage.matrix() + noise * torch.randn(3, 3, dtype=torch.float64))
+        torch.testing.assert_close(found[1], expected, rtol=0, atol=1e-14 + 10 * noise)
+        assert torch.equal(storage.matrix() @ found[0].matrix(), split_storage(turn)[0].matrix())
+    assert split_storage(expected)[0].order == (0, 1, 2)
+    assert not any(split_storage(expected)[0].flips)

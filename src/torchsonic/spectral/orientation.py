@@ -38,6 +38,8 @@ __all__ = [
 Matrix = Tensor | Sequence
 TOLERANCE = 1e-3
 """Of orthogonality: affine matrices in files are in single precision, and often rounded."""
+NEARLY = TOLERANCE / 10
+"""Orientations that differ by less are the same to a network."""
 
 
 def _as_matrices(value: Matrix, size: int, name: str) -> Tensor:
@@ -180,15 +182,29 @@ def reorder_spacing(spacing: Spacing, storages: Sequence[Storage]) -> Spacing:
 def split_storage(orientation: Tensor) -> tuple[Storage, Tensor | None]:
     """Split an orientation ``(D, D)`` into a rearrangement of the array and what remains: ``(D, D)``, or ``None``.
 
-    The rearrangement brings every array axis as close as possible to the axis of space with the same number.
+    The rearrangement brings every array axis as close as possible to the axis of space with the same number. If several
+    are equally close, as at 45 degrees, the remainder decides, since every way to store an array has the same ones.
     """
-    axes = range(len(orientation))
-    size = orientation.abs()
-    order = max(itertools.permutations(axes), key=lambda p: sum(float(size[i, p[i]]) for i in axes))
-    storage = Storage(order, tuple(bool(orientation[i, order[i]] < 0) for i in axes))
-    rest = orientation @ storage.matrix()
-    plain = torch.allclose(rest, torch.eye(len(rest), dtype=rest.dtype), atol=TOLERANCE / 10)
-    return storage, None if plain else rest
+    rows = orientation.tolist()
+    axes = range(len(rows))
+
+    def entry(storage: Storage, i: int, j: int) -> float:
+        """Of the remainder."""
+        return -rows[i][storage.order[j]] if storage.flips[j] else rows[i][storage.order[j]]
+
+    closeness = {storage: sum(entry(storage, i, i) for i in axes) for storage in all_storages(len(rows))}
+    best = _nearly_largest(closeness)
+    for i, j in itertools.product(axes, axes):
+        if len(best) > 1:
+            best = _nearly_largest({storage: entry(storage, i, j) for storage in best})
+    rest = orientation @ best[0].matrix().to(orientation)
+    plain = torch.allclose(rest, torch.eye(len(rest), dtype=rest.dtype), atol=NEARLY)
+    return best[0], None if plain else rest
+
+
+def _nearly_largest(values: dict[Storage, float]) -> list[Storage]:
+    most = max(values.values())
+    return [storage for storage, value in values.items() if value > most - NEARLY]
 
 
 def split_orientation(
