@@ -15,6 +15,8 @@ STEPS = (1.0, 0.6, 1.7)
 LAYERS = {
     "circular": {},
     "margin": {"padding": 3, "padding_mode": "zeros", "spacing": (1.0, 0.5, 2.0)},
+    "mirror": {"padding": 3, "padding_mode": "reflect"},
+    "whole mirror": {"padding_mode": "reflect"},
     "limits": {"limits": {"band_order": 2, "magnitude": 2.0}},
     "dc": {"gain": "dc"},
 }
