@@ -8,7 +8,7 @@ import torch
 import torchsonic
 from tests.layers import make_layer
 from tests.turns import TIES, turn_about
-from torchsonic.spectral.orientation import all_storages, split_affine, split_storage
+from torchsonic.spectral.orientation import all_storages, as_orientation, split_affine, split_storage
 from torchsonic.testing import relative_error
 
 STEPS = (1.0, 0.6, 1.7)
@@ -78,12 +78,31 @@ def test_turned_responses_are_kept_apart_in_evaluation():
     assert not torch.allclose(plain, turned, rtol=1e-3)
 
 
-def test_compiled_layers_are_told_too():
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+def test_compiled_layers_are_told_too(dtype):
     layer = make_layer(2, num_modes=3, dtype=torch.float32)
     x = torch.randn(1, 3, 8, 6)
-    turn = torch.linalg.qr(torch.randn(2, 2))[0]
-    compiled = torch.compile(layer, backend="aot_eager")
+    turn = torch.linalg.qr(torch.randn(2, 2))[0].to(dtype)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        assert relative_error(compiled(x, orientation=turn), layer(x, orientation=turn)) < 1e-5
     assert relative_error(compiled(x, orientation=turn), layer(x, orientation=turn)) < 1e-5
+
+
+@pytest.mark.parametrize("bad", [torch.diag(torch.tensor([1.0, 2.0])), torch.full((2, 2), torch.nan), torch.ones(2, 2)])
+def test_compiled_layers_refuse_bad_orientations(bad):
+    layer = make_layer(2, num_modes=3, dtype=torch.float32)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    for learning in (True, False):
+        with pytest.raises(RuntimeError, match="orientation must be orthogonal"), torch.set_grad_enabled(learning):
+            compiled(torch.randn(1, 3, 8, 6), orientation=bad)
+
+
+def test_matrices_from_files_are_made_orthogonal():
+    turn = torch.linalg.qr(torch.randn(5, 3, 3, dtype=torch.float64))[0]
+    rough = turn + 1e-4 * torch.randn(5, 3, 3, dtype=torch.float64)
+    left, _, right = torch.linalg.svd(rough)
+    torch.testing.assert_close(as_orientation(rough, 3), left @ right, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize(

@@ -74,8 +74,9 @@ def as_orientation(orientation: Matrix, num_axes: int, *, batch: int | None = No
         raise ValueError(
             f"orientation has {len(matrices)} matrices for a batch of {batch} samples; pass one, or one per sample"
         )
-    if torch.compiler.is_compiling():  # which does not know the numbers
-        return matrices
+    if torch.compiler.is_compiling():  # the numbers are known only later
+        torch._assert_async((_excess(matrices).abs() <= TOLERANCE).all(), "orientation must be orthogonal and finite")
+        return _nearest_orthogonal(matrices)
     error = _lack_of_orthogonality(matrices)
     if error > TOLERANCE:
         raise ValueError(
@@ -85,8 +86,13 @@ def as_orientation(orientation: Matrix, num_axes: int, *, batch: int | None = No
     return matrices if error < 1e-12 else _nearest_orthogonal(matrices)
 
 
+def _excess(matrices: Tensor) -> Tensor:
+    """``R^T R - 1``: squared lengths of the columns and cosines between them, where they should be 1 and 0."""
+    return matrices.mT @ matrices - torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+
+
 def _lack_of_orthogonality(matrices: Tensor) -> float:
-    excess = matrices.mT @ matrices - torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+    excess = _excess(matrices)
     return excess.abs().max().item() if excess.numel() else 0.0
 
 
@@ -119,8 +125,10 @@ def split_affine(affine: Matrix, num_axes: int) -> tuple[Tensor, Tensor]:
 
 
 def _nearest_orthogonal(matrices: Tensor) -> Tensor:
-    left, _, right = torch.linalg.svd(matrices)
-    return left @ right
+    """The polar factor, by Newton's iteration: each step squares the error, which is below ``TOLERANCE``."""
+    for _ in range(3):
+        matrices = matrices - matrices @ _excess(matrices) / 2
+    return matrices
 
 
 class Storage(NamedTuple):
