@@ -1,6 +1,8 @@
 """Whole networks that are told how the axes of their input lie in space."""
 
 import copy
+import itertools
+import warnings
 
 import pytest
 import torch
@@ -268,6 +270,63 @@ def test_an_exported_network_keeps_its_orientation(tmp_path, spacing_input):
     torchsonic.set_orientation(model, QUARTER @ torch.linalg.matrix_exp(0.1 * (QUARTER - QUARTER.mT)))
     config = ExportConfig(to="pt2", size=(12, 10), spacing_input=spacing_input)
     assert export_model(model, tmp_path / "model.pt2", config, timed_seconds=0.0).error < 1e-4  # checked against it
+
+
+def test_strides_are_inferred_along_the_axes_of_the_layers():
+    convs = [nn.Conv2d(1, 2, 3, padding=1, stride=(2, 1)), torchsonic.SonicConv2d(2, 2, num_modes=3)]
+    model = torchsonic.set_orientation(nn.Sequential(*convs), QUARTER)
+    assert torchsonic.infer_strides(model, torch.randn(1, 1, 12, 8))[1].input_stride == (2, 1)
+
+
+def test_the_order_of_telling_does_not_matter():
+    x = torch.randn(1, 1, 12, 8, dtype=torch.float64)
+    results = []
+    tell = {
+        "strides": lambda model: torchsonic.infer_strides(model, x),
+        "spacing": lambda model: torchsonic.set_spacing(model, (3.0, 0.5)),
+        "orientation": lambda model: torchsonic.set_orientation(model, QUARTER),
+    }
+    for order in itertools.permutations(tell):
+        torch.manual_seed(0)
+        convs = [nn.Conv2d(1, 2, 3, padding=1, stride=(2, 1)), torchsonic.SonicConv2d(2, 2, num_modes=3)]
+        model = nn.Sequential(*convs).double().eval()
+        with warnings.catch_warnings(action="ignore"):  # that strides should be known first
+            for name in order:
+                tell[name](model)
+        results.append(model(x))
+    assert all(torch.equal(result, results[0]) for result in results)
+
+
+def test_a_spacing_told_beforehand_is_along_the_axes_of_the_input():
+    model, x = make("sonicnet2d", in_channels=1, width=4, depth=2, num_modes=3), torch.randn(1, 1, 8, 6).double()
+    with torch.no_grad():
+        expected = model(x, spacing=(2.0, 1.0), orientation=QUARTER)
+        torchsonic.set_spacing(model, (2.0, 1.0))
+        assert relative_error(model(x, orientation=QUARTER), expected) < 1e-12
+        torchsonic.set_orientation(model, QUARTER)
+        assert relative_error(model(x), expected) < 1e-12
+        assert relative_error(model(x, orientation=QUARTER), expected) < 1e-12
+
+
+def test_layers_are_not_replaced_in_a_model_that_was_told_an_orientation():
+    layers = [torchsonic.SonicConv2d(1, 2, num_modes=3), nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 2, 3, padding=1)]
+    model = torchsonic.set_orientation(nn.Sequential(*layers), QUARTER)
+    with pytest.raises(ValueError, match=r"set_orientation\(model, None\) first"):
+        torchsonic.replace_convs(model)
+    assert type(torchsonic.replace_convs(torchsonic.set_orientation(model, None))[2]) is torchsonic.SonicConv2d
+
+
+def test_what_was_told_does_not_change_with_the_callers_tensor():
+    turns, steps = torch.eye(2, dtype=torch.float64)[None].repeat(2, 1, 1), torch.ones(2, 2, dtype=torch.float64)
+    model = SpacedSequential(torchsonic.SonicConv2d(1, 2, num_modes=3)).double()
+    model[0].set_orientation(turns)
+    torchsonic.set_spacing(model, steps)
+    x = torch.randn(2, 1, 8, 6, dtype=torch.float64)
+    expected = model(x)
+    turns.neg_()
+    steps.mul_(3)
+    assert torch.equal(model(x), expected)
+    assert torch.equal(model.told_spacing, torch.ones(2, 2))
 
 
 def test_saving_forgets_the_orientation(tmp_path):

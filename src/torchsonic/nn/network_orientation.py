@@ -241,6 +241,8 @@ class OrientedNetwork(nn.Module):
             steps, orientation = split_affine(affine, num_axes)
             spacing = tuple(steps[0].tolist()) if torch.equal(steps, steps[:1].expand_as(steps)) else steps
         assert orientation is not None
+        if spacing is None:  # what set_spacing has told, along the axes of the input
+            spacing = getattr(self, "told_spacing", None)
         storages, rest = split_orientation(orientation, num_axes, batch=len(x))
         if rest is None and any(layer._orientation is not None for _, layer in spaced_layers(self)):
             rest = torch.eye(num_axes, dtype=torch.float64)[None]
