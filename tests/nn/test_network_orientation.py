@@ -244,6 +244,21 @@ def test_what_a_call_is_told_wins_over_what_a_network_assumes():
     assert relative_error(tilted, plain) > 1e-3
 
 
+@pytest.mark.parametrize("name", [*IMAGES, *VOLUMES, *CLASSIFIERS])
+def test_an_empty_batch_gives_an_empty_result(name):
+    model = make(name, **{**IMAGES, **VOLUMES, **CLASSIFIERS}[name])
+    x = volume(2) if name in VOLUMES else torch.randn(2, 3, 32, 32, dtype=torch.float64)
+    axes = x.dim() - 2
+    told = {"orientation": torch.eye(axes), "affine": torch.eye(axes + 1), "spacing": torch.ones(axes)}
+    with torch.no_grad():
+        shape = (0, *model(x).shape[1:])
+        for key, value in told.items():
+            assert model(x[:0], **{key: value.expand(0, *value.shape)}).shape == shape
+        assert (
+            model(x[:0], spacing=torch.ones(0, axes), orientation=torch.eye(axes).expand(0, axes, axes)).shape == shape
+        )
+
+
 def test_checkpointing_changes_nothing():
     models = [make("sonicnet3d", **VOLUMES["sonicnet3d"], checkpointing=on).train() for on in (False, True)]
     told = {"spacing": STEPS, "orientation": TILT.flip(0)}

@@ -59,7 +59,8 @@ def reference_size(layer: SpacedLayer, size: Sequence[int], given: Spacing) -> t
                 "input; export with a fixed spacing, or build the model with grid='input' and stem='deep'"
             )
         # Samples of a batch share one grid, on which none of them may lose what it would have alone.
-        steps = as_spacing(given, len(size), batch=ANY_BATCH).amax(0).tolist()
+        rows = as_spacing(given, len(size), batch=ANY_BATCH)
+        steps = rows.amax(0).tolist() if len(rows) else reference
     else:
         steps = spacing_values(given, len(size))
     if tuple(steps) == reference:
@@ -170,7 +171,7 @@ class OctaveGrid(ReferenceGrid):
         else:
             rows = as_spacing(given, self.num_axes, batch=ANY_BATCH)
             self._check_batch(size, rows)
-            steps = rows[0].tolist()
+            steps = rows[0].tolist() if len(rows) else self.reference_spacing
         octaves = [round(math.log2(own / step)) for own, step in zip(self.reference_spacing, steps, strict=True)]
         grid = []
         for n, octave in zip(size, octaves, strict=True):

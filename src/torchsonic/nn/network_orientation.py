@@ -239,7 +239,7 @@ class OrientedNetwork(nn.Module):
             if not (spacing is None and orientation is None):
                 raise ValueError("affine already contains spacing and orientation; pass either affine or the other two")
             steps, orientation = split_affine(affine, num_axes)
-            spacing = tuple(steps[0].tolist()) if torch.equal(steps, steps[:1].expand_as(steps)) else steps
+            spacing = tuple(steps[0].tolist()) if len(steps.unique(dim=0)) == 1 else steps
         assert orientation is not None
         if spacing is None:  # what set_spacing has told, along the axes of the input
             spacing = getattr(self, "told_spacing", None)

@@ -224,6 +224,8 @@ def split_orientation(
     match ``batch``, if that is given.
     """
     matrices = as_orientation(orientation, num_axes, batch=batch).cpu()
+    if len(matrices) == 0:
+        matrices = torch.eye(num_axes)[None]
     if torch.equal(matrices, matrices[:1].expand_as(matrices)):
         matrices = matrices[:1]
     storages, rests = zip(*[split_storage(matrix) for matrix in matrices], strict=True)
