@@ -74,7 +74,9 @@ def read_case(case: Case, *, num_classes: int | None = None, straight: bool = Fa
         try:
             split_affine(torch.from_numpy(affine), 3)
         except ValueError as error:
-            raise CaseError(case.name, path, f"{error}, or do not tell the network its orientation") from error
+            raise CaseError(
+                case.name, path, f"{error}, or use the arrays as stored with --no-tell-orientation"
+            ) from error
     channels = [first]
     for other in case.images[1:]:
         channel, grid = _read_array(case.name, other)
