@@ -254,9 +254,8 @@ def test_an_empty_batch_gives_an_empty_result(name):
         shape = (0, *model(x).shape[1:])
         for key, value in told.items():
             assert model(x[:0], **{key: value.expand(0, *value.shape)}).shape == shape
-        assert (
-            model(x[:0], spacing=torch.ones(0, axes), orientation=torch.eye(axes).expand(0, axes, axes)).shape == shape
-        )
+        turns = torch.eye(axes).expand(0, axes, axes)
+        assert model(x[:0], spacing=torch.ones(0, axes), orientation=turns).shape == shape
 
 
 def test_checkpointing_changes_nothing():
@@ -364,16 +363,25 @@ def moved():
     return affine
 
 
+SKEW = torch.tensor([[1.0, 0.2, 0.0], [0.0, 0.98, 0.0], [0.0, 0.0, 1.0]])
 BAD = {
-    "orthogonal": ({"orientation": torch.diag(torch.tensor([1.0, 2.0, 1.0]))}, "must be orthogonal.*affine="),
+    "lengths": ({"orientation": 2 * torch.eye(3)}, "orthogonal, but its columns have lengths 2, 2, 2;.*affine="),
+    "angle": ({"orientation": SKEW}, "orthogonal, but columns 0 and 1 are 78.5 degrees apart; resample"),
+    "one of several": ({"orientation": torch.stack([torch.eye(3), SKEW])}, "columns 0 and 1 are 78.5 degrees apart"),
+    "zeros": ({"orientation": torch.zeros(3, 3)}, "its columns have lengths 0, 0, 0"),
+    "complex": ({"orientation": TILT + 0j}, "orientation must be real numbers, got torch.complex128"),
+    "complex list": ({"orientation": [[1, 0, 0], [0, 1j, 0], [0, 0, 1]]}, "orientation must be real numbers"),
     "shape": ({"orientation": torch.eye(2)}, r"must have shape \(3, 3\)"),
-    "count": ({"orientation": torch.eye(3).expand(3, 3, 3)}, "3 matrices for a batch of 2"),
+    "count": ({"orientation": torch.eye(3).expand(3, 3, 3)}, "^orientation has 3 matrices for a batch of 2"),
     "batch": ({"orientation": torch.stack([torch.eye(3), TILT.float(), TILT.mT.float()])}, "3 matrices for a batch of"),
     "affine shape": ({"affine": torch.eye(3)}, r"must have shape \(4, 4\)"),
-    "affine count": ({"affine": torch.eye(4).expand(3, 4, 4)}, "3 matrices for a batch of 2"),
-    "transposed": ({"affine": moved().mT}, r"last row of affine must be \(0, 0, 0, 1\).*transpose"),
+    "affine count": ({"affine": torch.eye(4).expand(3, 4, 4)}, "^affine has 3 matrices for a batch of 2"),
+    "transposed": (
+        {"affine": moved().mT},
+        r"last row of affine must be \(0, 0, 0, 1\).*, pass affine.T",
+    ),
     "shear": ({"affine": sheared()}, r"sheared: array axes 1 and 2 are 11.3 degrees.*resample"),
-    "no length": ({"affine": torch.diag(torch.tensor([0.0, 1.0, 1.0, 1.0]))}, "a length"),
+    "no length": ({"affine": torch.diag(torch.tensor([1.0, 1.0, 0.0, 1.0]))}, "column 2 of affine is zero, so axis 2"),
     "twice": ({"affine": torch.eye(4), "spacing": 1.0}, "either affine or the other two"),
     "words": ({"orientation": "RAS"}, "must be numbers"),
 }
@@ -391,9 +399,48 @@ def test_mistakes_are_named(name):
 def test_networks_that_would_ignore_it_say_so(name):
     model = torchsonic.create_model(name)
     x = torch.randn(1, 3, 32, 32)
-    for tell in (lambda: model(x, orientation=QUARTER), lambda: torchsonic.set_orientation(model, QUARTER)):
-        with pytest.raises(ValueError, match=r"would ignore it|S4ND cannot take an orientation"):
-            tell()
+    tell = {
+        "orientation was given": lambda: model(x, orientation=QUARTER),
+        "affine was given": lambda: model(x, affine=torch.eye(3)),
+        "set_orientation was called": lambda: torchsonic.set_orientation(model, None),
+    }
+    for words, call in tell.items():
+        with pytest.raises(ValueError, match=f"{words}, but this .* would ignore it|S4ND cannot take an orientation"):
+            call()
+
+
+def test_matrices_may_be_lists_of_anything():
+    model, x = make("sonicnet3d", **VOLUMES["sonicnet3d"]), volume(2)
+    affine = torch.eye(4, dtype=torch.float64)
+    affine[:3, :3] = TILT
+    with torch.no_grad():
+        expected = model(x, affine=affine)
+        for matrices in ([affine, affine], (affine.numpy(),) * 2, [affine.tolist()] * 2, [affine, affine.numpy()]):
+            assert relative_error(model(x, affine=matrices), expected) < 1e-12
+        assert relative_error(model(x, spacing=1.0, orientation=[TILT[0], TILT[1], TILT[2]]), expected) < 1e-12
+
+
+def test_mistakes_with_oriented_containers_are_named():
+    layers = [nn.Conv2d(1, 2, 3, padding=1, stride=(2, 1)), torchsonic.SonicConv2d(2, 2, num_modes=3)]
+    model, x = torchsonic.set_orientation(nn.Sequential(*layers), QUARTER), torch.randn(2, 1, 8, 8)
+    for wrong in (x[0], x[None], "image"):
+        with pytest.raises(ValueError, match=r"expects \(batch, channel, 2 axes\), got"):
+            model(wrong)
+    with pytest.raises(TypeError, match=r"by position, model\(x\)"):
+        model(input=x)
+    torchsonic.set_orientation(model, torch.stack([torch.eye(2), QUARTER.float()]))
+    with pytest.raises(ValueError, match=r"different sizes, \[\(4, 8\), \(8, 4\)\]; call the model once per"):
+        model(x)
+    layers[1].set_orientation(torch.stack([torch.eye(2), QUARTER.float()]))
+    for wrong in (x[0], torch.cat([x, x])):
+        with pytest.raises(ValueError, match="orientation has 2 matrices for a batch of"):
+            layers[1](wrong.repeat(*[1] * (wrong.dim() - 3), 2, 1, 1))
+    chain = torchsonic.set_orientation(SpacedSequential(SonicBlock(1, 2, num_modes=3)), QUARTER)
+    with pytest.raises(ValueError, match="already told an orientation"):
+        chain(x, orientation=QUARTER)
+    network = torchsonic.set_orientation(make("sonicnet2d", in_channels=1, width=4, depth=1), QUARTER)
+    with pytest.raises(ValueError, match=r"expects \(batch, channel, 2 axes\)"):
+        network(x[0])
 
 
 def test_blocks_are_told_beside_the_spacing():
