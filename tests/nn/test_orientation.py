@@ -80,6 +80,7 @@ def test_turned_responses_are_kept_apart_in_evaluation():
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
 def test_compiled_layers_are_told_too(dtype):
+    torch._dynamo.reset()
     layer = make_layer(2, num_modes=3, dtype=torch.float32)
     x = torch.randn(1, 3, 8, 6)
     turn = torch.linalg.qr(torch.randn(2, 2))[0].to(dtype)
@@ -91,6 +92,7 @@ def test_compiled_layers_are_told_too(dtype):
 
 @pytest.mark.parametrize("bad", [torch.diag(torch.tensor([1.0, 2.0])), torch.full((2, 2), torch.nan), torch.ones(2, 2)])
 def test_compiled_layers_refuse_bad_orientations(bad):
+    torch._dynamo.reset()
     layer = make_layer(2, num_modes=3, dtype=torch.float32)
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     for learning in (True, False):
