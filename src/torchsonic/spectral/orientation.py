@@ -46,7 +46,7 @@ def _as_tensor(value: Matrix) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, Sequence) and any(isinstance(part, Tensor) for part in value):
-        return torch.stack([torch.as_tensor(part) for part in value])
+        return torch.stack([_as_tensor(part) for part in value])
     return torch.tensor(np.asarray(value), device="cpu")  # not PyTorch's default device, which may be "meta"
 
 
