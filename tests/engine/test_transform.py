@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from torchsonic.engine.transform import analyse, analyse_adjoint, synthesise, synthesise_adjoint
 from torchsonic.spectral.band import Band
-from torchsonic.spectral.boundary import Boundary, fast_size
+from torchsonic.spectral.boundary import Boundary, extend, extend_adjoint, fast_size
 
 sizes = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
 
@@ -48,7 +48,7 @@ def test_reflection_leaves_the_edge_out_as_convolutions_do():
     x = torch.arange(5.0, dtype=torch.float64)
     band = Boundary("reflect").band((5,), (5,))
     extended = synthesise(analyse(x, band, Boundary("reflect")), band, band.size_out)
-    assert extended.round().tolist() == [0, 1, 2, 3, 4, 3, 2, 1, 2, 1]
+    assert extended.round().tolist() == [0, 1, 2, 3, 4, 3, 2, 2, 2, 1]  # the middle of the margin is half of 1 and 3
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8])
@@ -60,6 +60,18 @@ def test_reflection_at_any_size_matches_torch_pad_near_the_edge(size):
     if reach:
         expected = torch.nn.functional.pad(x[None], (reach, reach), mode="reflect")[0]
         torch.testing.assert_close(torch.roll(extended, reach)[: size + 2 * reach], expected)
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.sampled_from([1, 2]))
+def test_the_mirror_image_of_a_flipped_image_is_flipped(size, margin, stride):
+    boundary = Boundary("reflect", (margin,))
+    band = boundary.band((size,), (-(-size // stride),))
+    x = torch.randn(size, dtype=torch.float64)
+    one, other = extend(x, band, boundary), extend(x.flip(0), band, boundary)
+    torch.testing.assert_close(other, one.flip(0).roll(size), rtol=0, atol=0)
+    g = torch.randn_like(one)
+    expected = torch.autograd.functional.vjp(lambda x: extend(x, band, boundary), x, g)[1]
+    torch.testing.assert_close(extend_adjoint(g, (size,), boundary), expected)
 
 
 def test_zero_padding_leaves_room_for_the_whole_kernel():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from torchsonic import create_model
+from torchsonic import create_model, set_orientation, set_spacing
 from torchsonic.functional import resample
 from torchsonic.models import OctaveGrid, SonicUNet
 from torchsonic.nn import sonic_layers
@@ -57,6 +57,33 @@ def test_samples_of_mixed_spacing_share_a_grid_and_are_each_told_their_own():
         assert relative_error(together[:1], model(x[:1], spacing=HEARTS)) < 1e-4
         assert relative_error(together[1:], model(x[1:], spacing=(9.0, 1.5, 1.5))) < 1e-4
         assert relative_error(together[1:], model(x[1:])) > 1e-2
+
+
+@pytest.mark.parametrize("told", ["in the call", "beforehand"])
+def test_no_sample_depends_on_the_grids_of_the_others(told):
+    model, x = small(spacing=1.0, local_kernel=3).double(), torch.randn(3, 1, 8, 8, 8, dtype=torch.float64)
+    steps = torch.tensor([[1, 1, 0.7], [4, 1, 0.7], [1, 1, 0.7]], dtype=torch.float64)
+    turns = torch.stack([torch.eye(3), torch.eye(3).flip(1), torch.eye(3)]).double()
+    with torch.no_grad():
+        for options in ({}, {"orientation": turns}):
+            alone = [model(x[i : i + 1], steps[i], **{k: v[i] for k, v in options.items()}) for i in range(3)]
+            if told == "in the call":
+                together = model(x, steps, **options)
+            else:
+                set_orientation(set_spacing(model, steps), options.get("orientation"))
+                together = model(x)
+                set_orientation(set_spacing(model, 1.0), None)
+            assert relative_error(together, torch.cat(alone)) < 1e-12
+
+
+def test_samples_of_one_grid_are_computed_in_one_call():
+    model, x, sizes = small(), torch.randn(3, 1, 6, 16, 16), []
+    model.head.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
+    with torch.no_grad():
+        model(x, spacing=torch.tensor([HEARTS, (9.0, 1.5, 1.5), HEARTS]))
+        assert sizes == [3]
+        model(x, spacing=torch.tensor([HEARTS, (10.0, 0.7, 0.7), HEARTS]))
+    assert sizes == [3, 2, 1]
 
 
 def test_a_spacing_in_the_wrong_unit_does_not_fill_the_memory():

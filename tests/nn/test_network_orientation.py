@@ -1,12 +1,15 @@
 """Whole networks that are told how the axes of their input lie in space."""
 
 import copy
+import itertools
+import warnings
 
 import pytest
 import torch
 from torch import nn
 
 import torchsonic
+from tests.turns import TIES, turn_about
 from torchsonic.export import ExportConfig, export_model, load_exported
 from torchsonic.nn import SonicBlock, SpacedSequential
 from torchsonic.nn.network_orientation import OrientedNetwork
@@ -70,6 +73,18 @@ def test_every_way_to_store_an_image_gives_one_class(name):
             assert relative_error(found, storage.apply(wanted)) < 1e-12
 
 
+@pytest.mark.parametrize(("axis", "degrees"), TIES)
+def test_every_way_to_store_a_volume_gives_one_answer_between_two_axes(axis, degrees):
+    model, x = make("sonicunet3d", **VOLUMES["sonicunet3d"]), volume()
+    turn = turn_about(axis, degrees)
+    with torch.no_grad():
+        expected = model(x, spacing=STEPS, orientation=turn)
+        for storage in list(all_storages(3))[::5]:
+            steps = [STEPS[axis] for axis in storage.order]
+            found = model(storage.apply(x), spacing=steps, orientation=turn @ storage.matrix())
+            assert relative_error(found, storage.apply(expected)) < 1e-12
+
+
 def test_single_precision_agrees_too():
     model = make("sonicunet3d", **VOLUMES["sonicunet3d"]).float()
     with torch.no_grad():
@@ -112,9 +127,7 @@ def test_samples_may_differ_in_orientation_and_spacing_and_so_in_size():
     with torch.no_grad():
         whole = model(x, spacing=steps, orientation=turns)
         alone = [model(x[i : i + 1], spacing=steps[i], orientation=turns[i]) for i in range(4)]
-    # The grid is chosen for all samples of a call, those of one size.
-    assert whole.shape == (4, 4, 8, 6, 6)
-    assert relative_error(whole[1], alone[1][0]) < 1e-12
+    assert relative_error(whole, torch.cat(alone)) < 1e-12
     net = make("sonicnet3d", **VOLUMES["sonicnet3d"])
     with torch.no_grad():
         whole = net(x, spacing=steps, orientation=turns)
@@ -236,6 +249,20 @@ def test_what_a_call_is_told_wins_over_what_a_network_assumes():
     assert relative_error(tilted, plain) > 1e-3
 
 
+@pytest.mark.parametrize("name", [*IMAGES, *VOLUMES, *CLASSIFIERS])
+def test_an_empty_batch_gives_an_empty_result(name):
+    model = make(name, **{**IMAGES, **VOLUMES, **CLASSIFIERS}[name])
+    x = volume(2) if name in VOLUMES else torch.randn(2, 3, 32, 32, dtype=torch.float64)
+    axes = x.dim() - 2
+    told = {"orientation": torch.eye(axes), "affine": torch.eye(axes + 1), "spacing": torch.ones(axes)}
+    with torch.no_grad():
+        shape = (0, *model(x).shape[1:])
+        for key, value in told.items():
+            assert model(x[:0], **{key: value.expand(0, *value.shape)}).shape == shape
+        turns = torch.eye(axes).expand(0, axes, axes)
+        assert model(x[:0], spacing=torch.ones(0, axes), orientation=turns).shape == shape
+
+
 def test_checkpointing_changes_nothing():
     models = [make("sonicnet3d", **VOLUMES["sonicnet3d"], checkpointing=on).train() for on in (False, True)]
     told = {"spacing": STEPS, "orientation": TILT.flip(0)}
@@ -331,6 +358,63 @@ def test_what_cannot_take_an_orientation_as_an_input_says_so(tmp_path, build, me
         export_model(build(), tmp_path / "model.pt2", config)
 
 
+def test_strides_are_inferred_along_the_axes_of_the_layers():
+    convs = [nn.Conv2d(1, 2, 3, padding=1, stride=(2, 1)), torchsonic.SonicConv2d(2, 2, num_modes=3)]
+    model = torchsonic.set_orientation(nn.Sequential(*convs), QUARTER)
+    assert torchsonic.infer_strides(model, torch.randn(1, 1, 12, 8))[1].input_stride == (2, 1)
+
+
+def test_the_order_of_telling_does_not_matter():
+    x = torch.randn(1, 1, 12, 8, dtype=torch.float64)
+    results = []
+    tell = {
+        "strides": lambda model: torchsonic.infer_strides(model, x),
+        "spacing": lambda model: torchsonic.set_spacing(model, (3.0, 0.5)),
+        "orientation": lambda model: torchsonic.set_orientation(model, QUARTER),
+    }
+    for order in itertools.permutations(tell):
+        torch.manual_seed(0)
+        convs = [nn.Conv2d(1, 2, 3, padding=1, stride=(2, 1)), torchsonic.SonicConv2d(2, 2, num_modes=3)]
+        model = nn.Sequential(*convs).double().eval()
+        with warnings.catch_warnings(action="ignore"):  # that strides should be known first
+            for name in order:
+                tell[name](model)
+        results.append(model(x))
+    assert all(torch.equal(result, results[0]) for result in results)
+
+
+def test_a_spacing_told_beforehand_is_along_the_axes_of_the_input():
+    model, x = make("sonicnet2d", in_channels=1, width=4, depth=2, num_modes=3), torch.randn(1, 1, 8, 6).double()
+    with torch.no_grad():
+        expected = model(x, spacing=(2.0, 1.0), orientation=QUARTER)
+        torchsonic.set_spacing(model, (2.0, 1.0))
+        assert relative_error(model(x, orientation=QUARTER), expected) < 1e-12
+        torchsonic.set_orientation(model, QUARTER)
+        assert relative_error(model(x), expected) < 1e-12
+        assert relative_error(model(x, orientation=QUARTER), expected) < 1e-12
+
+
+def test_layers_are_not_replaced_in_a_model_that_was_told_an_orientation():
+    layers = [torchsonic.SonicConv2d(1, 2, num_modes=3), nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 2, 3, padding=1)]
+    model = torchsonic.set_orientation(nn.Sequential(*layers), QUARTER)
+    with pytest.raises(ValueError, match=r"set_orientation\(model, None\) first"):
+        torchsonic.replace_convs(model)
+    assert type(torchsonic.replace_convs(torchsonic.set_orientation(model, None))[2]) is torchsonic.SonicConv2d
+
+
+def test_what_was_told_does_not_change_with_the_callers_tensor():
+    turns, steps = torch.eye(2, dtype=torch.float64)[None].repeat(2, 1, 1), torch.ones(2, 2, dtype=torch.float64)
+    model = SpacedSequential(torchsonic.SonicConv2d(1, 2, num_modes=3)).double()
+    model[0].set_orientation(turns)
+    torchsonic.set_spacing(model, steps)
+    x = torch.randn(2, 1, 8, 6, dtype=torch.float64)
+    expected = model(x)
+    turns.neg_()
+    steps.mul_(3)
+    assert torch.equal(model(x), expected)
+    assert torch.equal(model.told_spacing, torch.ones(2, 2))
+
+
 def test_saving_forgets_the_orientation(tmp_path):
     model = torchsonic.set_orientation(make("sonicnet2d", in_channels=1, width=4, depth=1), QUARTER)
     x = torch.randn(1, 1, 8, 6, dtype=torch.float64)
@@ -351,16 +435,25 @@ def moved():
     return affine
 
 
+SKEW = torch.tensor([[1.0, 0.2, 0.0], [0.0, 0.98, 0.0], [0.0, 0.0, 1.0]])
 BAD = {
-    "orthogonal": ({"orientation": torch.diag(torch.tensor([1.0, 2.0, 1.0]))}, "must be orthogonal.*affine="),
+    "lengths": ({"orientation": 2 * torch.eye(3)}, "orthogonal, but its columns have lengths 2, 2, 2;.*affine="),
+    "angle": ({"orientation": SKEW}, "orthogonal, but columns 0 and 1 are 78.5 degrees apart; resample"),
+    "one of several": ({"orientation": torch.stack([torch.eye(3), SKEW])}, "columns 0 and 1 are 78.5 degrees apart"),
+    "zeros": ({"orientation": torch.zeros(3, 3)}, "its columns have lengths 0, 0, 0"),
+    "complex": ({"orientation": TILT + 0j}, "orientation must be real numbers, got torch.complex128"),
+    "complex list": ({"orientation": [[1, 0, 0], [0, 1j, 0], [0, 0, 1]]}, "orientation must be real numbers"),
     "shape": ({"orientation": torch.eye(2)}, r"must have shape \(3, 3\)"),
-    "count": ({"orientation": torch.eye(3).expand(3, 3, 3)}, "3 matrices for a batch of 2"),
+    "count": ({"orientation": torch.eye(3).expand(3, 3, 3)}, "^orientation has 3 matrices for a batch of 2"),
     "batch": ({"orientation": torch.stack([torch.eye(3), TILT.float(), TILT.mT.float()])}, "3 matrices for a batch of"),
     "affine shape": ({"affine": torch.eye(3)}, r"must have shape \(4, 4\)"),
-    "affine count": ({"affine": torch.eye(4).expand(3, 4, 4)}, "3 matrices for a batch of 2"),
-    "transposed": ({"affine": moved().mT}, r"last row of affine must be \(0, 0, 0, 1\).*transpose"),
+    "affine count": ({"affine": torch.eye(4).expand(3, 4, 4)}, "^affine has 3 matrices for a batch of 2"),
+    "transposed": (
+        {"affine": moved().mT},
+        r"last row of affine must be \(0, 0, 0, 1\).*, pass affine.T",
+    ),
     "shear": ({"affine": sheared()}, r"sheared: array axes 1 and 2 are 11.3 degrees.*resample"),
-    "no length": ({"affine": torch.diag(torch.tensor([0.0, 1.0, 1.0, 1.0]))}, "a length"),
+    "no length": ({"affine": torch.diag(torch.tensor([1.0, 1.0, 0.0, 1.0]))}, "column 2 of affine is zero, so axis 2"),
     "twice": ({"affine": torch.eye(4), "spacing": 1.0}, "either affine or the other two"),
     "words": ({"orientation": "RAS"}, "must be numbers"),
 }
@@ -378,9 +471,48 @@ def test_mistakes_are_named(name):
 def test_networks_that_would_ignore_it_say_so(name):
     model = torchsonic.create_model(name)
     x = torch.randn(1, 3, 32, 32)
-    for tell in (lambda: model(x, orientation=QUARTER), lambda: torchsonic.set_orientation(model, QUARTER)):
-        with pytest.raises(ValueError, match=r"would ignore it|S4ND cannot take an orientation"):
-            tell()
+    tell = {
+        "orientation was given": lambda: model(x, orientation=QUARTER),
+        "affine was given": lambda: model(x, affine=torch.eye(3)),
+        "set_orientation was called": lambda: torchsonic.set_orientation(model, None),
+    }
+    for words, call in tell.items():
+        with pytest.raises(ValueError, match=f"{words}, but this .* would ignore it|S4ND cannot take an orientation"):
+            call()
+
+
+def test_matrices_may_be_lists_of_anything():
+    model, x = make("sonicnet3d", **VOLUMES["sonicnet3d"]), volume(2)
+    affine = torch.eye(4, dtype=torch.float64)
+    affine[:3, :3] = TILT
+    with torch.no_grad():
+        expected = model(x, affine=affine)
+        for matrices in ([affine, affine], (affine.numpy(),) * 2, [affine.tolist()] * 2, [affine, affine.numpy()]):
+            assert relative_error(model(x, affine=matrices), expected) < 1e-12
+        assert relative_error(model(x, spacing=1.0, orientation=[TILT[0], TILT[1], TILT[2]]), expected) < 1e-12
+
+
+def test_mistakes_with_oriented_containers_are_named():
+    layers = [nn.Conv2d(1, 2, 3, padding=1, stride=(2, 1)), torchsonic.SonicConv2d(2, 2, num_modes=3)]
+    model, x = torchsonic.set_orientation(nn.Sequential(*layers), QUARTER), torch.randn(2, 1, 8, 8)
+    for wrong in (x[0], x[None], "image"):
+        with pytest.raises(ValueError, match=r"expects \(batch, channel, 2 axes\), got"):
+            model(wrong)
+    with pytest.raises(TypeError, match=r"by position, model\(x\)"):
+        model(input=x)
+    torchsonic.set_orientation(model, torch.stack([torch.eye(2), QUARTER.float()]))
+    with pytest.raises(ValueError, match=r"different sizes, \[\(4, 8\), \(8, 4\)\]; call the model once per"):
+        model(x)
+    layers[1].set_orientation(torch.stack([torch.eye(2), QUARTER.float()]))
+    for wrong in (x[0], torch.cat([x, x])):
+        with pytest.raises(ValueError, match="orientation has 2 matrices for a batch of"):
+            layers[1](wrong.repeat(*[1] * (wrong.dim() - 3), 2, 1, 1))
+    chain = torchsonic.set_orientation(SpacedSequential(SonicBlock(1, 2, num_modes=3)), QUARTER)
+    with pytest.raises(ValueError, match="told its orientation by set_orientation"):
+        chain(x, orientation=QUARTER)
+    network = torchsonic.set_orientation(make("sonicnet2d", in_channels=1, width=4, depth=1), QUARTER)
+    with pytest.raises(ValueError, match=r"expects \(batch, channel, 2 axes\)"):
+        network(x[0])
 
 
 def test_blocks_are_told_beside_the_spacing():

@@ -7,13 +7,16 @@ import torch
 
 import torchsonic
 from tests.layers import make_layer
-from torchsonic.spectral.orientation import split_affine, split_storage
+from tests.turns import TIES, turn_about
+from torchsonic.spectral.orientation import all_storages, as_orientation, split_affine, split_storage
 from torchsonic.testing import relative_error
 
 STEPS = (1.0, 0.6, 1.7)
 LAYERS = {
     "circular": {},
     "margin": {"padding": 3, "padding_mode": "zeros", "spacing": (1.0, 0.5, 2.0)},
+    "mirror": {"padding": 3, "padding_mode": "reflect"},
+    "whole mirror": {"padding_mode": "reflect"},
     "limits": {"limits": {"band_order": 2, "magnitude": 2.0}},
     "dc": {"gain": "dc"},
 }
@@ -75,12 +78,33 @@ def test_turned_responses_are_kept_apart_in_evaluation():
     assert not torch.allclose(plain, turned, rtol=1e-3)
 
 
-def test_compiled_layers_are_told_too():
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
+def test_compiled_layers_are_told_too(dtype):
+    torch._dynamo.reset()
     layer = make_layer(2, num_modes=3, dtype=torch.float32)
     x = torch.randn(1, 3, 8, 6)
-    turn = torch.linalg.qr(torch.randn(2, 2))[0]
-    compiled = torch.compile(layer, backend="aot_eager")
+    turn = torch.linalg.qr(torch.randn(2, 2))[0].to(dtype)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        assert relative_error(compiled(x, orientation=turn), layer(x, orientation=turn)) < 1e-5
     assert relative_error(compiled(x, orientation=turn), layer(x, orientation=turn)) < 1e-5
+
+
+@pytest.mark.parametrize("bad", [torch.diag(torch.tensor([1.0, 2.0])), torch.full((2, 2), torch.nan), torch.ones(2, 2)])
+def test_compiled_layers_refuse_bad_orientations(bad):
+    torch._dynamo.reset()
+    layer = make_layer(2, num_modes=3, dtype=torch.float32)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    for learning in (True, False):
+        with pytest.raises(RuntimeError, match="orientation must be orthogonal"), torch.set_grad_enabled(learning):
+            compiled(torch.randn(1, 3, 8, 6), orientation=bad)
+
+
+def test_matrices_from_files_are_made_orthogonal():
+    turn = torch.linalg.qr(torch.randn(5, 3, 3, dtype=torch.float64))[0]
+    rough = turn + 1e-4 * torch.randn(5, 3, 3, dtype=torch.float64)
+    left, _, right = torch.linalg.svd(rough)
+    torch.testing.assert_close(as_orientation(rough, 3), left @ right, rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize(
@@ -124,3 +148,17 @@ def test_storages_are_found_and_undone():
     storage, rest = split_storage(tilted)
     assert storage.order == (0, 1, 2)
     assert rest is not None
+
+
+@pytest.mark.parametrize(("axis", "degrees"), TIES)
+@pytest.mark.parametrize("noise", [0.0, 1e-7])
+def test_what_remains_is_the_same_for_every_storage_even_between_two_axes(axis, degrees, noise):
+    turn = turn_about(axis, degrees)
+    expected = split_storage(turn)[1]
+    assert expected is not None
+    for storage in all_storages(3):
+        found = split_storage(turn @ storage.matrix() + noise * torch.randn(3, 3, dtype=torch.float64))
+        torch.testing.assert_close(found[1], expected, rtol=0, atol=1e-14 + 10 * noise)
+        assert torch.equal(storage.matrix() @ found[0].matrix(), split_storage(turn)[0].matrix())
+    assert split_storage(expected)[0].order == (0, 1, 2)
+    assert not any(split_storage(expected)[0].flips)

@@ -89,8 +89,10 @@ def test_networks_strides_and_estimates_know_the_margin():
     assert estimated_bytes(*sizes) < margin < estimated_bytes(*sizes, padding_mode="zeros")
 
 
-def test_compiled_layers_have_the_same_margin():
-    layer = SonicConv2d(3, 4, num_modes=2, padding=3, padding_mode="zeros")
+@pytest.mark.parametrize("padding_mode", ["zeros", "reflect"])
+def test_compiled_layers_have_the_same_margin(padding_mode):
+    torch._dynamo.reset()
+    layer = SonicConv2d(3, 4, num_modes=2, padding=3, padding_mode=padding_mode)
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     x = torch.randn(2, 3, 9, 7, requires_grad=True)
     for spacing in (1.0, 0.5):

@@ -54,7 +54,7 @@ def _compiled(operands: Operands, options: Options, *, keep: bool, needs_grad: b
         few_modes = 2 * operands.mix_in.shape[0] <= operands.x.shape[1] + operands.mix_out.shape[0]
         order = "modes" if few_modes else "channels"
     # Margins round up to a fast size, which no symbol expresses; kept tensors would tie the graph to it.
-    keep = keep and options.padding_mode != "zeros" and not options.padding
+    keep = keep and options.padding_mode != "zeros" and len(options.padding) == 0
     # Autograd takes no empty list.
     given = options._replace(order=order, out_size=list(options.out_size), padding=list(options.padding) or [0])  # type: ignore[arg-type]
     return torch.ops.torchsonic.spectral_conv(*operands, *given, keep, not needs_grad)[0]

@@ -13,7 +13,7 @@ from torch.export import Dim, ExportedProgram
 from torchsonic.export.config import ExportConfig, ExportError
 from torchsonic.export.lowering.exporting import Exporting
 from torchsonic.export.run import first_line
-from torchsonic.nn.network_orientation import OrientedNetwork, _num_axes, run_rearranged
+from torchsonic.nn.network_orientation import OrientedNetwork, oriented_axes, run_rearranged
 from torchsonic.nn.network_spacing import spaced_layers
 from torchsonic.nn.parameters import is_sharded
 from torchsonic.spectral.orientation import Storage, as_orientation
@@ -115,7 +115,7 @@ def told_orientation(model: nn.Module) -> Tensor | None:
 
 def told_storage(model: nn.Module) -> Storage:
     """The order and flips of axes that a model was told."""
-    num_axes = _num_axes(model)
+    num_axes = oriented_axes(model, "orientation_input was given")
     as_it_is = Storage(tuple(range(num_axes)), (False,) * num_axes)
     return (getattr(model, "storages", None) or (as_it_is,))[0]
 
@@ -136,7 +136,7 @@ def _check_orientation(model: nn.Module, config: ExportConfig) -> None:
             f"{' once set_orientation has rearranged its input' if rearranged else ''}; leave it out, which makes the "
             "orientation that set_orientation told a constant of the file"
         )
-    _num_axes(model)  # which refuses layers that would ignore it
+    oriented_axes(model, "orientation_input was given")  # which refuses layers that would ignore it
 
 
 def _check_numbers(model: nn.Module, config: ExportConfig) -> None:

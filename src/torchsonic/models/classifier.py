@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from torchsonic.arguments import check_samples, choice
 from torchsonic.models.pretrained import PretrainedModel
+from torchsonic.models.reference_grid import run_per_grid
+from torchsonic.models.stem import SonicStem
 from torchsonic.nn.chain import SpacedSequential, walk
 from torchsonic.nn.network_spacing import sonic_layers
 from torchsonic.nn.parameters import mode_parameters
@@ -92,7 +94,15 @@ class Classifier(PretrainedModel):
         return x if pre_logits else self.fc(x)
 
     def _forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
-        return self.forward_head(self._features(x, spacing))
+        stem = next((part for part in self._stages()[0][1] if isinstance(part, SonicStem)), None)
+
+        def run(x: Tensor, spacing: Spacing | None) -> Tensor:
+            return self.forward_head(self._features(x, spacing))
+
+        if stem is None or self.global_pool == "":  # feature maps of one batch share one grid
+            return run(x, spacing)
+        self._check(x, spacing)
+        return run_per_grid(run, stem.first_size, x, spacing, stem.told(spacing))
 
     def forward_intermediates(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -11,8 +11,9 @@ from torch import Tensor
 from torchsonic.arguments import check_samples, choice
 from torchsonic.engine.lowering import is_symbolic, lowering
 from torchsonic.functional.resample import resample
-from torchsonic.nn.physical_layer import SpacedLayer, scale_spacing
-from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, differs_in_batch, plain_spacing, spacing_values
+from torchsonic.nn.network_orientation import run_grouped
+from torchsonic.nn.physical_layer import SpacedLayer, of_samples, scale_spacing
+from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, plain_spacing, spacing_values
 from torchsonic.spectral.tracing import tracing
 
 # Relative. A field of a whole number of cells must not gain one by rounding, of spacings in single precision either.
@@ -20,6 +21,32 @@ ROUNDING = 1e-6
 # A spacing in the wrong unit must not fill the memory; grids of so few samples cannot, however small the image.
 MOST_REFINEMENT, SMALL_GRID = 4, 512**2
 MOST_OCTAVES = 2
+
+
+def run_per_grid(
+    run: Callable[[Tensor, Spacing | None], Tensor],
+    choose: Callable[[Sequence[int], Spacing], tuple[int, ...]],
+    x: Tensor,
+    spacing: Spacing | None,
+    given: Spacing,
+) -> Tensor:
+    """``run(x, spacing)``, once for each grid that samples need, so that none depends on the others.
+
+    Parameters
+    ----------
+    choose
+        The grid of one sample, from its size and spacing.
+    given
+        Spacing and orientation of the samples if ``spacing`` leaves them to the layers.
+    """
+    if not isinstance(plain_spacing(given), Tensor) or lowering() is not None or tracing():
+        return run(x, spacing)
+    size = tuple(x.shape[2:])
+    steps = [tuple(row) for row in as_spacing(given, len(size), batch=len(x)).tolist()]
+    grids = {row: choose(size, row) for row in steps}
+    if len(set(grids.values())) <= 1:
+        return run(x, spacing)
+    return run_grouped(lambda members: run(x[members], of_samples(given, members)), [grids[row] for row in steps])
 
 
 def reference_size(layer: SpacedLayer, size: Sequence[int], given: Spacing) -> tuple[int, ...]:
@@ -32,7 +59,8 @@ def reference_size(layer: SpacedLayer, size: Sequence[int], given: Spacing) -> t
                 "input; export with a fixed spacing, or build the model with grid='input' and stem='deep'"
             )
         # Samples of a batch share one grid, on which none of them may lose what it would have alone.
-        steps = as_spacing(given, len(size), batch=ANY_BATCH).amax(0).tolist()
+        rows = as_spacing(given, len(size), batch=ANY_BATCH)
+        steps = rows.amax(0).tolist() if len(rows) else reference
     else:
         steps = spacing_values(given, len(size))
     if tuple(steps) == reference:
@@ -95,16 +123,16 @@ class ReferenceGrid(SpacedLayer):
         """Resample the image; return it and its spacing."""
         check_samples(x, self.num_axes, None, type(self).__name__)
         given = self.told(spacing)
-        if differs_in_batch(given) and lowering() is None:
-            self._check_batch(as_spacing(given, self.num_axes, batch=x.shape[0]))
         size = tuple(x.shape[2:])
+        if isinstance(plain_spacing(given), Tensor) and lowering() is None:
+            self._check_batch(size, as_spacing(given, self.num_axes, batch=x.shape[0]))
         out_size = self.output_size(size, given)
         y = x if out_size == size else resample(x, out_size)
         return y, scale_spacing(given, [n / m for n, m in zip(size, out_size, strict=True)])
 
-    def _check_batch(self, rows: Tensor) -> None:
-        """Refuse samples of different spacings ``(B, D)``: later layers that depend on pixels would not know them."""
-        if not torch.equal(rows, rows[:1].expand_as(rows)):
+    def _check_batch(self, size: Sequence[int], rows: Tensor) -> None:
+        """Refuse samples whose spacings ``(B, D)`` need different grids; see :func:`run_per_grid`."""
+        if len({self.output_size(size, tuple(row)) for row in rows.tolist()}) > 1:
             raise ValueError(
                 f"samples of a batch have different spacings, between {rows.amin(0).tolist()} and "
                 f"{rows.amax(0).tolist()}, and so no common grid for a stem that depends on pixels; call the model "
@@ -123,8 +151,8 @@ class OctaveGrid(ReferenceGrid):
     """Resample an image by the power of two, per axis, that brings its spacing closest to the reference.
 
     Later levels then see about the same frequencies at every sampling, at the same cost. Most images stay unchanged:
-    those whose voxel size is within a factor of the square root of two of the reference. Samples of a batch share
-    one grid, chosen by their mean spacing. ``(B, C, *size)`` to ``(B, C, *grid)``.
+    those whose voxel size is within a factor of the square root of two of the reference. Compiled and exported, a
+    spacing ``(B, D)`` changes no grid. ``(B, C, *size)`` to ``(B, C, *grid)``.
 
     Examples
     --------
@@ -141,7 +169,9 @@ class OctaveGrid(ReferenceGrid):
         elif lowering() is not None or tracing():  # whose numbers nobody knows yet
             return tuple(size)
         else:
-            steps = as_spacing(given, self.num_axes, batch=ANY_BATCH).mean(0).tolist()
+            rows = as_spacing(given, self.num_axes, batch=ANY_BATCH)
+            self._check_batch(size, rows)
+            steps = rows[0].tolist() if len(rows) else self.reference_spacing
         octaves = [round(math.log2(own / step)) for own, step in zip(self.reference_spacing, steps, strict=True)]
         grid = []
         for n, octave in zip(size, octaves, strict=True):
@@ -154,6 +184,3 @@ class OctaveGrid(ReferenceGrid):
         if self.output_size(x.shape[2:], spacing) == tuple(x.shape[2:]):
             return x, spacing
         return super().walk(x, spacing)
-
-    def _check_batch(self, rows: Tensor) -> None:
-        """Later layers are told each sample's own spacing."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torchsonic.arguments import check_samples, positive
 from torchsonic.functional.resample import resample
 from torchsonic.models.pretrained import PretrainedModel
-from torchsonic.models.reference_grid import OctaveGrid
+from torchsonic.models.reference_grid import OctaveGrid, run_per_grid
 from torchsonic.models.sonicnet import MARGIN, border_options
 from torchsonic.nn.bank import Variant
 from torchsonic.nn.block import SonicBlock
@@ -53,7 +53,7 @@ class SonicUNet(PretrainedModel):
     has most of the voxels and therefore few channels and modes: one block, of which only the input is kept for the
     backward pass, and two 1x1 convolutions as the head. If told the spacing, the network gives the same answer at
     samplings that differ by powers of two (:class:`OctaveGrid`) and a similar one in between: only a local branch
-    depends on voxels.
+    depends on voxels. Samples of a batch whose spacings need different grids are computed in turn.
 
     Parameters
     ----------
@@ -143,6 +143,9 @@ class SonicUNet(PretrainedModel):
 
     def _forward(self, x: Tensor, spacing: Spacing | None = None) -> Tensor:
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
+        return run_per_grid(self._on_one_grid, self.grid.output_size, x, spacing, self.grid.told(spacing))
+
+    def _on_one_grid(self, x: Tensor, spacing: Spacing | None) -> Tensor:
         size, kept = tuple(x.shape[2:]), []
         x, spacing = self.grid.walk(x, spacing)
         for block in self.down:

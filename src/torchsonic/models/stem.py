@@ -69,17 +69,21 @@ class SonicStem(nn.Module):
 
     def output_size(self, size: Sequence[int], spacing: Spacing | None = None) -> tuple[int, ...]:
         """Samples of the output for an input of the given size and spacing."""
-        return self._sonic_size(size, self.sonic.told(spacing))
+        return self.first_size(size, self.told(spacing))
 
-    def _sonic_size(self, size: Sequence[int], given: Spacing) -> tuple[int, ...]:
+    def told(self, spacing: Spacing | None) -> Spacing:
+        """Spacing, and orientation if there is one, of a call."""
+        return self.sonic.told(spacing)
+
+    def first_size(self, size: Sequence[int], given: Spacing) -> tuple[int, ...]:
         """Output size of the Sonic layer, on the chosen grid."""
         return self.sonic.output_size(size) if self.grid == "input" else reference_size(self.sonic, size, given)
 
     def walk(self, x: Tensor, spacing: Spacing | None) -> tuple[Tensor, Spacing | None]:
         """Apply the stem; return its output and the exact spacing of that."""
-        given = self.sonic.told(spacing)
+        given = self.told(spacing)
         size = tuple(x.shape[2:])
-        out_size = self._sonic_size(size, given)
+        out_size = self.first_size(size, given)
         y = self.sonic(x, given, out_size)
         return y, scale_spacing(given, [n / m for n, m in zip(size, out_size, strict=True)])
 

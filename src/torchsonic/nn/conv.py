@@ -230,8 +230,9 @@ class SonicConv2d(SonicConvNd):
     padding
         Width of that margin in pixels of the reference spacing: a number, or one per axis. At other spacings the margin
         keeps its physical width. Each axis gets one margin, between its end and its beginning, rather than one on each
-        side: half of a mirrored margin belongs to each end. Modes longer than the margin still wrap around. By default
-        the margin is as wide as the image, which costs several times as much.
+        side: half of a mirrored margin belongs to each end, and the middle sample of an odd one to both. Modes longer
+        than the margin still wrap around. By default the margin is as wide as the image, which costs several times as
+        much.
     variant
         ``"exact"`` commutes with shifts, permuted axes and resampling exactly; ``"paper"`` follows the paper's
         implementation notes.

@@ -161,7 +161,7 @@ class LocalConv(SpacedLayer):
         if lowering() is not None:
             raise ValueError(f"the number of taps of a local branch {NO_INPUT_OF_AN_EXPORT}")
         as_spacing(given, self.num_axes, batch=x.shape[0])  # as many as there are samples
-        own = split_batch(given, self.num_axes)
+        own = split_batch(given, self.num_axes) or [self.reference_spacing]  # of an empty batch
         if len(own) == 1 or (orientation_of(given) is None and len(set(own)) == 1):
             return self._convolve(x, own[0])
         return torch.cat([self._convolve(sample[None], one) for sample, one in zip(x, own, strict=True)])

@@ -8,7 +8,7 @@ the result is brought back to the axes of the input. All 48 ways to store a volu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 from torchsonic.nn.network_spacing import set_spacing, spaced_layers
 from torchsonic.nn.physical_layer import TOLD_TWICE, SpacedLayer
 from torchsonic.spectral.orientation import Matrix, Storage, reorder_spacing, split_affine, split_orientation
-from torchsonic.spectral.spacing import Sampling, Spacing, joint_spacing
+from torchsonic.spectral.spacing import Sampling, Spacing, check_count, joint_spacing
 
 Storages = tuple[Storage, ...]
 Run = Callable[[Tensor, Spacing | None], Any]
@@ -47,7 +47,7 @@ def set_orientation(model: nn.Module, orientation: Matrix | None) -> nn.Module:
     >>> torch.allclose(turned(x.mT.flip(3)), y.mT.flip(3), atol=1e-5)
     True
     """
-    num_axes = _num_axes(model)
+    num_axes = oriented_axes(model, "set_orientation was called")
     if isinstance(model, SpacedLayer):
         model.set_orientation(orientation)
         return model
@@ -60,15 +60,15 @@ def set_orientation(model: nn.Module, orientation: Matrix | None) -> nn.Module:
     return model if told is None else set_spacing(model, told)  # along the axes that layers see now
 
 
-def _num_axes(model: nn.Module) -> int:
-    """Spatial axes of a model all of whose layers can be told an orientation."""
+def oriented_axes(model: nn.Module, reason: str) -> int:
+    """Spatial axes of a model all of whose layers can be told an orientation; ``reason`` is why that matters."""
     layers = [layer for _, layer in spaced_layers(model)]
     for layer in layers:
         layer._refuse_orientation()
     if not layers:
         raise ValueError(
-            f"orientation was given, but this {type(model).__name__} has no Sonic layer and would ignore it; bring all "
-            "arrays to the same axis order yourself"
+            f"{reason}, but this {type(model).__name__} has no Sonic layer and would ignore it; bring all arrays to "
+            "the same axis order yourself"
         )
     return layers[0].num_axes
 
@@ -91,16 +91,22 @@ def _rearrange(
     module: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Bring the first argument of a module, and a spacing if it takes one, to the axes of training."""
+    name, axes = type(module).__name__, len(module.storages[0].order)
     if not arguments:
-        raise TypeError(f"pass the input of this {type(module).__name__} by position, not by name, once it is oriented")
+        raise TypeError(f"pass the input of this {name} by position, model(x), since it was told an orientation")
     x, *others = arguments
-    _check_count(module.storages, x.shape[0])
+    if not isinstance(x, Tensor) or x.dim() != axes + 2:
+        given = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
+        raise ValueError(
+            f"this {name}, which was told an orientation, expects (batch, channel, {axes} axes), got {given}"
+        )
     told = others[0] if others else keywords.get("spacing")
     if keywords.get("orientation") is not None or isinstance(told, Sampling):
         raise ValueError(
-            f"this {type(module).__name__} was told its orientation by set_orientation; call set_orientation(model, "
-            "None) before you pass one in a call"
+            f"this {name} was told its orientation by set_orientation; call set_orientation(model, None) before you "
+            "pass one in a call"
         )
+    check_count("orientation", len(module.storages), x.shape[0])
     if getattr(module, "takes_spacing", False):
         others[:1] = [_reordered(spacing, module.storages) for spacing in others[:1]]
         if "spacing" in keywords:
@@ -131,13 +137,6 @@ def _restore(module: Any, arguments: tuple[Any, ...], result: Any) -> Any:
     return restored(result, module.storages)
 
 
-def _check_count(storages: Storages, batch: int) -> None:
-    if len(storages) not in (1, batch):
-        raise ValueError(
-            f"orientation has {len(storages)} matrices for a batch of {batch} samples; pass one, or one per sample"
-        )
-
-
 def restored(result: Any, storages: Storages) -> Any:
     """Bring all tensors ``(B, K, *size)`` in a result back to the axes of the input; leave other values unchanged."""
 
@@ -146,9 +145,20 @@ def restored(result: Any, storages: Storages) -> Any:
             return part
         if len(storages) == 1:
             return storages[0].undo(part)
-        return torch.cat([storage.undo(part[i : i + 1]) for i, storage in enumerate(storages)])
+        return _joined([storage.undo(part[i : i + 1]) for i, storage in enumerate(storages)])
 
     return tree_map(restore, result)
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    """Results of samples as one batch."""
+    sizes = sorted({tuple(part.shape[2:]) for part in parts})
+    if len(sizes) > 1:
+        raise ValueError(
+            f"results of samples with different orientations or spacings have different sizes, {sizes}; call the model "
+            "once per orientation and spacing, or give it equal strides along all axes"
+        )
+    return torch.cat(list(parts))
 
 
 def run_rearranged(run: Run, x: Tensor, spacing: Spacing | None, storages: Storages, rest: Tensor | None = None) -> Any:
@@ -165,7 +175,7 @@ def run_rearranged(run: Run, x: Tensor, spacing: Spacing | None, storages: Stora
     storages, rest
         See :func:`torchsonic.spectral.orientation.split_orientation`.
     """
-    _check_count(storages, x.shape[0])  # len(x) would tie an exported file to it
+    check_count("orientation", len(storages), x.shape[0])  # len(x) would tie an exported file to it
     steps = _reordered(spacing, storages)
 
     def told(spacing: Spacing | None, rest: Tensor | None) -> Spacing | None:
@@ -174,28 +184,40 @@ def run_rearranged(run: Run, x: Tensor, spacing: Spacing | None, storages: Stora
     if len(storages) == 1:
         return restored(run(storages[0].apply(x), told(steps, rest)), storages)
     samples = [storage.apply(x[i : i + 1]) for i, storage in enumerate(storages)]
-    groups: dict[torch.Size, list[int]] = {}
-    for i, sample in enumerate(samples):
-        groups.setdefault(sample.shape, []).append(i)
-    results, order = [], torch.tensor([i for members in groups.values() for i in members])
-    for members in groups.values():
+
+    def run_some(members: list[int]) -> Any:
         own = told(steps[members] if isinstance(steps, Tensor) else steps, None if rest is None else rest[members])
         result = run(torch.cat([samples[i] for i in members]), own)
-        results.append(restored(result, tuple(storages[i] for i in members)))
+        return restored(result, tuple(storages[i] for i in members))
+
+    return run_grouped(run_some, [sample.shape for sample in samples])
+
+
+def run_grouped(run: Callable[[list[int]], Any], keys: Sequence[Hashable]) -> Any:
+    """Results of ``run(members)`` for the samples of each key, joined in the order of the batch."""
+    groups: dict[Hashable, list[int]] = {}
+    for i, key in enumerate(keys):
+        groups.setdefault(key, []).append(i)
+    order = torch.tensor([i for members in groups.values() for i in members]).argsort()
 
     def joined(*parts: Any) -> Any:
-        return torch.cat(parts)[order.argsort()] if isinstance(parts[0], Tensor) else parts[0]
+        return _joined(parts)[order] if isinstance(parts[0], Tensor) else parts[0]
 
-    return tree_map(joined, *results)
+    return tree_map(joined, *[run(members) for members in groups.values()])
 
 
 def read_affine(
-    affine: Matrix, num_axes: int, spacing: Spacing | None, orientation: Matrix | None
+    affine: Matrix,
+    num_axes: int,
+    spacing: Spacing | None,
+    orientation: Matrix | None,
+    *,
+    batch: int | None = None,
 ) -> tuple[Spacing, Tensor]:
     """Spacing and orientation of an affine, which may not be combined with either of them."""
     if not (spacing is None and orientation is None):
         raise ValueError("affine already contains spacing and orientation; pass either affine or the other two")
-    steps, turns = split_affine(affine, num_axes)
+    steps, turns = split_affine(affine, num_axes, batch=batch)
     return joint_spacing(steps), turns
 
 
@@ -238,15 +260,19 @@ class OrientedNetwork(nn.Module):
     ) -> Any:
         """The result of a method of this network, in the axes of training; see :func:`run_rearranged`."""
         if orientation is None and affine is None:
-            return run(x, spacing) if self.storages is None else run_rearranged(run, x, spacing, self.storages)
-        num_axes = _num_axes(self)
+            if self.storages is None or x.dim() != len(self.storages[0].order) + 2:
+                return run(x, spacing)  # which says what is wrong
+            return run_rearranged(run, x, spacing, self.storages)
+        num_axes = oriented_axes(self, f"{'orientation' if affine is None else 'affine'} was given")
         if x.dim() != num_axes + 2:
             return run(x, spacing)  # which says what is wrong
         if isinstance(spacing, Sampling):
             raise ValueError(TOLD_TWICE)
         if affine is not None:
-            spacing, orientation = read_affine(affine, num_axes, spacing, orientation)
+            spacing, orientation = read_affine(affine, num_axes, spacing, orientation, batch=x.shape[0])
         assert orientation is not None
+        if spacing is None:  # what set_spacing has told, along the axes of the input
+            spacing = getattr(self, "told_spacing", None)
         storages, rest = split_orientation(orientation, num_axes, batch=x.shape[0])
         if rest is None and any(layer._orientation is not None for _, layer in spaced_layers(self)):
             rest = torch.eye(num_axes, dtype=torch.float64)[None]

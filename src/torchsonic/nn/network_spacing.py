@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -66,7 +67,7 @@ def set_spacing(model: nn.Module, spacing: Spacing) -> nn.Module:
             "the model has strides but its layers do not know them; call infer_strides(model, example) first",
             stacklevel=2,
         )
-    model.told_spacing = spacing  # type: ignore[assignment]  # along the axes of the input, see set_orientation
+    model.told_spacing = copy.deepcopy(spacing)  # type: ignore[assignment]  # along the axes of the input
     storages = getattr(model, "storages", None)
     if storages is not None:
         spacing = reorder_spacing(spacing, storages)
@@ -111,11 +112,15 @@ def infer_strides(model: nn.Module, example: Tensor) -> nn.Module:
         The model, with ``input_stride`` set in its layers.
     """
     seen: dict[SpacedLayer, tuple[float, ...]] = {}
+    size = tuple(example.shape[2:])
+    storages = getattr(model, "storages", None)
+    if storages is not None:  # the model rearranges its input
+        size = tuple(size[axis] for axis in storages[0].order)
 
     def record(layer: SpacedLayer, args: tuple, kwargs: dict) -> None:
         x = args[0] if args else kwargs["x"]
         axes = layer.num_axes
-        stride = tuple(n / m for n, m in zip(example.shape[-axes:], x.shape[-axes:], strict=True))
+        stride = tuple(n / m for n, m in zip(size[-axes:], x.shape[-axes:], strict=True))
         if seen.setdefault(layer, stride) != stride:
             raise ValueError(f"a layer is called at strides {seen[layer]} and {stride}; pass spacing to it explicitly")
 
@@ -133,4 +138,5 @@ def infer_strides(model: nn.Module, example: Tensor) -> nn.Module:
             handle.remove()
     for layer, stride in seen.items():
         layer.set_input_stride(stride)
-    return model
+    told_spacing = getattr(model, "told_spacing", None)
+    return model if told_spacing is None else set_spacing(model, told_spacing)

@@ -91,13 +91,13 @@ class SpacedLayer(DefinedLayer):
     def set_spacing(self, spacing: Spacing) -> None:
         """Set the spacing of this layer's input: a number, one per axis, or ``(batch, D)``."""
         steps = as_spacing(spacing, self.num_axes, batch=ANY_BATCH)
-        self._spacing = tuple(steps[0].tolist()) if steps.shape[0] == 1 else steps
+        self._spacing = tuple(steps[0].tolist()) if steps.shape[0] == 1 else steps.clone()
 
     def set_orientation(self, orientation: Matrix | None) -> None:
         """Set the orientation of this layer's input: ``(D, D)`` or ``(batch, D, D)``; ``None`` for the identity."""
         if orientation is not None:
             self._refuse_orientation()
-        self._orientation = None if orientation is None else as_orientation(orientation, self.num_axes)
+        self._orientation = None if orientation is None else as_orientation(orientation, self.num_axes).clone()
 
     def set_input_stride(self, stride: Sequence[float]) -> None:
         """Set the cumulative stride in front of the layer; its reference spacing is multiplied by it."""
@@ -174,6 +174,16 @@ def split_batch(given: Spacing, num_axes: int) -> list[Spacing]:
         return [*steps]
     most = max(len(rows), len(turn))
     return [Sampling(steps[i % len(steps)], turn[i % len(turn)][None]) for i in range(most)]
+
+
+def of_samples(given: Spacing, members: Sequence[int]) -> Spacing:
+    """Spacing and orientation of some samples of a batch."""
+    steps, turn = plain_spacing(given), orientation_of(given)
+    if isinstance(steps, Tensor) and steps.dim() == 2 and len(steps) > 1:
+        steps = steps[members]
+    if turn is None:
+        return steps
+    return Sampling(steps, turn if len(turn) == 1 else turn[members])
 
 
 def leaf_call(layer: nn.Module, x: Proxy, *arguments: Any, **options: Any) -> Any:

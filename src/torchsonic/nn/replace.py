@@ -80,6 +80,11 @@ def replace_convs(
     >>> [type(m).__name__ for m in model]
     ['Conv2d', 'SonicConv2d', 'Conv2d']
     """
+    if any(getattr(module, "storages", None) is not None for module in model.modules()):
+        raise ValueError(
+            f"this {type(model).__name__} was told an orientation, which new layers would not know; call "
+            "set_orientation(model, None) first, and tell it again afterwards"
+        )
     first = None if stem else _first_conv(model)
     shared: dict[int, SonicConvNd] = {}
 

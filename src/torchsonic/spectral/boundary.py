@@ -106,23 +106,28 @@ def scaled_margin(widths: Sequence[float], finest: Sequence[float]) -> tuple[int
     return tuple(max(1, math.ceil(width / fine - 1e-6)) for width, fine in zip(widths, finest, strict=True))
 
 
-def _reflected_indices(size: int, total: int, device) -> Tensor:
+def _reflected_indices(size: int, total: int, device) -> list[Tensor]:
     """Which sample of the image each of ``total`` samples repeats: the image itself, then mirror images of both ends.
 
-    As in ``nn.ConvNd``, the edge sample is not repeated. The two mirror images meet in the middle of the margin.
+    As in ``nn.ConvNd``, the edge sample is not repeated. The two mirror images meet in the middle of the margin. The
+    middle sample of an odd margin belongs to both, so the extension is the mean of two: a flipped image must have a
+    flipped extension.
     """
     index = torch.arange(total, device=device)
     from_right = 2 * (size - 1) - index
     from_left = total - index
-    mirrored = torch.where(index < size + (total - size + 1) // 2, from_right, from_left)
-    return torch.where(index < size, index, mirrored).clamp_(0, size - 1)
+    even = isinstance(total, int) and (total - size) % 2 == 0  # nobody knows of an exporter's symbols
+    meet = (total - size) // 2, (total - size + 1) // 2
+    mirrored = [torch.where(index < size + place, from_right, from_left) for place in (meet[:1] if even else meet)]
+    return [torch.where(index < size, index, one).clamp_(0, size - 1) for one in mirrored]
 
 
 def extend(x: Tensor, band: Band, boundary: Boundary) -> Tensor:
     """Continue samples across their edge; transforms add zeros themselves."""
     if boundary.mode == "reflect":
         for axis, total in enumerate(band.size_in, start=-band.num_axes):
-            x = x.index_select(axis, _reflected_indices(x.shape[axis], total, x.device))
+            parts = [x.index_select(axis, i) for i in _reflected_indices(x.shape[axis], total, x.device)]
+            x = parts[0] if len(parts) == 1 else (parts[0] + parts[1]) / 2
     return x
 
 
@@ -131,7 +136,10 @@ def extend_adjoint(g: Tensor, size: tuple[int, ...], boundary: Boundary) -> Tens
     for axis, n in enumerate(size, start=-len(size)):
         if boundary.mode == "reflect":
             folded = g.new_zeros([*g.shape[:axis], n, *g.shape[g.dim() + axis + 1 :]])
-            g = folded.index_add_(axis, _reflected_indices(n, g.shape[axis], g.device), g)
+            indices = _reflected_indices(n, g.shape[axis], g.device)
+            for index in indices:
+                folded.index_add_(axis, index, g, alpha=1 / len(indices))
+            g = folded
         else:
             g = g.narrow(axis, 0, n)
     return g

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, spacing_values, widest_float
+from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, check_count, spacing_values, widest_float
 
 __all__ = [
     "Matrix",
@@ -38,14 +38,26 @@ __all__ = [
 Matrix = Tensor | Sequence
 TOLERANCE = 1e-3
 """Of orthogonality: affine matrices in files are in single precision, and often rounded."""
+NEARLY = TOLERANCE / 10
+"""Orientations that differ by less are the same to a network."""
+
+
+def _as_tensor(value: Matrix) -> Tensor:
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, Sequence) and any(isinstance(part, Tensor) for part in value):
+        return torch.stack([_as_tensor(part) for part in value])
+    return torch.tensor(np.asarray(value), device="cpu")  # not PyTorch's default device, which may be "meta"
 
 
 def _as_matrices(value: Matrix, size: int, name: str) -> Tensor:
-    try:  # not PyTorch's default device, which may be "meta"
-        matrices = value if isinstance(value, Tensor) else torch.tensor(value, device="cpu", dtype=torch.float64)
-        matrices = matrices.to(widest_float(matrices.device))
+    try:
+        matrices = _as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{name} must be numbers of shape ({size}, {size}), got {value!r}") from error
+    if matrices.is_complex():
+        raise TypeError(f"{name} must be real numbers, got {matrices.dtype}")
+    matrices = matrices.to(widest_float(matrices.device))
     if matrices.dim() not in (2, 3) or tuple(matrices.shape[-2:]) != (size, size):
         raise ValueError(
             f"{name} must have shape ({size}, {size}), or (batch, {size}, {size}) with one matrix per sample, "
@@ -68,57 +80,87 @@ def as_orientation(orientation: Matrix, num_axes: int, *, batch: int | None = No
         Number of samples that several matrices must match; ``None`` for any number.
     """
     matrices = _as_matrices(orientation, num_axes, "orientation")
-    if batch is not None and len(matrices) not in (1, batch):
-        raise ValueError(
-            f"orientation has {len(matrices)} matrices for a batch of {batch} samples; pass one, or one per sample"
-        )
-    if torch.compiler.is_compiling():  # which does not know the numbers
-        return matrices
+    if batch is not None:
+        check_count("orientation", matrices.shape[0], batch)
+    if torch.compiler.is_compiling():  # the numbers are known only later
+        torch._assert_async((_excess(matrices).abs() <= TOLERANCE).all(), "orientation must be orthogonal and finite")
+        return _nearest_orthogonal(matrices)
     error = _lack_of_orthogonality(matrices)
     if error > TOLERANCE:
-        raise ValueError(
-            f"orientation must be orthogonal, but its columns differ from unit vectors at right angles by {error:.2g}; "
-            "divide the columns of an affine matrix by the spacing, or pass the affine itself to a network as affine="
-        )
+        raise ValueError(f"orientation must be orthogonal, but {_fault(matrices)}")
     return matrices if error < 1e-12 else _nearest_orthogonal(matrices)
 
 
+def _fault(matrices: Tensor) -> str:
+    """What keeps the worst of some matrices from being orthogonal, and the remedy."""
+    excess = _excess(matrices).abs()
+    lengths = torch.linalg.vector_norm(matrices[excess.flatten(1).amax(1).argmax()], dim=0)
+    if excess.max() == excess.diagonal(dim1=1, dim2=2).max() or not lengths.all():
+        return (
+            f"its columns have lengths {', '.join(f'{n:.4g}' for n in lengths.tolist())}; divide the columns of an "
+            "affine matrix by the spacing, or pass the affine itself to a network as affine="
+        )
+    first, second, angle = _worst_angle(matrices)
+    return (
+        f"columns {first} and {second} are {angle:.1f} degrees apart; resample an array with oblique axes to a "
+        "rectangular grid first"
+    )
+
+
+def _worst_angle(matrices: Tensor) -> tuple[int, int, float]:
+    """Two columns that are farthest from a right angle, and the angle between them in degrees."""
+    columns = torch.nn.functional.normalize(matrices, dim=1)
+    cosines = (columns.mT @ columns).cpu().triu(1)
+    place = int(cosines.abs().amax(0).argmax())
+    cosine = cosines.flatten(1)[:, place]
+    angle = math.degrees(math.acos(max(-1.0, min(1.0, cosine[cosine.abs().argmax()].item()))))
+    return place // matrices.shape[-1], place % matrices.shape[-1], angle
+
+
+def _excess(matrices: Tensor) -> Tensor:
+    """``R^T R - 1``: squared lengths of the columns and cosines between them, where they should be 1 and 0."""
+    return matrices.mT @ matrices - torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+
+
 def _lack_of_orthogonality(matrices: Tensor) -> float:
-    excess = matrices.mT @ matrices - torch.eye(matrices.shape[-1], dtype=matrices.dtype, device=matrices.device)
+    excess = _excess(matrices)
     return excess.abs().max().item() if excess.numel() else 0.0
 
 
-def split_affine(affine: Matrix, num_axes: int) -> tuple[Tensor, Tensor]:
+def split_affine(affine: Matrix, num_axes: int, *, batch: int | None = None) -> tuple[Tensor, Tensor]:
     """Spacing ``(n, D)`` and orientation ``(n, D, D)`` of affine matrices ``(D + 1, D + 1)`` or ``(n, D + 1, D + 1)``.
 
-    Sheared matrices, such as those of a scan with a tilted gantry, are refused: no rotation describes them.
+    Sheared matrices, such as those of a scan with a tilted gantry, are refused: no rotation describes them. Several
+    matrices must match ``batch``, if that is given.
     """
     matrices = _as_matrices(affine, num_axes + 1, "affine")
+    if batch is not None:
+        check_count("affine", matrices.shape[0], batch)
     if matrices[:, -1, :-1].any() or (matrices[:, -1, -1] != 1).any():
         raise ValueError(
-            f"the last row of affine must be {(0,) * num_axes + (1,)}, got {matrices[:, -1].tolist()}; transpose a "
-            "matrix that has the position of the first sample there"
+            f"the last row of affine must be {(0,) * num_axes + (1,)}, got {matrices[:, -1].tolist()}; if the "
+            "translation is in the last row, pass affine.T"
         )
     columns = matrices[:, :num_axes, :num_axes]
     spacing = torch.linalg.vector_norm(columns, dim=1)
     if not (spacing > 0).all():
-        raise ValueError(f"affine must give every array axis a length, got {columns.tolist()}")
+        axis = int((spacing > 0).all(0).int().argmin())
+        raise ValueError(f"column {axis} of affine is zero, so axis {axis} has no spacing; write the voxel size there")
     matrices = columns / spacing[:, None]
-    worst = _lack_of_orthogonality(matrices)
-    if worst > TOLERANCE:
-        cosines = (matrices.mT @ matrices).flatten(1).abs().amax(0)
-        place = int(torch.where(torch.eye(num_axes).flatten() > 0, 0.0, cosines.cpu()).argmax())
-        tilt = math.degrees(math.asin(min(1.0, worst)))
+    if _lack_of_orthogonality(matrices) > TOLERANCE:
+        first, second, angle = _worst_angle(matrices)
         raise ValueError(
-            f"affine is sheared: array axes {place // num_axes} and {place % num_axes} are {tilt:.1f} degrees off a "
-            "right angle; resample the scan to a rectangular grid first"
+            f"affine is sheared: array axes {first} and {second} are {abs(90 - angle):.1f} degrees off a right angle; "
+            "resample the scan to a rectangular grid first"
         )
     return spacing, _nearest_orthogonal(matrices)
 
 
 def _nearest_orthogonal(matrices: Tensor) -> Tensor:
-    left, _, right = torch.linalg.svd(matrices)
-    return left @ right
+    """The polar factor, by Newton's iteration: each step squares the error, which is below ``TOLERANCE``."""
+    for _ in range(3):
+        matrices = matrices - matrices @ _excess(matrices) / 2
+    return matrices
 
 
 class Storage(NamedTuple):
@@ -180,15 +222,29 @@ def reorder_spacing(spacing: Spacing, storages: Sequence[Storage]) -> Spacing:
 def split_storage(orientation: Tensor) -> tuple[Storage, Tensor | None]:
     """Split an orientation ``(D, D)`` into a rearrangement of the array and what remains: ``(D, D)``, or ``None``.
 
-    The rearrangement brings every array axis as close as possible to the axis of space with the same number.
+    The rearrangement brings every array axis as close as possible to the axis of space with the same number. If several
+    are equally close, as at 45 degrees, the remainder decides, since every way to store an array has the same ones.
     """
-    axes = range(len(orientation))
-    size = orientation.abs()
-    order = max(itertools.permutations(axes), key=lambda p: sum(float(size[i, p[i]]) for i in axes))
-    storage = Storage(order, tuple(bool(orientation[i, order[i]] < 0) for i in axes))
-    rest = orientation @ storage.matrix()
-    plain = torch.allclose(rest, torch.eye(len(rest), dtype=rest.dtype), atol=TOLERANCE / 10)
-    return storage, None if plain else rest
+    rows = orientation.tolist()
+    axes = range(len(rows))
+
+    def entry(storage: Storage, i: int, j: int) -> float:
+        """Of the remainder."""
+        return -rows[i][storage.order[j]] if storage.flips[j] else rows[i][storage.order[j]]
+
+    closeness = {storage: sum(entry(storage, i, i) for i in axes) for storage in all_storages(len(rows))}
+    best = _nearly_largest(closeness)
+    for i, j in itertools.product(axes, axes):
+        if len(best) > 1:
+            best = _nearly_largest({storage: entry(storage, i, j) for storage in best})
+    rest = orientation @ best[0].matrix().to(orientation)
+    plain = torch.allclose(rest, torch.eye(len(rest), dtype=rest.dtype), atol=NEARLY)
+    return best[0], None if plain else rest
+
+
+def _nearly_largest(values: dict[Storage, float]) -> list[Storage]:
+    most = max(values.values())
+    return [storage for storage, value in values.items() if value > most - NEARLY]
 
 
 def split_orientation(
@@ -200,6 +256,8 @@ def split_orientation(
     match ``batch``, if that is given.
     """
     matrices = as_orientation(orientation, num_axes, batch=batch).cpu()
+    if len(matrices) == 0:
+        matrices = torch.eye(num_axes)[None]
     if torch.equal(matrices, matrices[:1].expand_as(matrices)):
         matrices = matrices[:1]
     storages, rests = zip(*[split_storage(matrix) for matrix in matrices], strict=True)

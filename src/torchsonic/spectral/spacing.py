@@ -23,6 +23,7 @@ __all__ = [
     "Sampling",
     "Spacing",
     "as_spacing",
+    "check_count",
     "differs_in_batch",
     "joint_spacing",
     "orientation_of",
@@ -99,6 +100,8 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
     Tensor
         ``(1, D)`` or ``(batch, D)``, float64 (float32 where the device has no float64).
     """
+    if batch is not None and batch != ANY_BATCH and (turn := orientation_of(spacing)) is not None:
+        check_count("orientation", turn.shape[0], batch)  # len(turn) would tie an exported file to it
     spacing = plain_spacing(spacing)
     if isinstance(spacing, np.ndarray) and spacing.ndim == 2:
         spacing = torch.as_tensor(spacing)
@@ -126,6 +129,12 @@ def as_spacing(spacing: Spacing, num_axes: int, *, batch: int | None = None, dev
     if spacing.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere the host would have to wait
         refuse_impossible(steps if steps.device.type == "cpu" else spacing)
     return steps
+
+
+def check_count(name: str, count: int, batch: int) -> None:
+    """Refuse several matrices if there are not as many samples."""
+    if count != 1 and count != batch:
+        raise ValueError(f"{name} has {count} matrices for a batch of {batch} samples; pass one, or one per sample")
 
 
 def refuse_impossible(steps: Tensor) -> None:
