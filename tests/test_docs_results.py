@@ -166,7 +166,10 @@ def test_what_is_said_of_photographs_is_what_was_measured(photographs):
     row = "{:.1f} % with {:.3f} M parameters; ResNet {:.1f} % with {:.3f} M".format(
         *(n for run in (ours, plain) for n in (100 * run["top1"], run["parameters"] / 1e6))
     )
-    assert row in (ROOT / "README.md").read_text()
+    assert row in read_page("measured.md")
+    best, plain = f"{told[96]:.1f} % given the spacing", deaf[0][96]
+    control = f"ResNet {plain:.1f} %, but {max(lost[96] for lost in resized):.1f} % at most if images are resized"
+    assert f"{best} | {control}" in (ROOT / "README.md").read_text()
 
 
 def test_both_reports_on_photographs_tell_of_the_same_runs(photographs):
@@ -263,8 +266,53 @@ def test_the_study_of_hippocampi_says_what_the_readme_does():
         patients = models[name]["values"]["Dice"].values()
         final = ROOT / "results" / "studies" / "hippocampus" / "final" / name / "seed0" / "results.json"
         shares += [sum(patients) / len(patients), json.loads(final.read_text())["parameters"] / 1e6]
-    row = "{:.3f} with {:.3f} M parameters; MONAI's U-Net is better, {:.3f} with {:.3f} M".format(*shares)
+    row = "{:.3f} with {:.3f} M parameters | MONAI's U-Net is better, {:.3f} with {:.3f} M".format(*shares)
     assert row in (ROOT / "README.md").read_text()
+    assert row in read_page("measured.md")
+
+
+def test_the_study_of_table_1_says_what_readme_and_page_do():
+    folder = ROOT / "results" / "studies" / "table1"
+    report = json.loads((folder / "report" / "report.json").read_text())
+    numbers = {number["name"]: number["value"] for number in report["numbers"]}
+
+    def dice(model, row):
+        values = report["models"][model]["values"][row].values()
+        return sum(values) / len(values)
+
+    def size(model):
+        return json.loads((folder / "final" / model / "seed0" / "results.json").read_text())["parameters"]
+
+    rivals = [model for model, found in report["models"].items() if not found["problem"] and "rotated" not in model]
+    rows = [row for row in report["models"]["sonicnet"]["values"] if row != "clean"]
+    firsts = [max(rivals, key=lambda model, row=row: dice(model, row)) for row in rows]
+    readme, page = (ROOT / "README.md").read_text(), read_page("measured.md")
+    ours = f"SonicNet or OrbitNet first in {numbers['synthshape.rows_first']}"
+    counts = [numbers[f"synthshape.rows_first_{name}"] for name in ("sonicnet", "orbitnet")]
+    assert counts == [firsts.count("sonicnet"), firsts.count("orbitnet")]
+    assert "{}; SonicNet alone in {}, OrbitNet in {} |".format(ours, *counts) in page
+    others = f"GFNet first in {firsts.count('gfnet')}, ConvNet in {firsts.count('convnet')};"
+    clean = {model: f"{dice(model, 'clean'):.3f}" for model in rivals}
+    assert f"{ours} | {others} on clean images GFNet {clean['gfnet']}, Sonic {clean['orbitnet']} |" in readme
+    at_best = f"with this small budget, in {numbers['synthshape.rows_at_paper_maximum']} |"
+    assert f"{others} at or above the best published value, {at_best}" in page
+    assert f"SonicNet {clean['sonicnet']} ({size('sonicnet'):,} parameters)" in page
+    assert f"OrbitNet {clean['orbitnet']} ({size('orbitnet'):,})" in page
+    assert f"GFNet {clean['gfnet']}, S4ND {clean['s4nd']}, ConvNet {clean['convnet']} |" in page
+    turned = {model: f"{dice(model, 'rotation 30'):.3f}" for model in report["models"]}
+    trained = f"SonicNet {turned['sonicnet_rotated']}, ConvNet {turned['convnet_rotated']}"
+    assert f"OrbitNet {turned['orbitnet']}, trained on upright images |" in page
+    assert f"{trained}; upright ConvNet {turned['convnet']} |" in page
+    assert f"OrbitNet {turned['orbitnet']}, trained on upright images, {size('orbitnet'):,} parameters |" in readme
+    assert f"{trained} ({size('convnet'):,} parameters); upright ConvNet {turned['convnet']} |" in readme
+
+
+def test_the_page_says_what_the_study_of_rotated_digits_has_found_so_far():
+    folder, page = ROOT / "results" / "studies" / "rotated_mnist" / "final", read_page("measured.md")
+    found = {model: json.loads((folder / model / "seed0" / "results.json").read_text()) for model in ("orbit", "cnn")}
+    errors = {model: f"{100 * (1 - results['accuracy']):.2f} %" for model, results in found.items()}
+    assert f"OrbitNet {errors['orbit']} with {found['orbit']['parameters']:,} parameters" in page
+    assert f"a CNN of equal parameters {errors['cnn']}." in page
 
 
 def test_the_page_on_orientation_says_what_turned_hippocampi_scored():
@@ -273,9 +321,17 @@ def test_the_page_on_orientation_says_what_turned_hippocampi_scored():
     def mean(cases):
         return f"{sum(sum(dice) / len(dice) for dice in cases) / len(cases):.3f}"
 
-    page = read_page("orientation.md")
-    for run, told, title in ((0, "told", "SonicUNet, given the affine"), (0, "untold", "SonicUNet, without it"),
-                             (1, "untold", "MONAI's U-Net")):  # fmt: skip
+    page, losses = read_page("orientation.md"), []
+    for run, told, title in (
+        (0, "told", "SonicUNet, given the affine"),
+        (0, "untold", "SonicUNet, without it"),
+        (0, "back", "SonicUNet, scans resampled"),
+        (1, "untold", "MONAI's U-Net, without it"),
+        (1, "back", "MONAI's U-Net, scans resampled"),
+    ):
         cases = runs[run]["cases"]
         *turned, stored = (mean([case["turned"][place][told] for case in cases]) for place in range(5))
-        assert f"| {title} | {mean([case['dice'] for case in cases])} | {stored} | {' / '.join(turned)} |" in page
+        plain = mean([case["dice"] for case in cases])
+        assert f"| {title} | {plain} | {stored} | {' / '.join(turned)} |" in page
+        losses.append(100 * (float(plain) - float(turned[2])))
+    assert f"45 degrees about any axis cost {losses[0]:.1f} points instead of {losses[1]:.0f}." in page
