@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from torchsonic.lab.studies.plan import Planned, plan_runs, time_left
 from torchsonic.viz.style import PALETTE, new_figure, thin_axes
 
 COLOURS = (*PALETTE, "#777777")
+LEGEND_WIDTH = 96
+"""Characters that fit beside each other below a figure."""
 DIGITS = {"plain": 3, "percent": 2, "error": 2, "cost": 2}
 
 
@@ -133,15 +136,17 @@ def _curves(study: Study, outcomes: Mapping[str, Outcome]) -> list[Section]:
     found = {model: curves for model, curves in found.items() if curves}
     if not found:
         return []
-    figure = new_figure(7.6, 4.3)
+    names = [plain(study.models[model].title) for model in found]
+    columns = max(1, min(4, LEGEND_WIDTH // max(map(len, names))))
+    figure = new_figure(7.6, 3.8 + 0.2 * math.ceil(len(names) / columns))
     panel, handles = figure.subplots(), {}
-    for place, (model, curves) in enumerate(found.items()):
+    for place, (name, curves) in enumerate(zip(names, found.values(), strict=True)):
         style = {"color": COLOURS[place % len(COLOURS)], "linestyle": "-" if place < len(COLOURS) else "--"}
-        handles[plain(study.models[model].title)] = draw_band(panel, [smooth(curve) for curve in curves], style)
+        handles[name] = draw_band(panel, [smooth(curve) for curve in curves], style)
     thin_axes(panel)
     log_scale(panel)
     panel.set(xlabel="step", ylabel="training loss")
-    figure.legend(handles.values(), handles, loc="outside lower center", ncols=min(4, len(handles)), frameon=False)
+    figure.legend(handles.values(), handles, loc="outside lower center", ncols=columns, frameon=False)
     caption = "Training loss over steps: mean over seeds; the band runs from the lowest to the highest seed."
     return [Section("Learning curves", [Figure("curves", "Learning curves", caption, to_png(figure))])]
 
