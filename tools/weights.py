@@ -71,7 +71,7 @@ RECIPES = {
         "HalliGalli with one 3x3 convolution, for comparison.",
     ),
     "hippocampus": Recipe(
-        "volumes --model sonicunet3d --steps 2000",
+        "volumes --model sonicunet3d --steps 1500 --batch 4",
         "volumes/hippocampus/sonicunet3d/fold0-seed0",
         "SonicUNet: finds the anterior (1) and posterior (2) part of the hippocampus in T1-weighted MR crops of about "
         "35 x 50 x 35 mm. Not a medical device.",
