@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
 from torchsonic.nn.network_spacing import set_spacing, spaced_layers
-from torchsonic.nn.physical_layer import TOLD_TWICE, SpacedLayer
+from torchsonic.nn.physical_layer import TOLD_TWICE, SpacedLayer, of_samples
 from torchsonic.spectral.orientation import Matrix, Storage, reorder_spacing, split_affine, split_orientation
 from torchsonic.spectral.spacing import Sampling, Spacing, check_count, joint_spacing
 
@@ -177,16 +177,13 @@ def run_rearranged(run: Run, x: Tensor, spacing: Spacing | None, storages: Stora
     """
     check_count("orientation", len(storages), x.shape[0])  # len(x) would tie an exported file to it
     steps = _reordered(spacing, storages)
-
-    def told(spacing: Spacing | None, rest: Tensor | None) -> Spacing | None:
-        return spacing if rest is None else Sampling(spacing, rest)
-
+    told = steps if rest is None else Sampling(steps, rest)
     if len(storages) == 1:
-        return restored(run(storages[0].apply(x), told(steps, rest)), storages)
+        return restored(run(storages[0].apply(x), told), storages)
     samples = [storage.apply(x[i : i + 1]) for i, storage in enumerate(storages)]
 
     def run_some(members: list[int]) -> Any:
-        own = told(steps[members] if isinstance(steps, Tensor) else steps, None if rest is None else rest[members])
+        own = None if told is None else of_samples(told, members)
         result = run(torch.cat([samples[i] for i in members]), own)
         return restored(result, tuple(storages[i] for i in members))
 
