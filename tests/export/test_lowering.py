@@ -83,14 +83,14 @@ def test_each_sample_may_have_its_spacing(variant):
     assert relative_error(run(layer, x, spacing), layer(x, spacing)) < 1e-10
 
 
-@given(st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), min_size=1, max_size=3))
-def test_resampling_is_one_real_product_per_axis(sizes):
+@given(st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), min_size=1, max_size=3), st.booleans())
+def test_resampling_is_one_real_product_per_axis(sizes, centred):
     x = torch.randn(2, 3, *[n for n, _ in sizes], dtype=torch.float64)
     target = [m for _, m in sizes]
     export = Exporting()
     with export.active():
-        actual = resample(x, target)
-    assert relative_error(actual, resample(x, target)) < 1e-12
+        actual = resample(x, target, centred=centred)
+    assert relative_error(actual, resample(x, target, centred=centred)) < 1e-12
 
 
 @pytest.mark.parametrize("size", [1000, 1009, 1024])

@@ -38,6 +38,44 @@ def test_the_nyquist_wave_of_a_smaller_grid_survives_both_ways():
         torch.testing.assert_close(resample(wave(size), target), wave(target), rtol=1e-11, atol=1e-11)
 
 
+@given(st.integers(1, 3), st.data())
+def test_centred_grids_sample_the_same_field_about_its_centre(num_axes, data):
+    """Sampled where they lie, as a sum of waves with the wavenumbers that both grids have."""
+    size, target = (tuple(data.draw(st.integers(5, 12)) for _ in range(num_axes)) for _ in range(2))
+    wavenumbers = torch.randint(-2, 3, (3, num_axes))
+    phases = torch.rand(3, dtype=torch.float64)
+
+    def field(grid):
+        places = [(torch.arange(n, dtype=torch.float64) + 0.5) / n for n in grid]
+        points = torch.stack(torch.meshgrid(*places, indexing="ij"), -1)
+        return torch.cos(2 * torch.pi * (points @ wavenumbers.T.double() + phases)).sum(-1)[None, None]
+
+    torch.testing.assert_close(resample(field(size), target, centred=True), field(target), rtol=1e-11, atol=1e-11)
+
+
+@given(st.integers(1, 11), st.integers(0, 12))
+def test_centred_grids_enlarge_and_shrink_without_loss_and_commute_with_flips(size, extra):
+    x = torch.randn(1, 2, size, size + 1, dtype=torch.float64)
+    there = resample(x, (size + extra, size + 1 + extra), centred=True)
+    torch.testing.assert_close(resample(there, (size, size + 1), centred=True), x, rtol=1e-11, atol=1e-11)
+    target = (size // 2 + 1, 2 * size)
+    flipped = resample(x.flip(2).transpose(2, 3), target[::-1], centred=True)
+    torch.testing.assert_close(
+        flipped, resample(x, target, centred=True).flip(2).transpose(2, 3), rtol=1e-11, atol=1e-11
+    )
+
+
+@pytest.mark.parametrize("target", [4, 7, 16, 21])
+def test_centred_grids_have_the_gradient_of_their_matrix_and_compile(target):
+    x = torch.randn(1, 2, 12, 9, dtype=torch.float64, requires_grad=True)
+    call = lambda t: resample(t, target, centred=True)  # noqa: E731
+    assert torch.autograd.gradcheck(call, (x,))
+    assert torch.autograd.gradgradcheck(call, (x,))
+    torch.testing.assert_close(torch.compile(call, backend="aot_eager", fullgraph=True)(x), call(x))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(call(x.float()), call(x).float(), rtol=1e-5, atol=1e-5)
+
+
 def test_half_precision_comes_back_in_half_precision():
     x = torch.randn(1, 1, 15)
     y = resample(x.bfloat16(), 21)

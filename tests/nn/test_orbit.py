@@ -8,6 +8,7 @@ import torch
 import torchsonic
 from torchsonic import Group, make_group, testing
 from torchsonic.export import ExportConfig, export_model
+from torchsonic.functional import resample
 from torchsonic.nn import (
     OrbitBatchNorm,
     OrbitBlock,
@@ -284,10 +285,11 @@ def test_modes_are_dropped_with_their_orbits():
     testing.assert_turns_with_array(model, layer.group, x, given="fields", result="fields")
 
 
+@pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("name", ["orbitnet2d", "orbitnet3d"])
-def test_segmentation_networks_turn_with_the_array(name):
+def test_segmentation_networks_turn_with_the_array(name, stride):
     torch.manual_seed(0)
-    model = torchsonic.create_model(name, width=2, num_modes=2, stride=1).eval()
+    model = torchsonic.create_model(name, width=2, num_modes=2, stride=stride).eval()
     group = model.features.group
     size = (9, 10) if group.num_axes == 2 else (6, 7, 6)
     x = torch.randn(1, model.in_channels, *size)
@@ -295,22 +297,33 @@ def test_segmentation_networks_turn_with_the_array(name):
         testing.assert_turns_with_array(model, group, x, spacing=(1.0, 0.8, 0.9)[: len(size)], tolerance=1e-4)
 
 
-def test_classifiers_without_strides_turn_about_the_centre():
+@pytest.mark.parametrize("strides", [(1, 1), (1, 2), (3, 2)])
+@pytest.mark.parametrize("padding_mode", ["zeros", "circular"])
+def test_classifiers_turn_about_the_centre(strides, padding_mode):
     torch.manual_seed(0)
-    options = {"widths": (2, 3), "strides": (1, 1), "num_modes": (2, 2), "group": "D4"}
+    options = {"widths": (2, 3), "strides": strides, "num_modes": (2, 2), "group": "D4", "padding_mode": padding_mode}
+    options |= {"padding": None} if padding_mode == "circular" else {}
     model = torchsonic.create_model("orbit_tiny", in_channels=1, num_classes=5, **options).double().eval()
     with torch.no_grad():
         x = torch.randn(1, 1, 9, 12, dtype=torch.float64)
         testing.assert_turns_with_array(model, model.features.group, x, result="numbers")
 
 
-def test_strided_networks_turn_about_the_first_sample():
-    torch.manual_seed(0)
-    model = torchsonic.create_model("orbit_tiny", in_channels=1, num_classes=5, padding_mode="circular").eval()
-    x = torch.randn(1, 1, 16, 16)
-    turned = torch.roll(x.transpose(2, 3).flip(2), 1, 2)
-    with torch.no_grad():
-        torch.testing.assert_close(model(turned), model(x), rtol=1e-4, atol=1e-4)
+@pytest.mark.parametrize(
+    ("size", "out_size"), [((8, 12), (4, 6)), ((9, 10), (5, 5)), ((6, 7), (9, 14)), ((9, 6), (4, 9))]
+)
+def test_layers_sample_other_grids_about_the_same_centre(size, out_size):
+    """A layer's field on another grid is its own field, resampled about the centre, and the gradients agree."""
+    layer = make_orbit("C4", 2, (1, 1), spacing=1.0)
+    x = torch.randn(1, 4, *size, dtype=torch.float64, requires_grad=True)
+    coarse = tuple(map(min, size, out_size))
+    wave = resample(x, coarse, centred=True)
+    expected = resample(layer(resample(wave, size, centred=True)), out_size, centred=True)
+    actual = layer(x, output_size=out_size)
+    torch.testing.assert_close(actual, expected, rtol=1e-11, atol=1e-11)
+    grad = torch.randn_like(actual)
+    wanted, found = (torch.autograd.grad(y, [x, *layer.parameters()], grad) for y in (expected, actual))
+    torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class Lowering(Protocol):
         """Apply a Sonic layer to prepared ``x (B, C, *size)``; the spacing comes as it was given and as a tensor."""
         ...
 
-    def resample(self, x: Tensor, size: tuple[int, ...]) -> Tensor:
+    def resample(self, x: Tensor, size: tuple[int, ...], *, centred: bool = False) -> Tensor:
         """As :func:`torchsonic.functional.resample`."""
         ...
 

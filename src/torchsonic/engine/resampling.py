@@ -1,21 +1,23 @@
 """Band-limited resampling with its adjoint: in eager mode, and as a custom operator for compilers and exporters.
 
 Resampling is linear, so its gradient is its adjoint: two half spectra, where automatic differentiation of ``rfftn``
-would transform full complex ones.
+would transform full complex ones. Between centred grids, it is one matrix product per axis, which needs no adjoint.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
 
+from torchsonic.engine.lowering import number
 from torchsonic.engine.transform import analyse, analyse_adjoint, synthesise, synthesise_adjoint
 from torchsonic.spectral.band import Band
+from torchsonic.spectral.constants import made_once, pi
 
-__all__ = ["resample_signals"]
+__all__ = ["centred_matrix", "multiply_axes", "resample_signals"]
 
 
 def resample_signals(x: Tensor, size: tuple[int, ...]) -> Tensor:
@@ -24,6 +26,41 @@ def resample_signals(x: Tensor, size: tuple[int, ...]) -> Tensor:
         # Nyquist bins depend on whether sizes are odd or even, so tracing would make one graph per combination.
         return torch.ops.torchsonic.resample(x, list(size))
     return _Resample.apply(x, size, False)  # type: ignore[return-value]
+
+
+@made_once
+def centred_matrix(size: int, out_size: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Trigonometric interpolation of one axis at samples about the same centre, ``(out_size, size)``.
+
+    Sizes may be symbols.
+    """
+    reach = min(size, out_size) // 2
+    wavenumbers = torch.arange(reach + 1, device=device)
+
+    def angles(samples: int) -> Tensor:  # turns are counted in integers and whole ones dropped, which loses no digits
+        places = 2 * torch.arange(samples, device=device) - (samples - 1)
+        turns = torch.remainder(wavenumbers * places[:, None], 2 * samples)
+        return turns.to(dtype) * pi() / number(samples, dtype, device)
+
+    # Every wavenumber stands for both signs, but for 0 and the Nyquist frequency of the input.
+    single = (wavenumbers == 0) | (2 * wavenumbers == size)
+    weight = (2 - single.to(dtype)) / number(size, dtype, device)
+    there, here = angles(out_size), angles(size)
+    return there.cos() @ (here.cos() * weight).mT + there.sin() @ (here.sin() * weight).mT
+
+
+def multiply_axes(
+    x: Tensor, size: tuple[int, ...], make: Callable[[int, int, torch.dtype, torch.device], Tensor]
+) -> Tensor:
+    """Multiply each axis of ``x (B, C, *)`` whose size changes by the matrix ``make(old, new, ..)``."""
+    for axis in reversed(range(2, x.dim())):  # last axis first: one large product, and less is left for the others
+        old, new = x.shape[axis], size[axis - 2]
+        if old == new:
+            continue
+        matrix = make(old, new, x.dtype, x.device)
+        last = axis == x.dim() - 1
+        x = x @ matrix.mT if last else (matrix @ x.movedim(axis, -2)).movedim(-2, axis)
+    return x
 
 
 def _forward(x: Tensor, size: Sequence[int]) -> Tensor:

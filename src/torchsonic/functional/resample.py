@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from torchsonic.arguments import per_axis
+from torchsonic.engine.call import without_autocast
 from torchsonic.engine.lowering import lowering
-from torchsonic.engine.resampling import resample_signals
+from torchsonic.engine.resampling import centred_matrix, multiply_axes, resample_signals
 from torchsonic.spectral.plain import plain_resample
 from torchsonic.spectral.tracing import inside_function_transform
 
 
-def resample(x: Tensor, size: int | Sequence[int]) -> Tensor:
+def resample(x: Tensor, size: int | Sequence[int], *, centred: bool = False) -> Tensor:
     """Sample the band-limited field of ``x`` on a grid of another size and the same extent.
 
     Parameters
@@ -27,6 +28,9 @@ def resample(x: Tensor, size: int | Sequence[int]) -> Tensor:
         Real samples, ``(B, C, N_1 .. N_D)`` with D = 1, 2 or 3.
     size
         New size: one integer for all axes, or D of them.
+    centred
+        Whether old and new samples lie about the same centre, as in image libraries; sample ``j`` of ``m`` is then the
+        field at ``(j + 1/2) n / m - 1/2`` instead of ``j n / m``. Such grids turn and flip onto themselves.
 
     Returns
     -------
@@ -54,6 +58,9 @@ def resample(x: Tensor, size: int | Sequence[int]) -> Tensor:
     work = x.to(torch.promote_types(x.dtype, torch.float32))
     active = lowering()
     if active is not None:
-        return active.resample(work, target).to(x.dtype)
+        return active.resample(work, target, centred=centred).to(x.dtype)
+    if centred:
+        with without_autocast(x.device):
+            return multiply_axes(work, target, centred_matrix).to(x.dtype)
     transformed = inside_function_transform() and not torch.compiler.is_compiling()
     return (plain_resample if transformed else resample_signals)(work, target).to(x.dtype)

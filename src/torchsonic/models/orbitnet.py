@@ -101,7 +101,7 @@ class OrbitNet(PretrainedModel):
         check_samples(x, self.num_axes, self.in_channels, type(self).__name__)
         size = tuple(x.shape[2:])
         logits = self.head(self.features(x, spacing))
-        return logits if tuple(logits.shape[2:]) == size else resample(logits, size)
+        return logits if tuple(logits.shape[2:]) == size else resample(logits, size, centred=True)
 
 
 class _OrbitBackbone(nn.Module):

@@ -94,8 +94,11 @@ class ResidualBlock(_Block):
         self.norm = make_norm(norm, out_channels if form == "post" else in_channels, spatial_dims)
         self.activation = make_activation(activation or ("relu" if form == "post" else "gelu"))
         self.drop_path = DropPath(drop_path)
-        smooth = getattr(self.operator, "keeps_extent", False)
-        self.shortcut = Shortcut(in_channels, out_channels, stride, spatial_dims=spatial_dims, smooth=smooth)
+        grid = {
+            "smooth": getattr(self.operator, "keeps_extent", False),
+            "centred": getattr(self.operator, "centred", False),
+        }
+        self.shortcut = Shortcut(in_channels, out_channels, stride, spatial_dims=spatial_dims, **grid)
 
     def forward(self, x: Tensor, spacing: Spacing | None = None, *, orientation: Matrix | None = None) -> Tensor:
         """Apply the block to an input of the given spacing and orientation."""

@@ -134,12 +134,15 @@ class SonicConvNd(CachedModes):
         out_size = (
             self.output_size(size) if output_size is None else per_axis(output_size, self.num_axes, "output_size")
         )
-        given = self.told(sampling(x, spacing, orientation))
+        return self._convolved(x, self.told(sampling(x, spacing, orientation)), out_size)
+
+    def _convolved(self, x: Tensor, given: Spacing, out_size: tuple[int, ...]) -> Tensor:
+        """Apply the layer to a checked batch ``x (B, C, *size)`` of known spacing."""
+        size = tuple(x.shape[2:])
         steps = as_spacing(given, self.num_axes, batch=x.shape[0], device=x.device)
         if self._margins_differ(given):
-            # The plain method: a subclass acts on the whole batch.
             parts = zip(x.split(1), split_batch(given, self.num_axes), strict=True)
-            return torch.cat([SonicConvNd.forward(self, sample, own, out_size) for sample, own in parts])
+            return torch.cat([self._convolved(sample, own, out_size) for sample, own in parts])
         dtype = torch.promote_types(torch.promote_types(x.dtype, self.mix_in.dtype), torch.float32)
         if (active := lowering()) is not None:
             return active.convolve(self, self._standardised(x.to(dtype)), out_size, given, steps).to(x.dtype)

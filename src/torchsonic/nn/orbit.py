@@ -13,18 +13,20 @@ Written out over ``t``, this is a Sonic layer with |G| M modes of directions ``t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Never
+from typing import Any, ClassVar, Literal, Never
 
 import torch
 from torch import Tensor
 
 from torchsonic.arguments import choice
+from torchsonic.functional.resample import resample
 from torchsonic.nn.block import ResidualBlock
 from torchsonic.nn.conv import SonicConvNd
 from torchsonic.nn.norm import Activation
 from torchsonic.nn.options import refuse_third
 from torchsonic.nn.orbit_fields import LIFT, OrbitDropout, OrbitMix, OrbitPool, count_fields, spread
 from torchsonic.nn.orbit_norm import OrbitBatchNorm, OrbitNorm
+from torchsonic.nn.physical_layer import scale_spacing
 from torchsonic.spectral.constants import constant
 from torchsonic.spectral.groups import Group, known_name, make_group
 from torchsonic.spectral.response import ModeShape
@@ -45,6 +47,8 @@ __all__ = [
 
 class SonicOrbitConvNd(SonicConvNd):
     """Common part of both layers; see :class:`SonicOrbitConv2d`."""
+
+    centred: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -95,6 +99,16 @@ class SonicOrbitConvNd(SonicConvNd):
     def cutoff(self, spacing: Spacing | None = None) -> Tensor | None:
         found = super().cutoff(spacing)
         return None if found is None else found.repeat_interleave(self.orbit_size)
+
+    def _convolved(self, x: Tensor, given: Spacing, out_size: tuple[int, ...]) -> Tensor:
+        size = tuple(x.shape[2:])
+        if out_size == size:
+            return super()._convolved(x, given, out_size)
+        # Centred grids turn onto themselves, unlike those of other layers, which begin at the first sample.
+        coarse = tuple(map(min, size, out_size))
+        given = scale_spacing(given, [n / m for n, m in zip(size, coarse, strict=True)])
+        y = super()._convolved(resample(x, coarse, centred=True), given, coarse)
+        return resample(y, out_size, centred=True)
 
     def _shape(
         self, grid: tuple[int, ...], spacing: Tensor, dtype: torch.dtype, orientation: Tensor | None = None

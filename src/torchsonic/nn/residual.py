@@ -17,16 +17,24 @@ torch.fx.wrap("resample")  # one node of a graph that torch.fx records
 class Shortcut(nn.Module):
     """The skip connection of a block: the identity, or a 1x1 projection onto the operator's channels and grid.
 
-    ``smooth`` resamples without aliasing onto the grid of a spectral stride, which covers the same extent. Otherwise
-    every stride-th sample is kept, as in ordinary convolutions. ``(B, C, *size)`` to ``(B, K, *ceil(size / stride))``.
+    ``smooth`` resamples without aliasing onto the grid of a spectral stride, which covers the same extent; ``centred``,
+    onto a grid about the same centre. Otherwise every stride-th sample is kept, as in ordinary convolutions.
+    ``(B, C, *size)`` to ``(B, K, *ceil(size / stride))``.
     """
 
     def __init__(
-        self, in_channels: int, out_channels: int, stride: int | Sequence[int], *, spatial_dims: int, smooth: bool
+        self,
+        in_channels: int,
+        out_channels: int,
+        stride: int | Sequence[int],
+        *,
+        spatial_dims: int,
+        smooth: bool,
+        centred: bool = False,
     ) -> None:
         super().__init__()
         self.stride = per_axis(stride, spatial_dims, "stride")
-        self.smooth = smooth and max(self.stride) > 1
+        self.smooth, self.centred = smooth and max(self.stride) > 1, centred
         self.project: nn.Module = nn.Identity()
         if in_channels != out_channels or (max(self.stride) > 1 and not smooth):
             step = 1 if smooth else stride
@@ -34,7 +42,8 @@ class Shortcut(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.smooth:
-            x = resample(x, [(x.shape[2 + axis] + s - 1) // s for axis, s in enumerate(self.stride)])
+            size = [(x.shape[2 + axis] + s - 1) // s for axis, s in enumerate(self.stride)]
+            x = resample(x, size, centred=self.centred)
         return self.project(x)
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from torchsonic.engine.call import Mixing
 from torchsonic.engine.lowering import is_symbolic, use_lowering
+from torchsonic.engine.resampling import centred_matrix, multiply_axes
 from torchsonic.export.lowering.dense import analysis_matrices, resampling_matrix, synthesis_matrices
 from torchsonic.export.lowering.portable import portable_band, portable_conv
 from torchsonic.export.lowering.radix import factorise, step_matrices
@@ -107,16 +108,14 @@ class Exporting:
         responses = _responses(layer, self, band, given, steps, x)
         return portable_conv(mixing, responses, self, band, out_size=out_size, boundary=boundary, order=layer.order)
 
-    def resample(self, x: Tensor, size: tuple[int, ...]) -> Tensor:
+    def resample(self, x: Tensor, size: tuple[int, ...], *, centred: bool = False) -> Tensor:
         """As :func:`torchsonic.functional.resample`, one product for each axis that changes."""
-        for axis, (old, new) in enumerate(zip(x.shape[2:], size, strict=True)):
-            if old == new:
-                continue
-            make = partial(resampling_matrix, old, new, x.dtype, x.device)
-            matrix = self._once(("resampling", old, new, x.dtype), make)
-            last = axis == x.dim() - 3
-            x = x @ matrix.mT if last else (matrix @ x.movedim(2 + axis, -2)).movedim(-2, 2 + axis)
-        return x
+        matrix = centred_matrix if centred else resampling_matrix
+
+        def make(old: int, new: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+            return self._once((matrix.__name__, old, new, dtype), partial(matrix, old, new, dtype, device))
+
+        return multiply_axes(x, size, make)
 
 
 def _responses(
