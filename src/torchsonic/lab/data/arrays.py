@@ -58,8 +58,14 @@ def write_arrays(path: Path, arrays: Arrays) -> None:
         np.savez_compressed(scratch, x=arrays.x.numpy(), y=arrays.y.numpy())
 
 
-def move_images(x: Tensor, angle: Tensor, scale: Tensor | float = 1.0, shift: Tensor | float = 0.0) -> Tensor:
-    """Images ``(N, C, H, H)`` turned about their middle, enlarged and shifted, with zeros outside; bicubic.
+def move_images(
+    x: Tensor,
+    angle: Tensor,
+    scale: Tensor | float = 1.0,
+    shift: Tensor | float = 0.0,
+    bend: Tensor | None = None,
+) -> Tensor:
+    """Images ``(N, C, H, H)`` rotated about their centre, enlarged, shifted and bent, with zeros outside; bicubic.
 
     Parameters
     ----------
@@ -67,6 +73,8 @@ def move_images(x: Tensor, angle: Tensor, scale: Tensor | float = 1.0, shift: Te
         Degrees counter-clockwise as one sees them, ``(N,)``.
     scale, shift
         Factor, ``(N,)``; and parts of the width to the right and down, ``(N, 2)``.
+    bend
+        Displacements at the points of a coarse grid, in parts of the width, ``(N, 2, h, h)``; smooth in between.
     """
     turn = torch.deg2rad(angle.to(x.dtype))
     cos, sin = turn.cos() / scale, turn.sin() / scale
@@ -74,4 +82,6 @@ def move_images(x: Tensor, angle: Tensor, scale: Tensor | float = 1.0, shift: Te
     matrix = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
     offset = -2 * matrix @ (torch.zeros(len(x), 2, dtype=x.dtype) + shift)[..., None]
     grid = F.affine_grid(torch.cat([matrix, offset], -1), list(x.shape), align_corners=False)
+    if bend is not None:
+        grid = grid + 2 * F.interpolate(bend, list(x.shape[2:]), mode="bicubic", align_corners=True).movedim(1, -1)
     return F.grid_sample(x, grid, mode="bicubic", padding_mode="zeros", align_corners=False)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["PRESETS", "ArrayExperiment", "ArraysConfig", "apply_preset", "load_run", "run_experiment", "score_rates"]
 
 TEST_BATCH = 250
+BENDS = 4
+"""Points per axis at which images are bent."""
 PRESETS: Mapping[str, Mapping[str, Any]] = {
     "smoke": {"test_samples": 50, "training": {"steps": 6, "batch": 8, "checkpoint_every": 3, "log_every": 1}},
     "quick": {"training": {"steps": 2000, "batch": 64}},
@@ -62,6 +64,8 @@ class ArraysConfig:
     """Scale training images at random by up to this share."""
     shift: float = 0.0
     """Shift training images at random by up to this share of their width."""
+    bend: float = 0.0
+    """Bend training images smoothly, each point by up to about this share of their width."""
     label_smoothing: float = 0.0
     """Share of the label that is spread over all classes."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -77,7 +81,12 @@ class ArraysConfig:
         check_ranges(self, "[1, inf)", "test_samples")
         check_ranges(self, "(0, inf)", "rates")
         check_ranges(self, "[0, 180]", "turn")
-        check_ranges(self, "[0, 1]", "shift")
+        check_ranges(self, "[0, 1]", "shift", "bend")
+
+    @property
+    def moves(self) -> bool:
+        """Whether training images are changed at random."""
+        return any((self.turn, self.scale, self.shift, self.bend))
 
     @property
     def name(self) -> str:
@@ -106,10 +115,14 @@ class ArrayTask:
         numbers = [step * config.training.batch + place for place in samples]
         places = torch.tensor([place_in_epoch(len(self.train), seed, number) for number in numbers])
         x = self.train.values(places)
-        if config.turn or config.scale or config.shift:
-            draws = [number_generator(seed, number, purpose=1).uniform(-1, 1, 4) for number in numbers]
-            angle, scale, *shift = torch.from_numpy(np.array(draws)).to(x.dtype).T
-            x = move_images(x, config.turn * angle, 1 + config.scale * scale, config.shift * torch.stack(shift, 1))
+        if config.moves:
+            count = 4 + 2 * BENDS**2
+            draws = np.array([number_generator(seed, number, purpose=1).uniform(-1, 1, count) for number in numbers])
+            angle, scale, shift, bend = torch.from_numpy(draws).to(x.dtype).split([1, 1, 2, 2 * BENDS**2], dim=1)
+            x = move_images(
+                x, config.turn * angle[:, 0], 1 + config.scale * scale[:, 0], config.shift * shift,
+                config.bend * bend.unflatten(1, (2, BENDS, BENDS)) if config.bend else None,
+            )  # fmt: skip
         return ArrayBatch(x, self.train.y[places])
 
     def loss(self, model: nn.Module, batch: ArrayBatch) -> Tensor:
@@ -132,8 +145,10 @@ class ArrayExperiment(Experiment[ArraysConfig, Classifier]):
     def prepare(self, folder: Path, fabric: Fabric, *, show: bool) -> Classifier:
         config = self.config
         self.train, self.tested = split_arrays(config)
-        if self.train.x.dim() == 3 and (config.turn or config.scale or config.shift):
-            raise ValueError(f"turn, scale and shift belong to images, but {config.data} has signals; leave them out")
+        if self.train.x.dim() == 3 and config.moves:
+            raise ValueError(
+                f"turn, scale, shift and bend belong to images, but {config.data} has signals; leave them out"
+            )
         torch.manual_seed(config.training.seed)
         sizes: dict[str, Any] = {"in_channels": self.train.x.shape[1], "num_classes": int(self.train.y.max()) + 1}
         if config.model == "steerable":
