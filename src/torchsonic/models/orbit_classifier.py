@@ -21,8 +21,7 @@ __all__ = ["OrbitClassifier"]
 class OrbitClassifier(Classifier):
     """Orbit blocks with strides, mean over the image, linear head; ``(B, C, H, W)`` to ``(B, num_classes)``.
 
-    The logits change little when the image is rotated about its centre by an element of the group, and do not change if
-    all strides are 1.
+    The logits do not change when the image is rotated about its centre by an element of the group.
 
     Parameters
     ----------

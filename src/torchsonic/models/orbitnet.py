@@ -34,7 +34,6 @@ class OrbitNet(PretrainedModel):
         See :class:`torchsonic.SonicOrbitConv2d`.
     stride
         Stride of the first block, alias-free. Band-limited interpolation brings the logits back to the input's grid.
-        With a stride, the network is no longer exactly equivariant about the centre of the image.
     standardise
         Whether Sonic layers normalise each input channel to mean 0 and variance 1.
     spacing, field, padding, padding_mode, checkpointing

@@ -130,7 +130,8 @@ class SonicOrbitConv2d(SonicOrbitConvNd):
     .. math:: y_{k,r} = \operatorname{Re} \sum_{t,m,c,s} C_{km,r^{-1}t}\, T_m(t^{-1}\omega)\, B_{mc,t^{-1}s}\, x_{c,s}
 
     Shapes: ``x (B, C |G|, H, W)``, or ``(B, C, H, W)`` if it lifts, to ``y (B, K |G|, H', W')``; channel
-    ``k |G| + r`` belongs to field k and element r. The group acts in physical space, even on anisotropic grids.
+    ``k |G| + r`` belongs to field k and element r. The group acts in physical space, even on anisotropic grids. With a
+    stride, the output grid has the centre of the input's, so that both rotate alike.
 
     Parameters
     ----------

@@ -65,6 +65,20 @@ def test_enlarging_doubles_what_lies_in_the_middle():
     assert float(move_images(x, torch.zeros(1), torch.tensor([2.0])).sum()) == pytest.approx(64, rel=0.1)
 
 
+def test_a_constant_bend_is_a_shift_and_a_point_moves_what_is_near_it():
+    x = torch.zeros(1, 1, 16, 16, dtype=torch.float64)
+    x[:, :, 6:10, 6:10] = 1.0
+    bend = torch.zeros(1, 2, 4, 4, dtype=torch.float64)
+    bend[:, 0] = -0.125  # the places that are read lie to the left, so the image moves to the right
+    still = torch.zeros(1, dtype=torch.float64)
+    assert torch.allclose(move_images(x, still, bend=bend), x.roll(2, 3), atol=1e-12)
+    stripes = torch.arange(16, dtype=torch.float64).expand(1, 1, 16, 16)
+    bend[:], bend[0, 0, 0, 0] = 0.0, 0.125
+    change = (move_images(stripes, still, bend=bend) - stripes)[0, 0, 1:-1, 1:-1].abs()
+    assert change[0, 0] > 0.5
+    assert change[-3:, -3:].max() < 0.05
+
+
 def write_digits(folder, part, count, seed):
     generator = np.random.default_rng(seed)
     images = generator.integers(0, 256, (count, 28, 28), dtype=np.uint8)
