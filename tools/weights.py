@@ -79,6 +79,14 @@ RECIPES = {
         "Medical Segmentation Decathlon, Task04 Hippocampus (Antonelli et al. 2022), CC BY-SA 4.0; not included",
         {"dice": "Dice of the test cases, mean of both parts"},
     ),
+    "hippocampus_conv": Recipe(
+        "volumes --model unet --width 7 --steps 1500 --batch 4",
+        "volumes/hippocampus/unet-width7/fold0-seed0",
+        "MONAI's U-Net with about as many parameters, for comparison. Not a medical device.",
+        "hippocampus",
+        "Medical Segmentation Decathlon, Task04 Hippocampus (Antonelli et al. 2022), CC BY-SA 4.0; not included",
+        {"dice": "Dice of the test cases, mean of both parts"},
+    ),
     "nuclei": Recipe(
         "masks --model orbitnet2d --instances --patch 128 128 --steps 1500",
         "masks/nuclei/orbitnet2d-instances/fold0-seed0",
