@@ -83,7 +83,8 @@ def test_a_place_that_cannot_be_written_is_refused_before_training(tmp_path, cap
 @pytest.fixture
 def scans(tmp_path):
     """Two scans of two bright blocks, and their labels."""
-    pytest.importorskip("nibabel", reason="nibabel is not installed")
+    for package in ("nibabel", "monai"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
     for name in "ab":
         label = np.zeros((10, 12, 14), np.int16)
         label[2:6, 3:8, 2:7], label[6:9, 3:8, 2:7] = 1, 2
@@ -96,13 +97,18 @@ def test_scans_stored_otherwise_get_one_answer_if_the_network_is_told(scans, tmp
     training = TrainingConfig(steps=1, batch=1, checkpoint_every=1, log_every=1, accelerator="cpu")
     config = VolumesConfig(data=scans, folds=2, patch=(8, 8, 8), test_patches=1, training=training)
     run_experiment(config, tmp_path / "weights" / "hippocampus", show=False)
+    unet = VolumesConfig(data=scans, folds=2, patch=(8, 8, 8), test_patches=1, training=training, model="unet", width=2)
+    run_experiment(unet, tmp_path / "weights" / "hippocampus_conv", show=False)
     monkeypatch.setattr("torchsonic.models.model_folder.FOLDER", tmp_path / "weights")
     found = volumes.score_storages(tmp_path / "weights" / "hippocampus", scans)
     assert len({each.axes for each in found}) == 3
     assert max(each.told for each in found) - min(each.told for each in found) < 1e-6
     section = page._volumes(scans, show=False)
     assert section.title == "Scans with any axis order"
-    assert len(section.blocks[1].rows) == 3
+    rows = section.blocks[1].rows
+    assert len({row[2] for row in rows[:3]}) == 1
+    assert all(row[2] == "-" and float(row[3]) >= 0 for row in rows[3:])
+    assert len(rows) == 6
 
 
 def test_without_its_network_the_part_on_scans_is_left_out(scans, tmp_path, monkeypatch):

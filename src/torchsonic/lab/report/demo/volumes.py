@@ -1,15 +1,15 @@
-"""The pretrained hippocampus network on the user's scans, stored in several ways."""
+"""The pretrained hippocampus networks on the user's scans, stored in several ways."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import NamedTuple
 
 from torchsonic.functional import Storage
 from torchsonic.lab.data.volumes import Volume, find_cases, read_case
 from torchsonic.lab.data.volumes.orientation import axis_codes, rearrange
+from torchsonic.lab.metrics.results import mean_known
 from torchsonic.lab.runs.volumes import load_run
 from torchsonic.lab.runs.volumes.scores import score_told_and_untold
 
@@ -28,8 +28,9 @@ class Stored(NamedTuple):
 
     axes: str
     """Where (x, y, z) of the files would point."""
-    told: float
-    not_told: float
+    told: float | None
+    """``None`` if the network cannot be given the affine."""
+    not_told: float | None
 
 
 def score_storages(run: Path, data: Path, advance: Callable[[], None] = lambda: None) -> list[Stored]:
@@ -40,7 +41,7 @@ def score_storages(run: Path, data: Path, advance: Callable[[], None] = lambda: 
     for storage in STORAGES:
         stored = [rearrange(volume, storage) for volume in volumes]
         scores = score_told_and_untold(model, _counted(stored, advance), config)
-        told, untold = (fmean(dice for dice in scores[way] if dice is not None) for way in ("told", "untold"))
+        told, untold = (mean_known(scores.get(way, ())) for way in ("told", "untold"))
         found.append(Stored(axis_codes(stored[0].affine), told, untold))
     return found
 
