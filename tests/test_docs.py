@@ -43,7 +43,9 @@ def test_examples_on_pages_run(page):
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
     assert blocks or page.name != "README.md", "the README shows no example"
     for block in blocks:
-        for package in {"monai", "timm"} & set(re.findall(r"^(?:import|from) (\w+)", block, flags=re.MULTILINE)):
+        for package in {"monai", "nibabel", "timm"} & set(
+            re.findall(r"^(?:import|from) (\w+)", block, flags=re.MULTILINE)
+        ):
             pytest.importorskip(package, reason=f"{package} is not installed")
         exec(compile(block, page.name, "exec"), {})
 

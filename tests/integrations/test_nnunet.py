@@ -14,7 +14,9 @@ import torch
 
 pytest.importorskip("nnunetv2", reason="nnunetv2 is not installed")
 
+from batchgenerators.utilities.file_and_folder_operations import write_pickle
 from nnunetv2.inference.predict_from_raw_data import nnUNetPredictor
+from nnunetv2.training.dataloading.nnunet_dataset import nnUNetDatasetNumpy
 from nnunetv2.training.nnUNetTrainer.nnUNetTrainer import nnUNetTrainer
 from nnunetv2.utilities.plans_handling.plans_handler import PlansManager
 
@@ -322,6 +324,22 @@ def test_the_budget_trainer_is_nnunets_own(train):
     assert type(trainer.network).__name__ == "PlainConvUNet"
     assert type(trainer).build_network_architecture is nnUNetTrainer.build_network_architecture
     assert "nnUNetTrainerBudget does not use mode_lr_scale, width" in Path(trainer.log_file).read_text()
+
+
+def test_the_log_of_a_training_says_how_many_cases_are_oblique(train, monkeypatch):
+    trainer = train(**SMALL)
+    folder = Path(trainer.preprocessed_dataset_folder)
+    for number, degrees in enumerate([0.0, 2.0, 20.0]):
+        cos, sin = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+        affine = np.eye(4)
+        affine[:2, :2] = [[cos, -sin], [sin, cos]]
+        write_pickle({"nibabel_stuff": {"original_affine": affine}}, str(folder / f"case_{number}.pkl"))
+        np.savez(folder / f"case_{number}.npz", data=np.zeros(1), seg=np.zeros(1))
+    trainer.dataset_class = nnUNetDatasetNumpy
+    monkeypatch.setattr(nnUNetTrainer, "on_train_start", lambda self: None)
+    trainer.on_train_start()
+    log = Path(trainer.log_file).read_text()
+    assert "torchsonic: 1 of 3 cases are oblique by more than 5 degrees, one by 20; nnU-Net treats them" in log
 
 
 def test_a_training_that_was_stopped_costs_the_time_of_all_its_epochs(train, monkeypatch):

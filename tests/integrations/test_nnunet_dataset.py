@@ -10,8 +10,15 @@ nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
 
 from tests.integrations.hippocampi import write_cases  # noqa: E402
 from torchsonic.cli import main  # noqa: E402
-from torchsonic.integrations.nnunet_dataset import TRAINERS, convert_dataset, install_trainers  # noqa: E402
+from torchsonic.integrations.nnunet_dataset import (  # noqa: E402
+    TRAINERS,
+    convert_dataset,
+    install_trainers,
+    stored_degrees,
+)
 from torchsonic.lab.data.volumes import CaseError  # noqa: E402
+from torchsonic.lab.data.volumes.orientation import oblique_degrees  # noqa: E402
+from torchsonic.lab.data.volumes.turning import rotation_about  # noqa: E402
 
 
 def test_conversion_keeps_files_and_describes_them(tmp_path):
@@ -101,7 +108,43 @@ def test_a_sheared_case_is_refused_unless_arrays_are_used_as_stored(tmp_path):
     with pytest.raises(CaseError, match=r"case_1.*12.0 degrees off.*resample the scan.*--no-tell-orientation"):
         convert_dataset(data, raw, name="a", number=1)
     assert not list(raw.glob("*"))
-    assert convert_dataset(data, raw, name="a", number=1, tell_orientation=False).is_dir()
+    with pytest.warns(UserWarning, match="1 of 2 cases are oblique"):
+        assert convert_dataset(data, raw, name="a", number=1, tell_orientation=False).is_dir()
+
+
+def tilt(data, names, degrees):
+    turn = rotation_about(np.array([2.0, 3.0, 6.0]) / 7, np.radians(degrees))
+    for path in (data / kind / f"{name}.nii.gz" for kind in ("images", "labels") for name in names):
+        file = nibabel.load(path)
+        affine = file.affine.copy()
+        affine[:3, :3] = turn @ affine[:3, :3]
+        nibabel.save(nibabel.Nifti1Image(np.asarray(file.dataobj), affine), path)
+
+
+@pytest.mark.parametrize("tell_orientation", [True, False])
+def test_conversion_says_how_many_cases_are_oblique_and_by_how_much(tmp_path, tell_orientation):
+    data = write_cases(tmp_path / "data", 4)
+    tilt(data, ["case_0"], 3.0)  # nearly straight
+    tilt(data, ["case_1"], 8.0)
+    tilt(data, ["case_3"], 25.0)
+    angle = oblique_degrees(nibabel.load(data / "images" / "case_3.nii.gz").affine)
+    words = rf"2 of 4 cases are oblique by more than 5 degrees, one by {angle:.0f}; .*resample"
+    with pytest.warns(UserWarning, match=words):
+        folder = convert_dataset(data, tmp_path, name="a", number=1, tell_orientation=tell_orientation)
+    assert folder.is_dir()
+
+
+@pytest.mark.parametrize("reader", ["NibabelIOWithReorient", "NibabelIO", "SimpleITKIO"])
+def test_what_nnunet_keeps_of_a_case_says_how_oblique_its_file_is(tmp_path, reader):
+    readers = pytest.importorskip("nnunetv2.imageio.reader_writer_registry", reason="nnunetv2 is not installed")
+    data = write_cases(tmp_path, 1)
+    path = data / "images" / "case_0.nii.gz"
+    read = readers.recursive_find_reader_writer_by_name(reader)().read_images
+    for degrees in (0.0, 25.0, 70.0):
+        tilt(data, ["case_0"], degrees)
+        properties = read([str(path)])[1]
+        assert stored_degrees(properties) == pytest.approx(oblique_degrees(nibabel.load(path).affine), abs=0.05)
+    assert stored_degrees({"spacing": (999.0, 1.0, 1.0)}) == 0  # of a picture
 
 
 def test_a_number_is_given_once(tmp_path):

@@ -34,7 +34,7 @@ except RuntimeError as error:  # a torchvision built for another torch says so i
 from torchsonic.engine.memory import keep_all_pages
 from torchsonic.integrations.nnunet_checkpoint import read_checkpoint, saved_settings
 from torchsonic.integrations.nnunet_cost import write_cost
-from torchsonic.integrations.nnunet_dataset import READER, REMEDY
+from torchsonic.integrations.nnunet_dataset import READER, REMEDY, describe_oblique, stored_degrees
 from torchsonic.integrations.nnunet_schedule import GroupedPolyLR, make_optimiser
 from torchsonic.integrations.nnunet_settings import (
     BUDGET,
@@ -140,6 +140,16 @@ class _SettableTrainer(nnUNetTrainer):
                 "set nnUNet_n_proc_DA=0 to fix those too"
             )
         super().on_train_start()
+        self._report_oblique_cases()
+
+    def _report_oblique_cases(self) -> None:
+        if self.local_rank == 0:
+            assert self.dataset_class is not None
+            assert self.preprocessed_dataset_folder is not None
+            cases = self.dataset_class(self.preprocessed_dataset_folder)
+            problem = describe_oblique([stored_degrees(cases.load_case(name)[-1]) for name in cases.identifiers])
+            if problem:
+                self.print_to_log_file(f"torchsonic: {problem}")
 
     def on_train_epoch_start(self) -> None:
         self._seed(1 + self.current_epoch)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from torchsonic.io import write_whole
 from torchsonic.lab.data.volumes import Case, CaseError, find_cases, read_case
+from torchsonic.lab.data.volumes.orientation import oblique_degrees
 
 __all__ = ["TRAINERS", "convert_dataset", "install_trainers"]
 
@@ -21,6 +25,8 @@ TRAINERS = ("nnUNetTrainerSonic", "nnUNetTrainerSonicHybrid", "nnUNetTrainerSoni
 READER = "NibabelIOWithReorient"
 """nnU-Net's reader that brings volumes to one axis order, and predictions back to that of the file."""
 REMEDY = f'"overwrite_image_reader_writer": "{READER}" in dataset.json, and plan again'
+OBLIQUE = 5.0
+"""Degrees to the nearest axes of space above which users are told that a case is oblique."""
 TRAINER_FILE = "torchsonic_trainers.py"
 
 
@@ -57,7 +63,8 @@ def convert_dataset(
 ) -> Path:
     """Copy a folder with ``images/`` and ``labels/`` into nnU-Net's layout, completely or not at all.
 
-    Every case is first read and checked by :func:`torchsonic.lab.data.volumes.read_case`.
+    Every case is first read and checked by :func:`torchsonic.lab.data.volumes.read_case`. If some are oblique, which
+    nnU-Net ignores, a warning says how many and by how much.
 
     Parameters
     ----------
@@ -90,8 +97,11 @@ def convert_dataset(
         (made / "imagesTr").mkdir(parents=True)
         (made / "labelsTr").mkdir()
         present: set[int] = set()
+        degrees: list[float] = []
         for case in cases:
-            present |= _copy_case(case, made, ending, straight=tell_orientation)
+            found, angle = _copy_case(case, made, ending, straight=tell_orientation)
+            present |= found
+            degrees.append(angle)
             advance()
         description = {
             "channel_names": {str(index): channel for index, channel in enumerate(channels)},
@@ -102,11 +112,35 @@ def convert_dataset(
         }
         write_whole(made / "dataset.json", json.dumps(description, indent=2) + "\n")
         os.replace(made, target)
+    if problem := describe_oblique(degrees):
+        warnings.warn(problem, stacklevel=2)
     return target
 
 
-def _copy_case(case: Case, made: Path, ending: str, *, straight: bool) -> set[int]:
-    """Check and copy one case; the labels that occur in it."""
+def stored_degrees(properties: Mapping[str, Any]) -> float:
+    """Angle between the axes of a case and those of space, from what nnU-Net's reader keeps; 0 for a plain picture."""
+    if "nibabel_stuff" in properties:
+        return oblique_degrees(properties["nibabel_stuff"]["original_affine"])
+    if "sitk_stuff" in properties:
+        direction = np.array(properties["sitk_stuff"]["direction"])
+        return oblique_degrees(direction.reshape(math.isqrt(direction.size), -1))
+    return 0.0
+
+
+def describe_oblique(degrees: Sequence[float]) -> str | None:
+    """How many cases are oblique and by how much, with the remedy; ``None`` if all are nearly straight."""
+    oblique = [angle for angle in degrees if angle > OBLIQUE]
+    if not oblique:
+        return None
+    return (
+        f"{len(oblique)} of {len(degrees)} cases are oblique by more than {OBLIQUE:.0f} degrees, one by "
+        f"{max(oblique):.0f}; nnU-Net treats them as if they lay along the nearest axes: resample them to straight "
+        "axes, or use torchsonic train volumes, which passes the orientation to the network"
+    )
+
+
+def _copy_case(case: Case, made: Path, ending: str, *, straight: bool) -> tuple[set[int], float]:
+    """Check and copy one case; the labels that occur in it, and by how many degrees it is oblique."""
     volume = read_case(case, straight=straight)
     assert volume.label is not None
     assert case.label is not None
@@ -117,7 +151,7 @@ def _copy_case(case: Case, made: Path, ending: str, *, straight: bool) -> set[in
     for index, path in enumerate(case.images):
         shutil.copyfile(path, made / "imagesTr" / f"{case.name}_{index:04d}{ending}")
     shutil.copyfile(case.label, made / "labelsTr" / f"{case.name}{ending}")
-    return {int(value) for value in np.unique(volume.label)}
+    return {int(value) for value in np.unique(volume.label)}, oblique_degrees(volume.affine)
 
 
 def _free_folder(raw: Path, name: str, number: int) -> Path:

@@ -1,5 +1,6 @@
 """Volumes in the one training loop: patches by number, a spacing for each sample, resumption to the bit."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -75,6 +76,24 @@ def test_patches_show_foreground_at_the_asked_share(share):
     expected = share + (1 - share) * by_chance
     assert (labels > 0).float().mean().item() == pytest.approx(expected, abs=0.08)
     assert share < 1 or (labels > 0).all()
+
+
+def test_a_mirrored_patch_of_an_oblique_volume_shows_a_mirrored_body_that_is_not_rotated():
+    tilt = torch.linalg.matrix_exp(torch.tensor([[0.0, 0.2, 0], [-0.2, 0, 0.4], [0, -0.4, 0]])).double().numpy()
+    volume, slope = make_volumes()["case0"], np.array([0.3, -1.0, 0.7])
+    shape = volume.label.shape
+    index = np.stack(np.meshgrid(*[np.arange(n) - (n - 1) / 2 for n in shape], indexing="ij"), -1)
+    image = (index * volume.spacing @ tilt.T @ slope).astype(np.float32)  # of a body that is brighter along the slope
+    volumes = {"case0": replace(volume, image=image[None], orientation=tilt)}
+    still = Augmentation(chance=0, shift=0)
+    task = VolumeTask(volumes, ["case0"], [], num_classes=3, patch=shape, batch=1, foreground=0, augmentation=still)
+    seen = set()
+    for number in range(12):
+        patch, _, spacing, told = task._patch(number, "case0", TRAINING)
+        bodies = {s: index * spacing @ told.T @ (s * slope) for s in itertools.product((1, -1), repeat=3)}
+        (signs,) = [s for s, body in bodies.items() if np.allclose(patch[0], body, atol=1e-4)]
+        seen.add(signs)
+    assert len(seen) > 4
 
 
 def test_shifted_patches_show_their_volume_elsewhere_and_learn_nothing_beyond_it():

@@ -110,7 +110,10 @@ class VolumeTask:
         image, label = mirror(image, label, change.flips)
         image = change_intensity(image, change, generator)
         factor = change.scale if self.scale_by == "spacing" else 1.0
-        turn = np.eye(3) if volume.orientation is None else volume.orientation
+        turn = np.eye(3)
+        if volume.orientation is not None:  # mirrored, too: the patch then shows a mirrored body that is not rotated
+            signs = np.array([-1.0 if axis in change.flips else 1.0 for axis in range(3)])
+            turn = signs[:, None] * volume.orientation * signs
         return image, label, factor * np.array(volume.spacing), turn
 
     def logits(self, model: nn.Module, batch: PatchBatch) -> Tensor:
