@@ -37,15 +37,15 @@ def trained(tmp_path_factory):
 
 def test_evaluation_writes_a_report_beside_the_papers(trained, tmp_path, capsys):
     _, folders = trained
-    arguments = ["evaluate", "images", *map(str, folders.values()), "--resolutions", "24,48", "--out", str(tmp_path)]
-    assert main(arguments) == 0
+    arguments = ["evaluate", "images", *map(str, folders.values()), "--resolutions", "24,48,24x64"]
+    assert main([*arguments, "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     assert "given the spacing" in shown
     assert {path.name for path in tmp_path.iterdir()} == {"report.html", "report.md", "report.json", "sizes.png"}
     report = json.loads((tmp_path / "report.json").read_text())
     curves = {(curve["model"].split()[0], curve["told"]): curve for curve in report["curves"]}
     assert set(curves) == {("sonic_tiny", False), ("sonic_tiny", True), ("resnet50_gfnet", None)}
-    assert [point["size"] for point in curves["sonic_tiny", True]["points"]] == [24, 32, 48]
+    assert [point["size"] for point in curves["sonic_tiny", True]["points"]] == [24, "24x64", 32, 48]
     assert report["paper"]["ResNet-50"]["96"] == 30.38
     page = (tmp_path / "report.html").read_text()
     assert 'src="http' not in page
@@ -103,6 +103,7 @@ def test_fine_tuning_says_what_was_loaded(trained, tmp_path, capsys):
         (["train", "images", "--data", "no/such/folder"], "no/such/folder/train"),
         (["evaluate", "images", "no/run"], "no/run contains no finished run on images"),
         (["evaluate", "images", "no/run", "--resolutions", "96;128"], "--resolutions must be sizes"),
+        (["evaluate", "images", "no/run", "--resolutions", "96,64x4"], "--resolutions must be sizes"),
         (["predict", "images", "no/run", "a.png"], "there is no folder no/run"),
         (["predict", "images", "no/run", "a.png", "--top", "0"], "--top must be at least 1, got 0"),
         (["predict", "images", "no/run", "a.png", "--device", "no"], "--device no: Expected one of cpu"),

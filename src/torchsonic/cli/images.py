@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 from torchsonic.cli.command import OnDevice, UserError, make_folder, option_value, publish
 from torchsonic.cli.train import TrainCommand, training_line
 from torchsonic.lab.runs.images import PRESETS, ImagesConfig, apply_init
+from torchsonic.lab.runs.images.config import Size, rows_and_columns
 from torchsonic.lab.runs.images.run import ImageExperiment
 
 PRINTED = ("Top-1, percent", "Top-1 lost relative to the training size, percent")
@@ -45,7 +46,7 @@ class TrainImages(TrainCommand, ImagesConfig):
         print(f"top-1 {results['top1']:.1%}, top-5 {results['top5']:.1%} of {results['images']['test']} images")
         for row in results["rows"]:
             words = ", ".join(f"{name} {value:.1%}" for name, value in row.items() if name != "size")
-            print(f"top-1 at {row['size']} px: {words}")
+            print(f"top-1, size {row['size']}: {words}")
         if results["left_out"]:
             print("unreadable images left out:", ", ".join(results["left_out"]))
         if results["replaced"]:
@@ -60,7 +61,8 @@ class EvaluateImages(OnDevice):
     runs: tuple[Path, ...]
     """Folders of finished runs; seeds of one network share a row."""
     resolutions: str = "96,128,160,192,224"
-    """Image sizes in pixels, separated by commas; the training size is always tested."""
+    """Image sizes in pixels, separated by commas: squares such as 96, or rows and columns such as 64x128. The training
+    size is always tested."""
     data: Path | None = None
     """Folder of the images, if they have moved since training."""
     control: bool = False
@@ -87,14 +89,17 @@ class EvaluateImages(OnDevice):
         report = score_runs(self.runs, sizes, data=self.data, device=self.device, **options)
         publish(make_page(report), self.out, sections=PRINTED)
 
-    def _sizes(self) -> tuple[int, ...]:
+    def _sizes(self) -> tuple[Size, ...]:
         try:
-            sizes = tuple(int(word) for word in self.resolutions.split(",") if word.strip())
+            shapes = [rows_and_columns(word.strip()) for word in self.resolutions.split(",") if word.strip()]
         except ValueError:
-            sizes = ()
-        if not sizes or min(sizes) < 8:
-            raise UserError(f"--resolutions must be sizes of at least 8, separated by commas, got {self.resolutions!r}")
-        return sizes
+            shapes = []
+        if not shapes:
+            raise UserError(
+                "--resolutions must be sizes of at least 8, such as 96 or 64x128, separated by commas, got "
+                f"{self.resolutions!r}"
+            )
+        return tuple(rows if rows == columns else f"{rows}x{columns}" for rows, columns in shapes)
 
 
 @dataclass(frozen=True, kw_only=True)

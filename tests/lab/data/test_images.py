@@ -245,6 +245,8 @@ def test_all_sizes_show_the_same_square():
     means = large.reshape(3, 28, 3, 28, 3).mean((2, 4))
     assert np.abs(small - means).max() < 6
     assert np.abs(small - means).mean() < 1
+    low = view_image(smooth, (28, 84), view).astype(float)
+    assert np.abs(low - large.reshape(3, 28, 3, 84).mean(2)).max() < 6, "rows first"
 
 
 def test_a_view_mirrors():

@@ -171,7 +171,7 @@ def test_a_network_that_gets_images_resized_back_is_a_rival():
     assert "96 px 10.0 against 5.0" in lines[1]
 
 
-@pytest.mark.parametrize("sizes", [(96, 128, 160), (17, 48, 128, 130, 1000)])
+@pytest.mark.parametrize("sizes", [(96, 128, 160), (17, 48, "64x128", 128, 130, 1000)])
 @pytest.mark.parametrize("count", [1, 6])
 def test_no_word_of_the_figure_is_cut_off_or_lies_on_another(sizes, count):
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")

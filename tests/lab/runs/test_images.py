@@ -40,7 +40,7 @@ from torchsonic.lab.runs.images import (
 )
 from torchsonic.lab.runs.images.network import read_options, told_spacing, width_of_pixels
 from torchsonic.lab.runs.images.predict import score_rows
-from torchsonic.lab.runs.settings import choose_preset
+from torchsonic.lab.runs.settings import SettingsError, choose_preset, parse_settings, plain_settings
 from torchsonic.lab.training import CheckpointError, TrainingConfig
 from torchsonic.lab.training.fabric import on_first
 from torchsonic.models import SonicClassifier, model_entry
@@ -432,6 +432,10 @@ def test_told_networks_hear_the_training_size_over_the_test_size(finished, pictu
     ]
     by = {(score.size, score.told): score for score in scores}
     np.testing.assert_array_equal(by[32, True].top1, by[32, False].top1)
+    heard.clear()
+    scores = score_sizes(model, find_images(pictures / "val", classes), ("24x64",), train_size=32)
+    assert heard == [(64, None), (64, (32 / 24, 0.5)), (32, None)], "along each axis"
+    assert [score.size for score in scores] == ["24x64", "24x64", 32, 32]
 
 
 def test_a_network_that_cannot_be_told_is_scored_once(pictures):
@@ -466,6 +470,41 @@ def test_a_run_is_tested_at_other_sizes_told_untold_and_resized_back(finished, p
     deaf = small(pictures, model="resnet50", model_options=("width=8", "depths=1,1,1,1"))
     (row,) = score_rows(make_model(deaf, CLASSES)[0], images, (48,), train_size=32)
     assert set(row) == {"size", "accuracy", "back"}
+    (row,) = score_rows(model, images, ("64x16",), train_size=32)
+    assert [x.shape[2:] for x in seen[3:]] == [(64, 16), (64, 16), (32, 32)]
+
+
+def test_in_the_mixed_test_each_image_has_one_of_the_other_sizes(finished, pictures):
+    model, _, classes = load_run(finished[0])
+    images = find_images(pictures / "val", classes)
+    assert list(images.labels) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    answers = {24: 0, 16: 1, 32: 2}  # by the number of rows
+    model.forward = lambda x, spacing=None: torch.eye(3)[[answers[x.shape[2]]] * len(x)]
+    *others, mixed = score_rows(model, images, (24, "16x64", "mixed"), train_size=32)
+    assert {row[way] for row in others for way in ("accuracy", "told", "back")} == {1 / 3}
+    # Right are the images 0 and 2, which have 24 rows, and 3 and 5, which have 16; resized back, the last three.
+    assert mixed == {"size": "mixed", "accuracy": 4 / 9, "told": 4 / 9, "back": 1 / 3}
+
+
+def test_a_told_network_answers_alike_for_other_rows_and_columns():
+    torch.manual_seed(0)
+    options = {"widths": (8, 16), "depths": (1, 1), "image_size": 32, "num_classes": 3}
+    model = torchsonic.create_model("sonic_tiny", **options).eval()
+    x = resample(torch.randn(4, 3, 9, 9), (32, 32))  # band-limited, so that all grids below can represent it
+    told = told_spacing(model, (2.0, 0.5))
+    assert told == (2.0, 0.5)
+    squeezed = resample(x, (16, 64))
+    with torch.no_grad():
+        torch.testing.assert_close(model(squeezed, told), model(x), rtol=1e-3, atol=1e-4)
+        assert (model(squeezed) - model(x)).abs().max() > 1e-2
+
+
+def test_sizes_are_read_as_they_were_saved():
+    for sizes in ((96, 160), (96, "64x128", "mixed")):
+        config = ImagesConfig(test_sizes=sizes)
+        assert parse_settings(ImagesConfig, plain_settings(config), "config.json") == config
+    with pytest.raises(SettingsError, match="test_sizes must be a list, each a whole number or text, got 96"):
+        parse_settings(ImagesConfig, {"test_sizes": 96}, "config.json")
 
 
 def test_predictions_are_sorted_and_sum_to_one(finished, pictures, tmp_path):
@@ -533,7 +572,8 @@ def test_top_hits_count_the_likeliest():
     "bad",
     [
         *({"image_size": 4}, {"test_crop": 0.0}, {"label_smoothing": 1.0}, {"cache_gb": -1.0}, {"model": "resnet5"}),
-        *({"test_sizes": (96, 4)}, {"cache_gb": float("nan")}, {"pixel_width": float("inf")}),
+        *({"test_sizes": sizes} for sizes in [(96, 4), ("64x4",), ("64x",), ("9x9x9",), (96, "mixed")]),
+        *({"cache_gb": float("nan")}, {"pixel_width": float("inf")}),
     ],
 )
 def test_bad_settings_name_themselves(bad):

@@ -87,15 +87,19 @@ def read_value(value: Any, hint: Any, where: str) -> Any:
     """A value of the type that a hint asks for; ``where`` is what an error message begins with."""
     if is_dataclass(hint):
         return parse_settings(hint, value, where)  # type: ignore[arg-type]
-    members = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    for member in members:
+    for member in _members(hint):
         found = _read_as(value, member)
         if found is not _NOTHING:
             return found
-    raise SettingsError(f"{where} must be {' or '.join(map(_words, members))}, got {value!r}")
+    raise SettingsError(f"{where} must be {_words(hint)}, got {value!r}")
 
 
 _NOTHING = object()
+
+
+def _members(hint: Any) -> tuple[Any, ...]:
+    """The types that a hint offers."""
+    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
 def _read_as(value: Any, member: Any) -> Any:
@@ -125,7 +129,11 @@ def _read_list(value: Any, members: tuple[Any, ...], make: Callable[[Iterable[An
     return _NOTHING if any(item is _NOTHING for item in read) else make(read)
 
 
-def _words(member: Any) -> str:
+def _words(hint: Any) -> str:
+    return " or ".join(map(_type_words, _members(hint)))
+
+
+def _type_words(member: Any) -> str:
     if get_origin(member) is Literal:
         return f"one of {', '.join(map(repr, get_args(member)))}"
     if get_origin(member) in (tuple, Sequence):

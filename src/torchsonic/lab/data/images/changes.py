@@ -150,13 +150,14 @@ def colour_map(view: View, mean_grey: float) -> NDArray[np.float64] | None:
     return np.concatenate([matrix, np.full((3, 1), offset)], axis=1)
 
 
-def view_image(image: NDArray[np.uint8], size: int, view: View) -> NDArray[np.uint8]:
-    """An image ``(H, W, 3)`` as ``(3, size, size)``: cropped, resized without aliasing, mirrored, recoloured."""
+def view_image(image: NDArray[np.uint8], size: int | tuple[int, int], view: View) -> NDArray[np.uint8]:
+    """An image ``(H, W, 3)`` as ``(3, *size)``: cropped, resized without aliasing, mirrored, recoloured."""
     pillow = import_pillow()
+    rows, columns = (size, size) if isinstance(size, int) else size
     picture = pillow.fromarray(image)
     height, width = image.shape[:2]
-    if tuple(view.box) != (0, 0, width, height) or (width, height) != (size, size):
-        picture = picture.resize((size, size), pillow.Resampling.BICUBIC, box=tuple(view.box))
+    if tuple(view.box) != (0, 0, width, height) or (width, height) != (columns, rows):
+        picture = picture.resize((columns, rows), pillow.Resampling.BICUBIC, box=tuple(view.box))
     if view.flip:
         picture = picture.transpose(pillow.Transpose.FLIP_LEFT_RIGHT)
     mean = float(np.asarray(picture.convert("L")).mean()) if view.contrast != 1.0 else 0.0
@@ -166,7 +167,7 @@ def view_image(image: NDArray[np.uint8], size: int, view: View) -> NDArray[np.ui
     return np.ascontiguousarray(np.asarray(picture).transpose(2, 0, 1))
 
 
-def view_middle(image: NDArray[np.uint8], size: int, crop: float = 1.0) -> NDArray[np.uint8]:
+def view_middle(image: NDArray[np.uint8], size: int | tuple[int, int], crop: float = 1.0) -> NDArray[np.uint8]:
     """The square in the middle of an image, whose side is ``crop`` of the shorter one: the same scene at every size."""
     return view_image(image, size, View(centre_box(image.shape[1], image.shape[0], crop)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,10 @@ ACROSS, LONGEST = 190, 80
 
 
 def draw_sizes(report: SizeReport) -> Figure:
-    """Left: top-1 over pixels. Right: percent lost over the ratio to the training size; faint lines are the paper's."""
+    """Left: top-1 over pixels. Right: percent lost over the ratio to the training size; faint lines are the paper's.
+
+    Only squares have a place on these axes.
+    """
     names = [fill(plain(curve.name), LONGEST) for curve in report.curves]
     columns, lines = _legend_shape([*names, *map(_paper_name, paper_curves())])
     figure = new_figure(WIDTH, 4.8 + LINE * lines)
@@ -32,10 +35,11 @@ def draw_sizes(report: SizeReport) -> Figure:
     styles = _styles(report)
     for curve, name in zip(report.curves, names, strict=True):
         look = {"elinewidth": 0.7, "capsize": 2, **styles[curve.name]}
-        sizes, shares, bars = _bars([(p.size, 100 * p.top1, [100 * x for x in p.top1_interval]) for p in curve.points])
+        points = [(point.size, point) for point in curve.points if isinstance(point.size, int)]
+        sizes, shares, bars = _bars([(n, 100 * p.top1, [100 * x for x in p.top1_interval]) for n, p in points])
         left.errorbar(sizes, shares, bars, label=name, **look)
-        known = [point for point in curve.points if not math.isnan(point.loss)]
-        ratios, losses, bars = _bars([(p.size / curve.train_size, p.loss, p.loss_interval) for p in known])
+        known = [(n / curve.train_size, p.loss, p.loss_interval) for n, p in points if not math.isnan(p.loss)]
+        ratios, losses, bars = _bars(known)
         right.errorbar(ratios, losses, bars, **look)
     for size in sorted({curve.train_size for curve in report.curves}):
         left.axvline(size, color="0.8", linewidth=1, zorder=0)
@@ -43,9 +47,10 @@ def draw_sizes(report: SizeReport) -> Figure:
     right.axvline(1.0, color="0.8", linewidth=1, zorder=0)
     right.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
     left.set(xlabel="test image size, px", ylabel="top-1, percent", title="Accuracy")
-    _set_sizes(left, report)
+    squares = [size for size in report.sizes if isinstance(size, int)]
+    _set_sizes(left, squares, {curve.train_size for curve in report.curves})
     right.set(xlabel="test size / training size", ylabel="loss of top-1, percent", title="Relative degradation")
-    if _is_wide(report.sizes):
+    if _is_wide(squares):
         right.set_xscale("log", base=2)
         right.xaxis.set_major_formatter("{x:g}")
     for panel in (left, right):
@@ -78,14 +83,13 @@ def _is_wide(sizes: Sequence[int]) -> bool:
     return max(sizes) > 4 * min(sizes)
 
 
-def _set_sizes(panel: Axes, report: SizeReport) -> None:
+def _set_sizes(panel: Axes, sizes: Sequence[int], trained: Collection[int]) -> None:
     """Ticks at the tested sizes, with numbers where these have room, at the training sizes first."""
-    sizes, scale = report.sizes, math.log if _is_wide(report.sizes) else float
+    scale = math.log if _is_wide(sizes) else float
     if scale is math.log:
         panel.set_xscale("log", base=2)
     room = (scale(max(sizes)) - scale(min(sizes))) / 15
     named: list[int] = []
-    trained = {curve.train_size for curve in report.curves}
     for size in sorted(sizes, key=lambda size: size not in trained):
         if all(abs(scale(size) - scale(other)) >= room for other in named):
             named.append(size)

@@ -28,11 +28,12 @@ NETWORK = {"model", "model_options"}
 BUDGET = ("network", "parameters, M", "GFLOPs", "steps", "batch", "seeds", "training, min", "waiting for data")
 CAPTION = (
     "Filled markers: given the spacing, or unable to use it. Hollow markers on dotted lines: the same network without "
-    "the spacing, or on images resized back. Faint dashed lines: the paper. Grey line: the training size."
+    "the spacing, or on images resized back. Faint dashed lines: the paper. Grey line: the training size. Tests with "
+    "different numbers of rows and columns are in the tables only."
 )
 EXPLANATIONS = (
-    "Every size shows the same square crop of each photograph, resized from the file with antialiasing. The spacing "
-    "given to a network is the training size divided by the test size.",
+    "Every size shows the same square crop of each photograph, resized from the file with antialiasing. 64x128 has 64 "
+    "rows and 128 columns. The spacing given to a network is the training size divided by the test size, on each axis.",
     "Percent lost is (top-1 at the training size - top-1) / top-1 at the training size. Intervals are 95 %, over "
     "images: Wilson's for accuracy, and for losses a bootstrap that keeps the answers for an image at both sizes and "
     "with all seeds together. They do not include the variation between seeds, which is given after ±.",

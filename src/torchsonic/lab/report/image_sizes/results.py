@@ -18,6 +18,7 @@ from torchsonic.lab.metrics import paper_results
 from torchsonic.lab.metrics.classification import accuracy_interval, degradation, degradation_interval
 from torchsonic.lab.report.runs import group_by, load_runs, read_results
 from torchsonic.lab.runs.images import ImagesConfig, find_test_images, load_run, score_sizes
+from torchsonic.lab.runs.images.config import Size, rows_and_columns
 from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.lab.runs.settings import plain_settings
 from torchsonic.lab.training.loop import MAY_CHANGE
@@ -33,7 +34,7 @@ NO_EFFECT = {"seed", "strict", "cache_gb", "check", "test_sizes", *MAY_CHANGE}
 class Point:
     """One size; shares of images, percent lost, and 95 % intervals over images."""
 
-    size: int
+    size: Size
     top1: float
     top5: float
     top1_interval: tuple[float, float]
@@ -52,7 +53,7 @@ class RunFacts:
     results: Mapping[str, Any]
     can_be_told: bool
     num_classes: int
-    hits: Mapping[tuple[int, bool], tuple[NDArray[np.bool_], NDArray[np.bool_]]]
+    hits: Mapping[tuple[Size, bool], tuple[NDArray[np.bool_], NDArray[np.bool_]]]
 
     @property
     def num_images(self) -> int:
@@ -85,7 +86,7 @@ class Curve:
         """Whether it is one of ours rather than a rival."""
         return "sonic" in (self.runs[0].config.model or self.model)
 
-    def at(self, size: int) -> Point | None:
+    def at(self, size: Size) -> Point | None:
         return next((point for point in self.points if point.size == size), None)
 
     @property
@@ -109,13 +110,13 @@ class SizeReport:
     run: Mapping[str, Any]
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        return tuple(sorted({point.size for curve in self.curves for point in curve.points}))
+    def sizes(self) -> tuple[Size, ...]:
+        return tuple(sorted({point.size for curve in self.curves for point in curve.points}, key=rows_and_columns))
 
 
 def score_runs(
     folders: Sequence[Path],
-    sizes: Sequence[int],
+    sizes: Sequence[Size],
     *,
     data: Path | None = None,
     control: bool = False,
@@ -191,7 +192,7 @@ def _name(run: RunFacts, runs: Sequence[RunFacts]) -> str:
 
 
 def _points(runs: Sequence[RunFacts], train_size: int, *, told: bool) -> list[Point]:
-    sizes = sorted({size for size, _ in runs[0].hits})
+    sizes = sorted({size for size, _ in runs[0].hits}, key=rows_and_columns)
     pooled = {size: [np.stack([run.hits[size, told][place] for run in runs]) for place in (0, 1)] for size in sizes}
     reference, points = pooled[train_size][0], []
     for size, (top1, top5) in pooled.items():
@@ -271,7 +272,7 @@ def _cost_lines(curve: Curve, rivals: Sequence[Curve]) -> list[str]:
     return lines
 
 
-def _pairs(curve: Curve, rivals: Sequence[Curve]) -> Mapping[int, tuple[float, float]]:
+def _pairs(curve: Curve, rivals: Sequence[Curve]) -> Mapping[Size, tuple[float, float]]:
     """Percent lost by a curve and by the rival that loses least, at each size but that of training."""
     pairs = {}
     for point in curve.points:

@@ -25,6 +25,13 @@ STORED = 1.75
 """Shorter sides of stored images over the size of training images: small crops stay sharp."""
 
 
+Size = int | str
+"""Of images: the side of a square in pixels, or rows and columns such as ``"64x128"``."""
+MIXED = "mixed"
+"""In place of a size: a test that shows each image at one of the other sizes in turn."""
+SMALLEST = 8
+
+
 @dataclass(frozen=True, kw_only=True)
 class ImagesConfig:
     """One run on folders of images. ``None`` is chosen from the data and saved with the run."""
@@ -47,8 +54,9 @@ class ImagesConfig:
     """Side of the central square to test on, relative to the image's shorter side."""
     test_images: int | None = None
     """Test at most this many images, spread evenly over the classes; all by default."""
-    test_sizes: tuple[int, ...] = ()
-    """Also test at these sizes in pixels: told the spacing, not told, and resized back to the training size."""
+    test_sizes: tuple[Size, ...] = ()
+    """Also test at these sizes, such as 96, 64x128 (rows and columns) or mixed (each image at one of the others): told
+    the spacing, not told, and resized back to the training size."""
     hold_out: float = 0.0
     """Hold this share of the training images out of training and test on them instead of val/, to choose settings."""
     label_smoothing: float = 0.1
@@ -75,12 +83,15 @@ class ImagesConfig:
             )
         if self.variant and self.model is not None and "sonic" not in self.model:
             raise ValueError(f"variant belongs to the Sonic networks, not to {self.model}")
-        check_ranges(self, "[8, inf)", "image_size", "stored_side", "test_sizes")
+        check_ranges(self, "[8, inf)", "image_size", "stored_side")
         check_ranges(self, "[1, inf)", "test_images")
         check_ranges(self, "(0, inf)", "pixel_width")
         check_ranges(self, "(0, 1]", "test_crop")
         check_ranges(self, "[0, 1)", "label_smoothing", "hold_out")
         check_ranges(self, "[0, inf]", "cache_gb")
+        others = [rows_and_columns(size, "test_sizes") for size in self.test_sizes if size != MIXED]
+        if MIXED in self.test_sizes and len(others) < 2:
+            raise ValueError(f"test_sizes: {MIXED} needs at least two other sizes, got {self.test_sizes}")
 
     @property
     def label(self) -> str:
@@ -104,6 +115,20 @@ class ImagesConfig:
         words = re.sub(r"[^\w.,=-]+", "-", self.label)
         words += f"-held{self.hold_out:g}" if self.hold_out else ""
         return f"images/{self.data.resolve().name}/{words}-{self.image_size}px/seed{self.training.seed}"
+
+
+def rows_and_columns(size: Size, name: str = "size") -> tuple[int, int]:
+    """Pixels of images along both axes; ``name`` is what an error message begins with.
+
+    Examples
+    --------
+    >>> rows_and_columns(96), rows_and_columns("64x128")
+    ((96, 96), (64, 128))
+    """
+    words = str(size).split("x")
+    if len(words) > 2 or not all(word.isdecimal() and int(word) >= SMALLEST for word in words):
+        raise ValueError(f"{name} must be at least {SMALLEST} pixels, such as 96 or 64x128, got {size!r}")
+    return int(words[0]), int(words[-1])
 
 
 # What a preset changes; the same for every model.

@@ -25,6 +25,7 @@ from torchsonic.models import Classifier, create_model, from_pretrained, model_e
 from torchsonic.models.pretrained import WEIGHTS_NAME
 from torchsonic.nn import sonic_layers
 from torchsonic.nn.definition import is_definition
+from torchsonic.spectral.spacing import spacing_values
 
 CLASSES_NAME = "classes.json"
 IMAGES_NAME = "images.json"
@@ -80,8 +81,10 @@ def _saved_model(config: ImagesConfig, classes: Sequence[str]) -> tuple[Classifi
     return model.train(), f"{taken} tensors from {config.source}; {head}"
 
 
-def told_spacing(model: Classifier, width: float) -> float | tuple[float, ...] | None:
+def told_spacing(model: Classifier, width: float | tuple[float, ...]) -> float | tuple[float, ...] | None:
     """What to tell a network of pixels that are so many of its own wide; ``None`` if there is nothing to tell.
+
+    The width may differ between the axes.
 
     Examples
     --------
@@ -91,7 +94,9 @@ def told_spacing(model: Classifier, width: float) -> float | tuple[float, ...] |
     if not model.takes_spacing or width == 1.0:
         return None
     reference = model.arguments.get("spacing", 1.0)
-    return tuple(width * step for step in reference) if isinstance(reference, Sequence) else width * reference
+    if not isinstance(width, tuple) and not isinstance(reference, Sequence):
+        return width * reference
+    return tuple(w * step for w, step in zip(spacing_values(width, 2), spacing_values(reference, 2), strict=True))
 
 
 def _count(model: nn.Module) -> int:

@@ -1,13 +1,15 @@
 """A trained classifier at work: the likeliest classes of images in files, and its accuracy at other image sizes.
 
 A test at ``size`` pixels shows the square that the test at the training size shows, resized without aliasing from the
-file itself. A model that is told the spacing hears ``training size / size`` times its own: the scene stays as wide.
+file itself. A model that is told the spacing hears ``training size / size`` times its own along each axis: the scene
+stays as wide and as high.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from torchsonic.lab.data.images.files import ImageError, map_images, read_image
 from torchsonic.lab.data.images.folder import ImageFolder, find_files
 from torchsonic.lab.data.images.store import ImageStore
 from torchsonic.lab.metrics.classification import Hits, classify, normalise
-from torchsonic.lab.runs.images.config import ImagesConfig
+from torchsonic.lab.runs.images.config import MIXED, ImagesConfig, Size, rows_and_columns
 from torchsonic.lab.runs.images.network import told_spacing
 from torchsonic.lab.runs.images.task import batches_of_views
 from torchsonic.models import Classifier
@@ -108,10 +110,10 @@ def predict_files(
 class SizeScore:
     """Hits of a model at one size, ``(N,)`` each."""
 
-    size: int
+    size: Size
     told: bool
-    width: float
-    """Of a pixel as the model takes it, in those of training."""
+    width: float | tuple[float, ...]
+    """Of a pixel as the model takes it, in those of training; rows first if the axes differ."""
     top1: NDArray[np.bool_]
     top5: NDArray[np.bool_]
 
@@ -119,7 +121,7 @@ class SizeScore:
 def score_size(
     model: Classifier,
     images: ImageFolder,
-    size: int,
+    size: Size,
     *,
     crop: float = 1.0,
     spacing: float | tuple[float, ...] | None = None,
@@ -132,10 +134,11 @@ def score_size(
     They may be resized once more, ``back_to`` so many pixels, before the model sees them.
     """
     model.eval()
-    batch = max(1, PIXELS // size**2)
+    shape = rows_and_columns(size)
+    batch = max(1, PIXELS // math.prod(shape))
 
     def counted() -> Iterator[tuple[Tensor, Tensor]]:
-        for image, label in batches_of_views(store or ImageStore(limit=0), images, size, crop=crop, batch=batch):
+        for image, label in batches_of_views(store or ImageStore(limit=0), images, shape, crop=crop, batch=batch):
             yield image if back_to in (None, size) else _resize(image, back_to), label
             for _ in label:
                 advance()
@@ -146,7 +149,7 @@ def score_size(
 def score_sizes(
     model: Classifier,
     images: ImageFolder,
-    sizes: Sequence[int],
+    sizes: Sequence[Size],
     *,
     train_size: int,
     crop: float = 1.0,
@@ -169,13 +172,13 @@ def score_sizes(
     """
     scores = []
     trained = told_spacing(model, pixel_width)
-    for size in sorted({*sizes, train_size}):
-        width = train_size / size
+    for size in sorted({*sizes, train_size}, key=rows_and_columns):
+        width = _width(train_size, size)
         hits = score_size(model, images, size, crop=crop, spacing=trained, store=store, advance=advance)
         scores.append(SizeScore(size, False, 1.0, hits[1], hits[5]))
         if model.takes_spacing or control:
             if size != train_size:
-                told = told_spacing(model, pixel_width * width)
+                told = told_spacing(model, _width(pixel_width * train_size, size))
                 back_to = None if model.takes_spacing else train_size
                 hits = score_size(model, images, size, crop=crop, spacing=told, back_to=back_to, store=store)
             scores.append(SizeScore(size, True, width, hits[1], hits[5]))
@@ -185,27 +188,48 @@ def score_sizes(
 def score_rows(
     model: Classifier,
     images: ImageFolder,
-    sizes: Sequence[int],
+    sizes: Sequence[Size],
     *,
     train_size: int,
     crop: float = 1.0,
     pixel_width: float = 1.0,
     advance: Callable[[], None] = lambda: None,
-) -> list[dict[str, float]]:
+) -> list[dict[str, Any]]:
     """Top-1 accuracy of a model at each size, in every way in which anybody may show it the images.
 
     ``accuracy``: not told; ``told`` the spacing, for models that take it; ``back``: resized to the training size.
+    What a model makes of an image does not depend on the rest of a batch, so the mixed test takes it from the others.
     """
-    trained, rows = told_spacing(model, pixel_width), []
+    trained = told_spacing(model, pixel_width)
+    hits: dict[Size, dict[str, NDArray[np.bool_]]] = {}
     for size in sizes:
+        if size == MIXED:
+            continue
         ways: dict[str, dict[str, Any]] = {"accuracy": {"spacing": trained}}
         if model.takes_spacing:
-            ways["told"] = {"spacing": told_spacing(model, pixel_width * train_size / size)}
+            ways["told"] = {"spacing": told_spacing(model, _width(pixel_width * train_size, size))}
         ways["back"] = {"spacing": trained, "back_to": train_size}
-        hits = {way: score_size(model, images, size, crop=crop, **options)[1] for way, options in ways.items()}
-        rows.append({"size": size, **{way: float(np.mean(found)) for way, found in hits.items()}})
+        hits[size] = {way: score_size(model, images, size, crop=crop, **options)[1] for way, options in ways.items()}
         advance()
-    return rows
+    if MIXED in sizes:
+        hits[MIXED] = _mix(list(hits.values()))
+        advance()
+    return [{"size": size, **{way: float(np.mean(hits[size][way])) for way in hits[size]}} for size in sizes]
+
+
+def _mix(tests: Sequence[Mapping[str, NDArray[np.bool_]]]) -> dict[str, NDArray[np.bool_]]:
+    """Hits of a test that shows the images in turn as each of the given ones does."""
+    mixed = {way: found.copy() for way, found in tests[0].items()}
+    for place, test in enumerate(tests):
+        for way, found in test.items():
+            mixed[way][place :: len(tests)] = found[place :: len(tests)]
+    return mixed
+
+
+def _width(side: float, size: Size) -> float | tuple[float, ...]:
+    """Of a pixel, where so many of them cover a square of the given side; one number if both axes have the same."""
+    rows, columns = rows_and_columns(size)
+    return side / rows if rows == columns else (side / rows, side / columns)
 
 
 def _resize(image: Tensor, size: int) -> Tensor:

@@ -139,9 +139,9 @@ class ClassificationTask:
 
 
 def batches_of_views(
-    images: ImageStore, folder: ImageFolder, size: int, *, crop: float = 1.0, batch: int = TEST_BATCH
+    images: ImageStore, folder: ImageFolder, size: int | tuple[int, int], *, crop: float = 1.0, batch: int = TEST_BATCH
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """The middle of each image at a size, ``(B, 3, size, size)`` bytes, with its class; made on all cores."""
+    """The middle of each image at a size, ``(B, 3, *size)`` bytes, with its class; made on all cores."""
     with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
         for start in range(0, len(folder), batch):
             files, labels = folder.files[start : start + batch], folder.labels[start : start + batch]
