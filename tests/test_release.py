@@ -10,6 +10,7 @@ import pytest
 import torchsonic
 from tools.try_wheel import judge
 from tools.wheel_trial import DOORS, try_core
+from torchsonic.integrations import TORCHVISION_REMEDY
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -62,7 +63,7 @@ def test_a_shut_door_must_name_its_extra_and_an_installed_one_must_open():
     assert judge("cli", said) == []
     assert "is installed, but fails" in judge("viz", said)[0]
     assert "names no extra" in judge("cli", said | {"hub": "ModuleNotFoundError: huggingface_hub"})[0]
-    assert judge("timm", said | {"timm": "ImportError: (nms); install a torchvision that matches torch"}) == []
+    assert judge("timm", said | {"timm": f"ImportError: (nms): {TORCHVISION_REMEDY}"}) == []
     assert "the core fails" in judge("", said | {"": "AssertionError"})[0]
 
 

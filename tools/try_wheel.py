@@ -24,7 +24,8 @@ __all__ = ["Finding", "judge", "try_wheel"]
 
 ROOT = Path(__file__).resolve().parents[1]
 TRIAL = Path(__file__).with_name("wheel_trial.py")
-FOREIGN = "install a torchvision that matches torch"
+FOREIGN = "torchvision does not match this build of torch"
+"""Of the message that names cause and remedy, :data:`torchsonic.integrations.TORCHVISION_REMEDY`."""
 
 
 @dataclass(frozen=True)

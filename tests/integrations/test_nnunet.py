@@ -420,7 +420,9 @@ def test_a_torchvision_of_another_torch_is_named_with_the_remedy(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "torchsonic.integrations.nnunet")
     monkeypatch.setattr(sys, "meta_path", [Foreign, *sys.meta_path])
-    with pytest.raises(ImportError, match=r"nms does not exist.*install a torchvision that matches torch"):
+    with pytest.raises(
+        ImportError, match=r"nms does not exist.*torchvision does not match this build of torch; install both"
+    ):
         importlib.import_module("torchsonic.integrations.nnunet")
 
 

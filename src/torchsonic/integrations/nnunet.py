@@ -22,6 +22,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from torchsonic.integrations import TORCHVISION_REMEDY
+
 try:
     from nnunetv2.training.nnUNetTrainer.nnUNetTrainer import nnUNetTrainer
     from nnunetv2.utilities.default_n_proc_DA import get_allowed_n_proc_DA
@@ -29,7 +31,7 @@ try:
 except ImportError as error:
     raise ImportError(f'this needs nnunetv2 ({error}); run: pip install "torchsonic[medical]"') from error
 except RuntimeError as error:  # a torchvision built for another torch says so in its own way
-    raise ImportError(f"nnunetv2 cannot be imported ({error}); install a torchvision that matches torch") from error
+    raise ImportError(f"nnunetv2 cannot be imported ({error}): {TORCHVISION_REMEDY}") from error
 
 from torchsonic.engine.memory import keep_all_pages
 from torchsonic.integrations.nnunet_checkpoint import read_checkpoint, saved_settings
