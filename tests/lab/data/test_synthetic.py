@@ -110,6 +110,25 @@ def test_halligalli_asks_for_exactly_one_pair():
     assert len({tuple(row) for row in scenes.kind}) > 600
 
 
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_arrangements_left_out_are_drawn_in_other_orders_only(share):
+    seen, unseen = (HalliGalli(unseen=share, split=3, left_out=left_out) for left_out in (False, True))
+    drawn, left_out = ({tuple(row) for row in data.scenes(range(6000))[0].kind} for data in (seen, unseen))
+    assert not drawn & left_out
+    assert {tuple(sorted(row)) for row in left_out} <= {tuple(sorted(row)) for row in drawn}
+    assert sum(len(set(row)) == 3 for row in left_out) == 360 * share
+    assert len(left_out) == 360 * share + round(265 * share)
+    scenes, answer = unseen.scenes(range(3000))
+    assert answer.mean() == pytest.approx(0.5, abs=0.03)
+    assert np.array_equal(answer == 1, [len(set(row)) == 3 for row in scenes.kind])
+
+
+def test_seeds_leave_out_other_arrangements_and_without_a_share_none():
+    ones, others = (HalliGalli(unseen=0.1, split=split, left_out=True).scenes(range(100))[0].kind for split in (0, 1))
+    assert not np.array_equal(ones, others)
+    assert np.array_equal(HalliGalli().scenes(range(100))[0].kind, HalliGalli(split=1).scenes(range(100))[0].kind)
+
+
 def test_halligalli_tells_nothing_at_the_centre():
     image, label = HalliGalli().samples(range(50))
     assert image[:, :, 18:46, 18:46].abs().max() == 0

@@ -21,7 +21,7 @@ from torchsonic.lab.runs.images import ImagesConfig, make_model
 from torchsonic.lab.runs.lock import LOCK_NAME, RunLockedError, locked
 from torchsonic.lab.runs.run import refuse_changes
 from torchsonic.lab.runs.settings import SettingsError, merged, parse_settings, plain_settings, public_settings
-from torchsonic.lab.runs.synthetic import SyntheticConfig, load_run, run_experiment
+from torchsonic.lab.runs.synthetic import SyntheticConfig, SyntheticExperiment, load_run, run_experiment
 from torchsonic.lab.runs.volumes import VolumesConfig
 from torchsonic.lab.training import CheckpointError, TrainingConfig
 
@@ -125,6 +125,15 @@ def test_runs_of_the_version_before_are_read_and_resumed(tmp_path, name, kind):
     refuse_changes(tmp_path, settings, may_change=())
     with pytest.raises(CheckpointError, match="had seed=0, not 5"):
         refuse_changes(tmp_path, {**settings, "training": {**settings["training"], "seed": 5}}, may_change=())
+
+
+def test_a_run_that_sees_all_arrangements_does_not_resume_without_some(tmp_path):
+    shutil.copy(OLD / "halligalli.json", tmp_path / "config.json")
+    (tmp_path / "checkpoints").mkdir()
+    config = read_config(tmp_path, SyntheticConfig)
+    SyntheticExperiment(config).refuse_changes(tmp_path)
+    with pytest.raises(CheckpointError, match=r"had unseen=0\.0, not 0\.1"):
+        SyntheticExperiment(replace(config, unseen=0.1)).refuse_changes(tmp_path)
 
 
 @pytest.mark.parametrize(("cls", "name"), [(ImagesConfig, "data"), (VolumesConfig, "data"), (VolumesConfig, "split")])

@@ -1,14 +1,14 @@
 """One command for all runs: what it plans, what it leaves out, how long it thinks it takes."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from tests.lab.made_runs import make_run
-from torchsonic.lab.runs.synthetic import MODELS, SyntheticConfig, make_task, read_config
+from torchsonic.lab.runs.synthetic import MODELS, SyntheticConfig, evaluate_run, make_model, make_task, read_config
 from torchsonic.lab.runs.synthetic import test_indices as indices_of_test
 from torchsonic.lab.runs.table1 import is_finished, plan_runs, time_left, train_all
 
@@ -119,3 +119,23 @@ def test_turned_training_images_keep_their_labels_and_do_not_depend_on_the_batch
 def test_answers_at_one_place_are_not_turned():
     with pytest.raises(ValueError, match="turn must be 0 for HalliGalli"):
         SyntheticConfig(task="halligalli", turn=10)
+
+
+def test_training_never_draws_unseen_arrangements_which_have_scores_of_their_own():
+    config = SyntheticConfig(task="halligalli", model="convnet", unseen=0.1, test_samples=4)
+    task = make_task(config)
+    drawn, unseen = (
+        {tuple(row) for row in data.scenes(task.train[:8000])[0].kind}
+        for data in (task.data, replace(task.data, left_out=True))
+    )
+    assert (len(drawn), len(unseen)) == (625 - 62, 62)
+    assert not drawn & unseen
+    rows = evaluate_run(make_model(config), config, show=False)["rows"]
+    tests = [(row["test"], row["level"]) for row in rows]
+    assert tests == [(test, level) for test in ("halligalli", "unseen arrangements") for level in (0.0, 0.1, 0.2)]
+
+
+@pytest.mark.parametrize(("task", "share", "words"), [("synthshape", 0.1, "must be 0"), ("halligalli", 0.6, "0.6")])
+def test_unseen_arrangements_are_at_most_half_of_those_of_halligalli(task, share, words):
+    with pytest.raises(ValueError, match=f"unseen .*{words}"):
+        SyntheticConfig(task=task, unseen=share)

@@ -21,7 +21,7 @@ from torchsonic.lab.report.study import make_page
 from torchsonic.lab.runs.lock import RunLockedError, locked
 from torchsonic.lab.runs.run import run, same_settings
 from torchsonic.lab.runs.settings import parse_settings, plain_settings
-from torchsonic.lab.runs.synthetic import SyntheticConfig, apply_preset
+from torchsonic.lab.runs.synthetic import SyntheticConfig, apply_preset, evaluate_run, make_model
 from torchsonic.lab.runs.volumes import VolumesConfig
 from torchsonic.lab.studies import Measure, Number, list_studies, plan_runs, read_study, run_study, time_left
 from torchsonic.lab.studies.outcome import Outcome, estimate, find_numbers, find_outcomes, ranks
@@ -323,6 +323,18 @@ def test_measures_of_another_study_can_be_taken_over_and_changed(tmp_path):
     path.write_text(f'{head}measures = ["table7"]\n{models}')
     with pytest.raises(ValueError, match="got 'table7'"):
         read_study(str(path))
+
+
+def test_unseen_arrangements_are_a_measure_that_the_search_of_halligalli_lacks(tmp_path):
+    study = read_study("halligalli")
+    measured = {}
+    for planned in plan_runs(study, tmp_path, tmp_path):
+        if planned.model == "convnet" and planned.seed == 0:
+            config = replace(planned.config(), test_samples=4)
+            results = evaluate_run(make_model(config), config, show=False)
+            measured[planned.part] = {m.title for m in study.measures if m.of(results) is not None}
+    assert measured["final"] == {measure.title for measure in study.measures}
+    assert measured["search"] == {"clean", "noise 0.1", "noise 0.2"}
 
 
 def test_patients_are_the_unit_where_a_measure_says_so(study):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from torchsonic.lab.data import HalliGalli, perturb
@@ -11,10 +14,11 @@ from torchsonic.lab.runs.protocols import SMOKE
 from torchsonic.lab.training.progress import counting_progress
 from torchsonic.models import PretrainedModel
 
-# HalliGalli has 625 scenes, which training may all see; the samples of the test are other draws of them.
+# Without unseen arrangements, the samples of the test are other draws of the 625 scenes that training sees.
 HALLIGALLI_TRAIN = 20000
 HALLIGALLI_NOISE = 0.12
 TEST_NOISE = 0.1
+TEST_LEVELS = (0.0, TEST_NOISE, 0.2)
 
 # One block learns to read the corners by turning its modes towards them, so these learn faster than elsewhere.
 _CORNERS = {"learning_rate": 5e-3, "mode_lr_scale": 0.1}
@@ -32,20 +36,39 @@ HALLIGALLI_PRESETS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def score_corners(
-    model: PretrainedModel, data: HalliGalli, indices: Sequence[int], *, show: bool = True
-) -> dict[str, Any]:
-    """Dice of both answers at the centre, ``clean`` and in ``rows`` without and with noise."""
+def task_options(data: HalliGalli, noise: float | None) -> dict[str, Any]:
+    """Options of the task of a training; ``noise`` is the usual one if ``None``."""
+    # The answer is one bit for each image, which Dice adds nothing to.
+    noise = HALLIGALLI_NOISE if noise is None else noise
+    return {"noise": noise, "background": True, "dice": 0.0, "window": data.window()}
 
-    def noisy(chosen: Any) -> Any:
+
+def score_corners(
+    model: PretrainedModel,
+    data: HalliGalli,
+    indices: Sequence[int],
+    *,
+    levels: Sequence[float] = TEST_LEVELS,
+    unseen: bool = True,
+    show: bool = True,
+) -> dict[str, Any]:
+    """Dice of both answers at the centre, ``clean`` and in ``rows`` by level of noise.
+
+    Further rows are for arrangements that ``data`` leaves out, if any, unless ``unseen`` is false.
+    """
+    tests = {"halligalli": data}
+    if data.unseen and unseen:
+        tests["unseen arrangements"] = replace(data, left_out=True)
+
+    def noisy(chosen: Any, data: HalliGalli, level: float) -> Any:
         image, label = data.samples(chosen)
-        return perturb(image, label, "noise", TEST_NOISE, seed=int(chosen[0]))
+        return perturb(image, label, "noise", level, seed=int(chosen[0])) if level else (image, label)
 
     rows = []
     shared: dict[str, Any] = {"num_classes": data.num_classes, "background": True, "window": data.window()}
-    with counting_progress("testing", 2, show=show) as advance:
-        for level, batches in ((0.0, data.samples), (TEST_NOISE, noisy)):
-            dice = score_samples(model, batches, indices, **shared)
-            rows.append({"test": "halligalli", "level": level, "dice": dice})
+    with counting_progress("testing", len(tests) * len(levels), show=show) as advance:
+        for (test, samples), level in itertools.product(tests.items(), levels):
+            dice = score_samples(model, partial(noisy, data=samples, level=level), indices, **shared)
+            rows.append({"test": test, "level": level, "dice": dice})
             advance()
     return {"clean": rows[0]["dice"], "rows": rows}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import torch
 
@@ -14,13 +14,7 @@ from torchsonic.lab.data.ranges import check_ranges
 from torchsonic.lab.metrics import count_flops
 from torchsonic.lab.metrics.robustness import RESOLUTIONS, score_perturbations, score_resolutions, score_samples
 from torchsonic.lab.runs import folder as run_folder
-from torchsonic.lab.runs.halligalli import (
-    HALLIGALLI_NOISE,
-    HALLIGALLI_PRESETS,
-    HALLIGALLI_TRAIN,
-    TEST_NOISE,
-    score_corners,
-)
+from torchsonic.lab.runs.halligalli import HALLIGALLI_PRESETS, HALLIGALLI_TRAIN, TEST_NOISE, score_corners, task_options
 from torchsonic.lab.runs.protocols import FOLDS, OWN, Protocol, ProtocolName, Split
 from torchsonic.lab.runs.released import RELEASED
 from torchsonic.lab.runs.run import Experiment, run
@@ -65,6 +59,9 @@ PROTOCOLS: Mapping[str, Protocol] = {"own": OWN, "released": RELEASED}
 class SyntheticConfig:
     """One run of SynthShape or HalliGalli."""
 
+    before: ClassVar[Mapping[str, Any]] = {"unseen": 0.0}
+    """What runs did that are older than a setting."""
+
     task: TaskName = "synthshape"
     """Task to train on."""
     model: ModelName = "sonicnet"
@@ -77,6 +74,8 @@ class SyntheticConfig:
     """Number of samples to test on."""
     hold_out: float = 0.0
     """Hold this share of the training samples out of training and test on them instead, to choose settings."""
+    unseen: float = 0.0
+    """Never train on this share of HalliGalli's arrangements of shapes, chosen by the seed; test on them separately."""
     perturbed: bool = True
     """Test perturbed images and other grids too; only clean ones are enough to choose settings of SynthShape."""
     noise: float | None = None
@@ -111,10 +110,13 @@ class SyntheticConfig:
             raise ValueError(f"fold must be 0 for {which}, which has no folds, got {self.fold}; use seeds")
         check_ranges(self, "[1, inf)", "test_samples", "depth")
         check_ranges(self, "[0, 1)", "hold_out")
+        check_ranges(self, "[0, 0.5]", "unseen")
         check_ranges(self, "[0, inf)", "noise")
         check_ranges(self, "[0, 180]", "turn")
         if self.turn and self.task == "halligalli":
             raise ValueError(f"turn must be 0 for HalliGalli, whose labels are of one place, got {self.turn:g}")
+        if self.unseen and self.task == "synthshape":
+            raise ValueError(f"unseen must be 0 for SynthShape, whose test scenes are all unseen, got {self.unseen:g}")
         if self.noise is not None and self.protocol != "own":
             raise ValueError(f"noise belongs to our own protocol; the {self.protocol} one has its own, so leave it out")
         if not (self.perturbed or self.task == "synthshape"):
@@ -133,7 +135,8 @@ class SyntheticConfig:
         usual = usual_settings(self.protocol, self.model)
         parts += [str(getattr(self, name)) for name, value in usual.items() if getattr(self, name) != value]
         parts += [self.norm] if self.norm else []
-        words = {"held": self.hold_out or None, "noise": self.noise, "turn": self.turn or None}
+        words = {"held": self.hold_out or None, "unseen": self.unseen or None}
+        words |= {"noise": self.noise, "turn": self.turn or None}
         parts += [f"{word}{value:g}" for word, value in words.items() if value is not None]
         return f"{self.task}/{'-'.join(parts)}/fold{self.fold}-seed{self.training.seed}"
 
@@ -178,7 +181,10 @@ def make_data(task: TaskName, protocol: ProtocolName = "own", seed: int = 0) -> 
 
 
 def _data_of(config: SyntheticConfig) -> NumberedSamples:
-    return make_data(config.task, config.protocol, config.training.seed)
+    data = make_data(config.task, config.protocol, config.training.seed)
+    if isinstance(data, HalliGalli):
+        return replace(data, unseen=config.unseen, split=config.training.seed)
+    return data
 
 
 def _split(config: SyntheticConfig) -> Split:
@@ -189,18 +195,12 @@ def _split(config: SyntheticConfig) -> Split:
 def make_task(config: SyntheticConfig) -> SegmentationTask:
     """Data, loss and score of a run."""
     data, training = _data_of(config), config.training
-    shared: dict[str, Any] = {"batch": training.batch, "seed": training.seed}
-    if not isinstance(data, HalliGalli):
-        shared |= {"noise": config.noise or 0.0, "turn": config.turn, **PROTOCOLS[config.protocol].task}
-        return SegmentationTask(data, _learnt_and_held(config)[0], test_indices(config), **shared)
-    # The answer is one bit for each image, which Dice adds nothing to.
-    shared |= {
-        "noise": HALLIGALLI_NOISE if config.noise is None else config.noise,
-        "background": True,
-        "dice": 0.0,
-        "window": data.window(),
-    }
-    return SegmentationTask(data, _learnt_and_held(config)[0], test_indices(config), **shared)
+    options: dict[str, Any] = {"batch": training.batch, "seed": training.seed}
+    if isinstance(data, HalliGalli):
+        options |= task_options(data, config.noise)
+    else:
+        options |= {"noise": config.noise or 0.0, "turn": config.turn, **PROTOCOLS[config.protocol].task}
+    return SegmentationTask(data, _learnt_and_held(config)[0], test_indices(config), **options)
 
 
 def _learnt_and_held(config: SyntheticConfig) -> tuple[list[int], list[int]]:
@@ -213,8 +213,8 @@ def _learnt_and_held(config: SyntheticConfig) -> tuple[list[int], list[int]]:
 def test_indices(config: SyntheticConfig) -> Sequence[int]:
     """Numbers of the samples that a run is tested on.
 
-    SynthShape: scenes that it was not trained on. HalliGalli: other draws of the 625 scenes, all of which training sees
-    too, with other noise. If samples are held out, those.
+    SynthShape: scenes that it was not trained on. HalliGalli: other draws of the scenes that training sees, with other
+    noise, and as many of unseen arrangements. If samples are held out, those.
     """
     if config.hold_out:
         return _learnt_and_held(config)[1][: config.test_samples]
@@ -279,7 +279,8 @@ def evaluate_run(model: PretrainedModel, config: SyntheticConfig, *, show: bool 
     data, indices, protocol = _data_of(config), test_indices(config), PROTOCOLS[config.protocol]
     model.eval()
     if isinstance(data, HalliGalli):
-        return score_corners(model, data, indices, show=show)
+        # Settings are not chosen on unseen arrangements.
+        return score_corners(model, data, indices, unseen=not config.hold_out, show=show)
     batch = protocol.task.get("score_batch")
     ways = protocol.perturbations if config.perturbed else {}
     at_resolutions = config.perturbed and protocol.at_resolutions

@@ -2,13 +2,15 @@
 
 A shape sits in each corner; the central patch is labelled 1 if exactly two of the four match (one pair, the other two
 different from it and from each other) and 0 otherwise, both equally often. All other pixels are ignored. With shapes of
-one intensity at fixed places there are 625 scenes, all of which training may see: the question is whether a network can
-bring the corners together at all. ``jitter``, ``size_spread`` and ``colours`` make harder levels.
+one intensity at fixed places there are 625 scenes. If training sees them all, the question is whether a network can
+bring the corners together at all; ``unseen`` leaves some out for testing. ``jitter``, ``size_spread`` and ``colours``
+make harder levels.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -19,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torchsonic.lab.data.draws import sample_uniforms
+from torchsonic.lab.data.draws import number_generator, sample_uniforms
 from torchsonic.lab.data.labels import IGNORE
 from torchsonic.lab.data.synthetic.shapes import KINDS, Scenes, render
 
@@ -32,11 +34,22 @@ CORNERS = np.array([[_NEAR, _NEAR], [_NEAR, _FAR], [_FAR, _NEAR], [_FAR, _FAR]])
 
 
 @cache
-def _arrangements() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All fillings of four corners, those with exactly one pair and the others, ``(.., 4)`` each."""
-    every = list(itertools.product(range(1, len(KINDS)), repeat=4))
-    pair = [corners for corners in every if len(set(corners)) == 3]
-    return np.array(pair), np.array([corners for corners in every if len(set(corners)) != 3])
+def _arrangements(unseen: float, split: int, left_out: bool) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Fillings of four corners, those without and with exactly one pair, ``(.., 4)`` each: seen or left out."""
+    every = np.array(list(itertools.product(range(1, len(KINDS)), repeat=4)))
+    shuffled = number_generator(split, 0, purpose=0).permutation(every).tolist()
+    found = []
+    for is_pair in (False, True):
+        orders: dict[tuple[int, ...], list[list[int]]] = defaultdict(list)
+        for corners in shuffled:
+            if (len(set(corners)) == 3) == is_pair:
+                orders[tuple(sorted(corners))].append(corners)
+        # One order of each four shapes after another, so that all are left out about as often; the first is kept.
+        rounds = itertools.zip_longest(*(each[1:] for each in orders.values()))
+        candidates = [corners for each in rounds for corners in each if corners is not None]
+        chosen = sorted(candidates[: round(unseen * sum(map(len, orders.values())))])
+        found.append(chosen if left_out else sorted(c for each in orders.values() for c in each if c not in chosen))
+    return np.array(found[0]), np.array(found[1])
 
 
 def _make_scenes(kind: NDArray[np.int64], centre: NDArray[Any], radius: NDArray[Any], colour: NDArray[Any]) -> Scenes:
@@ -76,6 +89,13 @@ class HalliGalli:
         Largest shift of a shape in such pixels, and relative change of its radius.
     colours
         Random colours instead of one intensity.
+    unseen
+        Share, at most 0.5, of the arrangements of either class that are never drawn. The same four shapes are always
+        drawn in some other order.
+    split
+        Seed of the choice of these.
+    left_out
+        Draw only these instead.
 
     Examples
     --------
@@ -91,6 +111,9 @@ class HalliGalli:
     jitter: float = 0.0
     size_spread: float = 0.0
     colours: bool = False
+    unseen: float = 0.0
+    split: int = 0
+    left_out: bool = False
 
     num_classes = 2
 
@@ -103,7 +126,7 @@ class HalliGalli:
         numbers = sample_uniforms(self.seed, indices, 2 + 4 * 6)
         slots = numbers[:, 2:].reshape(len(indices), 4, 6)
         answer = (numbers[:, 0] < 0.5).astype(np.int64)
-        others, pairs = _arrangements()[1], _arrangements()[0]
+        others, pairs = _arrangements(self.unseen, self.split, self.left_out)
         kind = np.where(
             answer[:, None] == 1,
             pairs[np.floor(numbers[:, 1] * len(pairs)).astype(np.int64)],

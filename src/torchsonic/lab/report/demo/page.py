@@ -138,7 +138,7 @@ def _shapes(*, show: bool) -> Section:
 def _corners(*, show: bool) -> Section:
     data, rows = HalliGalli(), []
     for name, network in _load(CORNERS).items():
-        scores = score_corners(network, data, CORNER_SCENES, show=show)["rows"]
+        scores = score_corners(network, data, CORNER_SCENES, levels=(0.0, TEST_NOISE), show=show)["rows"]
         rows.append([name, *[f"{score['dice']:.2f}" for score in scores]])
     text = (
         "HalliGalli puts a shape in each corner of an image. At the empty centre, the network has to say whether "

@@ -32,8 +32,8 @@ EXPLANATIONS = (
     "Dice excludes the background, as in the paper, and is computed over all test pixels together. HalliGalli scores "
     "only the central patch, over both classes: a constant answer scores about 0.33, a random one about 0.5.",
     "HalliGalli tests whether one block can read and combine the corners, not whether it generalises: training sees "
-    "all 625 scenes, with random noise of 0 to 0.12. The test noise of 0.1 is in that range. We do not know whether "
-    "the paper trained with noise.",
+    "all 625 scenes except unseen arrangements, with random noise of 0 to 0.12 by default. The test noise of 0.1 is in "
+    "that range, 0.2 is not. We do not know whether the paper trained with noise.",
     "Given the spacing: the rescaled image comes with its true pixel spacing, for models that can use it; the paper "
     "has no such test. Resolution: the whole scene rendered with 0.75 and 1.5 times as many pixels on each axis, a "
     "test of ours; rescaling by 1.5 shows only the middle of the image, so shapes are cut off at its border.",

@@ -111,8 +111,9 @@ def _tests(columns: Sequence[Column], task: str) -> list[Test]:
 def _score_row(columns: Sequence[Column], task: str, title: str, test: Test) -> Row:
     name, level, told = test
     paper = {} if told else _paper_tests().get((name, level), {})
-    if name == "halligalli":
+    if task == "halligalli":
         label = f"noise {level:g}" if level else "clean"
+        label += "" if name == "halligalli" else f", {name}"
     else:
         label = name if name == "clean" else f"{name} {level:g}{', given the spacing' if told else ''}"
     cells = [
