@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
+import torch
+
 from torchsonic.cli.command import (
     Command,
     UserError,
@@ -20,6 +22,7 @@ from torchsonic.cli.command import (
 from torchsonic.cli.train import TrainCommand, training_line
 from torchsonic.lab.report.demo import DemoConfig, run_demo
 from torchsonic.lab.runs.protocols import ProtocolName
+from torchsonic.lab.runs.provenance import busy_cores
 from torchsonic.lab.runs.synthetic import (
     ModelName,
     SyntheticConfig,
@@ -260,7 +263,17 @@ class Demo(DemoConfig, Command):
             raise UserError(f"--steps and --batch must be at least 1, got {self.steps} and {self.batch}")
         if self.volumes is not None and not (self.volumes / "images").is_dir():
             raise UserError(f"--volumes {self.volumes} must hold images/ and labels/ with NIfTI files")
-        page = run_demo(self, make_folder(self.out))
+        folder = make_folder(self.out)
+        _leave_busy_cores()
+        page = run_demo(self, folder)
         print("written:", page)
         if self.browser and has_screen():
             webbrowser.open(page.resolve().as_uri())
+
+
+def _leave_busy_cores() -> None:
+    """Use fewer threads where other programs compute: threads that wait for each other are slower than one."""
+    busy, threads = busy_cores() or 0.0, torch.get_num_threads()
+    if (free := max(1, threads - round(busy))) < threads:
+        print(f"other programs keep {busy:.1f} cores busy, so this takes longer; using {free} of {threads} threads")
+        torch.set_num_threads(free)

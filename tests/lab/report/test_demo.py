@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.lab.data.nifti import write
-from torchsonic.cli import main
+from torchsonic.cli import main, synthetic
 from torchsonic.lab.data import SynthShape
 from torchsonic.lab.report.demo import live, page, pretrained, speed, volumes
 from torchsonic.lab.runs.volumes import VolumesConfig, run_experiment
@@ -30,6 +30,17 @@ def test_the_command_writes_a_page_that_needs_nothing_else(tmp_path):
     assert "Dice on 200 draws of the 625 scenes" in text
     assert "with noise of up to 0.12" in text
     assert (tmp_path / "samplings.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(("busy", "used"), [(None, []), (0.3, []), (1.1, [3]), (6.0, [1])])
+def test_the_demo_leaves_cores_that_are_busy_to_others(busy, used, monkeypatch, capsys):
+    counts = []
+    monkeypatch.setattr(synthetic, "busy_cores", lambda: busy)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(torch, "set_num_threads", counts.append)
+    synthetic._leave_busy_cores()
+    assert counts == used
+    assert ("busy" in capsys.readouterr().out) == bool(used)
 
 
 def test_a_network_that_is_missing_or_damaged_is_named_and_the_rest_appears(tmp_path, monkeypatch):

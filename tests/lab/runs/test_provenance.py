@@ -24,7 +24,7 @@ def test_cores_are_busy_for_the_part_of_a_pause_in_which_they_are_not_idle(monke
     monkeypatch.setattr(Path, "read_text", lambda self: next(counters))
     monkeypatch.setattr(provenance.os, "cpu_count", lambda: 4)
     monkeypatch.setattr(provenance.time, "sleep", slept.append)
-    found = provenance._busy_cores()
+    found = provenance.busy_cores()
     assert found == pytest.approx(busy)
     assert sum(slept) == provenance.BUSY_SECONDS
     assert bool(activity_warning({"busy_cores": found})) == (busy > 0)

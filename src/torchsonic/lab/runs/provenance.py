@@ -41,7 +41,7 @@ def _cpu_name() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _busy_cores() -> float | None:
+def busy_cores() -> float | None:
     """How many cores do something while this process sleeps; ``None`` where the system does not tell."""
     counts = []
     for pause in (BUSY_SECONDS, 0.0):
@@ -87,7 +87,7 @@ def describe_run(*, seed: int, device: torch.device) -> dict:
         "threads": torch.get_num_threads(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "cpu": _cpu_name(),
-        "busy_cores": _busy_cores(),
+        "busy_cores": busy_cores(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "torchsonic": __version__,
