@@ -309,6 +309,16 @@ def test_classifiers_turn_about_the_centre(strides, padding_mode):
         testing.assert_turns_with_array(model, model.features.group, x, result="numbers")
 
 
+@pytest.mark.parametrize("standardise", [False, True])
+def test_strided_layers_give_one_field_whatever_the_sampling_of_the_input(standardise):
+    """Details that only the finer output grid can hold change nothing else, not even the scale."""
+    layer = make_orbit("C4", 2, (1, 1), spacing=1.0, stride=2, standardise=standardise)
+    x = torch.randn(2, 4, 9, 13, dtype=torch.float64)
+    coarse, fine = layer(x), layer(resample(x, (19, 25), centred=True), spacing=(9 / 19, 13 / 25))
+    assert fine.shape[2:] == (10, 13)
+    torch.testing.assert_close(resample(fine, coarse.shape[2:], centred=True), coarse, rtol=1e-11, atol=1e-11)
+
+
 @pytest.mark.parametrize(
     ("size", "out_size"), [((8, 12), (4, 6)), ((9, 10), (5, 5)), ((6, 7), (9, 14)), ((9, 6), (4, 9))]
 )

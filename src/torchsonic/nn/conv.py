@@ -134,32 +134,32 @@ class SonicConvNd(CachedModes):
         out_size = (
             self.output_size(size) if output_size is None else per_axis(output_size, self.num_axes, "output_size")
         )
-        return self._convolved(x, self.told(sampling(x, spacing, orientation)), out_size)
+        given = self.told(sampling(x, spacing, orientation))
+        dtype = torch.promote_types(torch.promote_types(x.dtype, self.mix_in.dtype), torch.float32)
+        with without_autocast(x.device):
+            return self._convolved(self._standardised(x.to(dtype)), given, out_size).to(x.dtype)
 
     def _convolved(self, x: Tensor, given: Spacing, out_size: tuple[int, ...]) -> Tensor:
-        """Apply the layer to a checked batch ``x (B, C, *size)`` of known spacing."""
+        """Apply the modes to a prepared batch ``x (B, C, *size)`` of known spacing."""
         size = tuple(x.shape[2:])
         steps = as_spacing(given, self.num_axes, batch=x.shape[0], device=x.device)
         if self._margins_differ(given):
             parts = zip(x.split(1), split_batch(given, self.num_axes), strict=True)
             return torch.cat([self._convolved(sample, own, out_size) for sample, own in parts])
-        dtype = torch.promote_types(torch.promote_types(x.dtype, self.mix_in.dtype), torch.float32)
         if (active := lowering()) is not None:
-            return active.convolve(self, self._standardised(x.to(dtype)), out_size, given, steps).to(x.dtype)
+            return active.convolve(self, x, out_size, given, steps)
         boundary = self.boundary(given)
         chunk = 0 if self.mode_chunk is None else positive(self.mode_chunk, "mode_chunk")
         options = Options(out_size, *boundary, self.order, chunk, self._symmetry, *self.limits)
-        with without_autocast(x.device):
-            signal = self._standardised(x.to(dtype))
-            mix_in, mix_out, bias = self.mixing(dtype)
-            if self._may_cache(given):
-                return self._evaluate(Mixing(signal, mix_in, mix_out, bias), options, given, steps).to(x.dtype)
-            # The exact variant does not use the grid, so that compilers need not know its padded size.
-            grid = size if self.variant == "exact" else boundary.band(size, out_size).size_in
-            shape = self._shape(grid, steps, dtype, orientation_of(given))
-            shape, mix_out = self._dropped(shape, mix_out)
-            operands = Operands(signal, mix_in, mix_out, *shape, bias, steps)
-            return convolve(operands, options, recompute=self.recompute).to(x.dtype)
+        mix_in, mix_out, bias = self.mixing(x.dtype)
+        if self._may_cache(given):
+            return self._evaluate(Mixing(x, mix_in, mix_out, bias), options, given, steps)
+        # The exact variant does not use the grid, so that compilers need not know its padded size.
+        grid = size if self.variant == "exact" else boundary.band(size, out_size).size_in
+        shape = self._shape(grid, steps, x.dtype, orientation_of(given))
+        shape, mix_out = self._dropped(shape, mix_out)
+        operands = Operands(x, mix_in, mix_out, *shape, bias, steps)
+        return convolve(operands, options, recompute=self.recompute)
 
     def _standardised(self, x: Tensor) -> Tensor:
         if not self.standardise:
