@@ -16,6 +16,10 @@ def sonic(channels_in, channels_out, *, stride):
     return torchsonic.SonicConv2d(channels_in, channels_out, num_modes=6, stride=stride, bias=False)
 
 
+def orbit(channels_in, channels_out, *, stride):
+    return torchsonic.SonicOrbitConv2d(channels_in, channels_out, num_modes=2, group="C4", stride=stride)
+
+
 def conv(channels_in, channels_out, *, stride):
     return nn.Conv2d(channels_in, channels_out, 3, stride, 1, bias=False)
 
@@ -117,13 +121,14 @@ def test_a_class_of_layers_is_an_operator_too():
 
 
 @pytest.mark.parametrize("size", [16, 17])
-def test_the_skip_of_a_spectral_stride_does_not_alias(size):
-    block = Bottleneck(sonic, 4, 4, stride=2).eval()
+@pytest.mark.parametrize(("operator", "centred"), [(sonic, False), (orbit, True)])
+def test_the_skip_of_a_spectral_stride_has_its_grid_and_does_not_alias(operator, centred, size):
+    block = Bottleneck(operator, 4, 4, stride=2).eval()
     heard = []
     block.downsample.register_forward_pre_hook(lambda _, args: heard.append(args[0]))
     x = torch.randn(1, 4, size, size)
     block(x)
-    torch.testing.assert_close(heard[0], resample(x, [-(-size // 2)] * 2))
+    torch.testing.assert_close(heard[0], resample(x, [-(-size // 2)] * 2, centred=centred))
 
 
 def test_parts_of_a_chain_go_on_knowing_their_strides():

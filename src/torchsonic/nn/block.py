@@ -47,6 +47,11 @@ class _Block(nn.Module):
         return coarsening(getattr(self, self.operator_name), size)
 
 
+def _grid_of(operator: nn.Module) -> tuple[bool, bool]:
+    """Whether a strided operator's grid has the extent of its input's, and whether it has its centre, too."""
+    return getattr(operator, "keeps_extent", False), getattr(operator, "centred", False)
+
+
 class ResidualBlock(_Block):
     r"""One operator with a skip connection.
 
@@ -94,11 +99,10 @@ class ResidualBlock(_Block):
         self.norm = make_norm(norm, out_channels if form == "post" else in_channels, spatial_dims)
         self.activation = make_activation(activation or ("relu" if form == "post" else "gelu"))
         self.drop_path = DropPath(drop_path)
-        grid = {
-            "smooth": getattr(self.operator, "keeps_extent", False),
-            "centred": getattr(self.operator, "centred", False),
-        }
-        self.shortcut = Shortcut(in_channels, out_channels, stride, spatial_dims=spatial_dims, **grid)
+        smooth, centred = _grid_of(self.operator)
+        self.shortcut = Shortcut(
+            in_channels, out_channels, stride, spatial_dims=spatial_dims, smooth=smooth, centred=centred
+        )
 
     def forward(self, x: Tensor, spacing: Spacing | None = None, *, orientation: Matrix | None = None) -> Tensor:
         """Apply the block to an input of the given spacing and orientation."""
@@ -215,7 +219,8 @@ class Bottleneck(_Block):
         self.drop_path = DropPath(drop_path)
         self.downsample: nn.Module = nn.Identity()
         strided = max(per_axis(stride, spatial_dims, "stride")) > 1
-        self.smooth = strided and getattr(self.conv2, "keeps_extent", False)
+        smooth, self.centred = _grid_of(self.conv2)
+        self.smooth = strided and smooth
         if in_channels != out_channels or strided:
             self.downsample = nn.Sequential(
                 make_conv(in_channels, out_channels, spatial_dims=spatial_dims, stride=1 if self.smooth else stride),
@@ -227,5 +232,5 @@ class Bottleneck(_Block):
         spacing = sampling(x, spacing, orientation)
         y = self.activation(self.bn1(self.conv1(x)))
         y = self.activation(self.bn2(apply(self.conv2, y, spacing)))
-        x = resample(x, y.shape[2:]) if self.smooth else x
+        x = resample(x, y.shape[2:], centred=self.centred) if self.smooth else x
         return self.activation(self.drop_path(self.bn3(self.conv3(y))) + self.downsample(x))
