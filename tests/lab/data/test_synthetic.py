@@ -126,6 +126,8 @@ def test_arrangements_left_out_are_drawn_in_other_orders_only(share):
 def test_seeds_leave_out_other_arrangements_and_without_a_share_none():
     ones, others = (HalliGalli(unseen=0.1, split=split, left_out=True).scenes(range(100))[0].kind for split in (0, 1))
     assert not np.array_equal(ones, others)
+    scenes, answer = HalliGalli(unseen=1e-3, left_out=True).scenes(range(100))  # less than one, so it is one of each
+    assert len({tuple(row) for row in scenes.kind}) == len(set(answer)) == 2
     assert np.array_equal(HalliGalli().scenes(range(100))[0].kind, HalliGalli(split=1).scenes(range(100))[0].kind)
 
 

@@ -47,7 +47,8 @@ def _arrangements(unseen: float, split: int, left_out: bool) -> tuple[NDArray[np
         # One order of each four shapes after another, so that all are left out about as often; the first is kept.
         rounds = itertools.zip_longest(*(each[1:] for each in orders.values()))
         candidates = [corners for each in rounds for corners in each if corners is not None]
-        chosen = sorted(candidates[: round(unseen * sum(map(len, orders.values())))])
+        count = max(round(unseen * sum(map(len, orders.values()))), unseen > 0)
+        chosen = sorted(candidates[:count])
         found.append(chosen if left_out else sorted(c for each in orders.values() for c in each if c not in chosen))
     return np.array(found[0]), np.array(found[1])
 
@@ -90,8 +91,8 @@ class HalliGalli:
     colours
         Random colours instead of one intensity.
     unseen
-        Share, at most 0.5, of the arrangements of either class that are never drawn. The same four shapes are always
-        drawn in some other order.
+        Share, at most 0.5, of the arrangements of either class that are never drawn, but at least one of each. The same
+        four shapes are always drawn in some other order.
     split
         Seed of the choice of these.
     left_out
