@@ -9,9 +9,10 @@ import torch
 pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installed")
 
 from torchsonic.cli import main
-from torchsonic.io import read_json
+from torchsonic.io import read_json, write_json
 from torchsonic.lab.data.arrays import Arrays, write_arrays
 from torchsonic.lab.runs.arrays import (
+    ArrayExperiment,
     ArraysConfig,
     ArrayTask,
     load_run,
@@ -19,6 +20,7 @@ from torchsonic.lab.runs.arrays import (
     score_rates,
     split_arrays,
 )
+from torchsonic.lab.runs.settings import plain_settings
 from torchsonic.lab.training import CheckpointError, TrainingConfig
 
 
@@ -94,6 +96,16 @@ def test_a_resumed_run_ends_with_the_same_bits_and_names_its_commits(signals, tm
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     with pytest.raises(CheckpointError, match="label_smoothing"):
         run_experiment(replace(config, label_smoothing=0.1), tmp_path / "parts", show=False)
+
+
+def test_a_run_that_is_older_than_bending_does_not_resume_with_it(tmp_path):
+    settings = plain_settings(small_config(tmp_path))
+    del settings["bend"]
+    write_json(tmp_path / "config.json", settings)
+    (tmp_path / "checkpoints").mkdir()
+    ArrayExperiment(small_config(tmp_path)).refuse_changes(tmp_path)
+    with pytest.raises(CheckpointError, match=r"had bend=0\.0, not 0\.1"):
+        ArrayExperiment(small_config(tmp_path, bend=0.1)).refuse_changes(tmp_path)
 
 
 def test_samples_are_functions_of_seed_and_number_alone():

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -46,6 +46,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
 @dataclass(frozen=True, kw_only=True)
 class ArraysConfig:
     """One run on arrays of samples and their classes."""
+
+    before: ClassVar[Mapping[str, Any]] = {"bend": 0.0}
+    """What runs did that are older than a setting."""
 
     data: Path = Path("data")
     """Folder with train.npz and test.npz, each with x, (N, C, length) or (N, C, height, width), and y, (N,)."""
