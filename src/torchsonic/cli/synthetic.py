@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import webbrowser
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -264,16 +265,17 @@ class Demo(DemoConfig, Command):
         if self.volumes is not None and not (self.volumes / "images").is_dir():
             raise UserError(f"--volumes {self.volumes} must hold images/ and labels/ with NIfTI files")
         folder = make_folder(self.out)
-        _leave_busy_cores()
+        _use_idle_cores()
         page = run_demo(self, folder)
         print("written:", page)
         if self.browser and has_screen():
             webbrowser.open(page.resolve().as_uri())
 
 
-def _leave_busy_cores() -> None:
-    """Use fewer threads where other programs compute: threads that wait for each other are slower than one."""
-    busy, threads = busy_cores() or 0.0, torch.get_num_threads()
-    if (free := max(1, threads - round(busy))) < threads:
-        print(f"other programs keep {busy:.1f} cores busy, so this takes longer; using {free} of {threads} threads")
-        torch.set_num_threads(free)
+def _use_idle_cores() -> None:
+    """Use no more threads than there are idle cores: threads that wait for each other are slower than one."""
+    busy, threads = round(busy_cores() or 0.0), torch.get_num_threads()
+    idle = max(1, (os.cpu_count() or 1) - busy)
+    if busy and idle < threads:
+        print(f"other programs keep {busy} cores busy, so this takes longer; using {idle} of {threads} threads")
+        torch.set_num_threads(idle)

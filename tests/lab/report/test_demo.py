@@ -32,13 +32,17 @@ def test_the_command_writes_a_page_that_needs_nothing_else(tmp_path):
     assert (tmp_path / "samplings.png").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize(("busy", "used"), [(None, []), (0.3, []), (1.1, [3]), (6.0, [1])])
-def test_the_demo_leaves_cores_that_are_busy_to_others(busy, used, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("cores", "busy", "used"),
+    [(4, None, []), (4, 0.3, []), (4, 1.1, [3]), (4, 6.0, [1]), (8, 3.9, []), (8, 5.2, [3])],
+)
+def test_the_demo_uses_no_more_threads_than_there_are_idle_cores(cores, busy, used, monkeypatch, capsys):
     counts = []
+    monkeypatch.setattr(synthetic.os, "cpu_count", lambda: cores)
     monkeypatch.setattr(synthetic, "busy_cores", lambda: busy)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     monkeypatch.setattr(torch, "set_num_threads", counts.append)
-    synthetic._leave_busy_cores()
+    synthetic._use_idle_cores()
     assert counts == used
     assert ("busy" in capsys.readouterr().out) == bool(used)
 
