@@ -21,7 +21,8 @@ __all__ = ["OrbitClassifier"]
 class OrbitClassifier(Classifier):
     """Orbit blocks with strides, mean over the image, linear head; ``(B, C, H, W)`` to ``(B, num_classes)``.
 
-    The logits do not change when the image is rotated about its centre by an element of the group.
+    The logits do not change when the image is rotated about its centre by an element of the group: exactly for quarter
+    turns, and up to sampling for other angles.
 
     Parameters
     ----------
