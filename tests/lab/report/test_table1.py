@@ -74,6 +74,20 @@ def test_rows_are_the_papers_in_its_order(written):
     assert labels == ["clean", "noise 0.1"]
 
 
+def test_unseen_arrangements_are_rows_and_a_panel_of_their_own(tmp_path):
+    from torchsonic.lab.report.table1.figures import draw_levels
+
+    tests = [(test, level) for test in ("halligalli", "unseen arrangements") for level in (0.0, 0.1, 0.2)]
+    rows = [{"test": test, "level": level, "dice": 0.5} for test, level in tests]
+    make_run(tmp_path, task="halligalli", unseen=0.1, rows=rows)
+    table = make_table(make_columns(find_runs(tmp_path)[0]))
+    labels = ["clean", "noise 0.1", "noise 0.2"]
+    assert [row.label for row in table.rows if row.test] == [*labels, *[f"{x}, unseen arrangements" for x in labels]]
+    panels = [panel for panel in draw_levels(table).axes if panel.has_data()]
+    assert [panel.get_title() for panel in panels] == ["HalliGalli", "unseen arrangements"]
+    assert {panel.get_xlabel() for panel in panels} == {"noise"}
+
+
 def test_every_model_has_its_column_and_variants_stand_behind(written):
     report, folder, _ = written
     names = [*paper_results()["synthshape_halligalli"]["models"], "SonicNet (norm channel)", "OrbitNet"]

@@ -68,7 +68,7 @@ def draw_levels(table: Table1) -> Figure | None:
         _draw_panel(panel, table.columns, rows)
         protocol = ", released" if group.startswith(TASKS["released"]) else ""
         panel.set(title=plain(TASKS.get(name, name)) + protocol, ylim=(-0.03, 1.03))
-        panel.set_xlabel({"halligalli": "noise"}.get(name, "level"))
+        panel.set_xlabel("noise" if group.startswith(TASKS["halligalli"]) else "level")
     for panel in panels[::across]:
         panel.set_ylabel("Dice")
     for panel in panels[len(groups) :]:
