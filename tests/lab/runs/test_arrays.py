@@ -110,11 +110,21 @@ def test_a_run_that_is_older_than_bending_does_not_resume_with_it(tmp_path):
 
 def test_samples_are_functions_of_seed_and_number_alone():
     images = Arrays(torch.rand(20, 1, 12, 12), torch.zeros(20, dtype=torch.int64))
-    config = ArraysConfig(turn=90.0, scale=0.2, shift=0.1, training=TrainingConfig(batch=6))
+    config = ArraysConfig(turn=90.0, scale=0.2, shift=0.1, bend=0.05, training=TrainingConfig(batch=6))
     task = ArrayTask(images, images, config)
     whole, part = task.batch(3, range(6)), task.batch(3, range(2, 4))
     assert torch.equal(whole.x[2:4], part.x)
     assert not torch.equal(task.batch(4, range(6)).x, whole.x)
+
+
+@pytest.mark.parametrize("change", [{"turn": 90.0}, {"scale": 0.2}, {"shift": 0.1}, {"bend": 0.05}])
+def test_each_change_alone_moves_images(change):
+    images = Arrays(torch.rand(6, 1, 12, 12), torch.zeros(6, dtype=torch.int64))
+    training = TrainingConfig(batch=6)
+    still, moved = (
+        ArrayTask(images, images, ArraysConfig(training=training, **own)).batch(0, range(6)) for own in ({}, change)
+    )
+    assert ((moved.x - still.x).abs().amax((1, 2, 3)) > 1e-4).all()
 
 
 @pytest.mark.parametrize(
