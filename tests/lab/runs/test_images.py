@@ -572,7 +572,10 @@ def test_top_hits_count_the_likeliest():
     "bad",
     [
         *({"image_size": 4}, {"test_crop": 0.0}, {"label_smoothing": 1.0}, {"cache_gb": -1.0}, {"model": "resnet5"}),
-        *({"test_sizes": sizes} for sizes in [(96, 4), ("64x4",), ("64x",), ("9x9x9",), (96, "mixed")]),
+        *(
+            {"test_sizes": sizes}
+            for sizes in [(96, 4), ("64x4",), ("64x",), ("9x9x9",), (96, "mixed"), (96, "96x96", "mixed")]
+        ),
         *({"cache_gb": float("nan")}, {"pixel_width": float("inf")}),
     ],
 )

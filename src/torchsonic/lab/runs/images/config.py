@@ -89,7 +89,7 @@ class ImagesConfig:
         check_ranges(self, "(0, 1]", "test_crop")
         check_ranges(self, "[0, 1)", "label_smoothing", "hold_out")
         check_ranges(self, "[0, inf]", "cache_gb")
-        others = [rows_and_columns(size, "test_sizes") for size in self.test_sizes if size != MIXED]
+        others = {rows_and_columns(size, "test_sizes") for size in self.test_sizes if size != MIXED}
         if MIXED in self.test_sizes and len(others) < 2:
             raise ValueError(f"test_sizes: {MIXED} needs at least two other sizes, got {self.test_sizes}")
 
