@@ -14,6 +14,7 @@ from torch import nn
 import torchsonic
 from torchsonic.export import ExportConfig, ExportError, check_file, export_model, load_exported
 from torchsonic.models import SonicClassifier, SonicNet
+from torchsonic.nn.residual import Shortcut
 from torchsonic.testing import relative_error
 
 TOLERANCE = 1e-4
@@ -121,6 +122,19 @@ def test_dynamic_batch_and_size(make, to, tmp_path):
         with torch.no_grad():
             expected = model.eval()(x)
         torch.testing.assert_close(exported(x), expected, rtol=0, atol=TOLERANCE * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_resampling_to_a_size_that_depends_on_the_input(centred, tmp_path):
+    """As behind the strides of other networks and of orbits, with odd and even sizes."""
+    needs_onnx("onnx")
+    model = Shortcut(2, 2, 2, spatial_dims=1, smooth=True, centred=centred)
+    model.in_channels = 2
+    config = ExportConfig(to="onnx", size=(24,), dynamic=("size",))
+    _, exported = export_loaded(model, tmp_path, config)
+    for size in (16, 19, 22, 29):
+        x = torch.randn(1, 2, size)
+        torch.testing.assert_close(exported(x), model(x), rtol=0, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize(

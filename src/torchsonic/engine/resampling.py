@@ -39,7 +39,7 @@ def centred_matrix(size: int, out_size: int, dtype: torch.dtype, device: torch.d
 
     def angles(samples: int) -> Tensor:  # turns are counted in integers and whole ones dropped, which loses no digits
         places = 2 * torch.arange(samples, device=device) - (samples - 1)
-        turns = torch.remainder(wavenumbers * places[:, None], 2 * samples)
+        turns = torch.remainder(wavenumbers * places[:, None], number(2 * samples, torch.int64, device))
         return turns.to(dtype) * pi() / number(samples, dtype, device)
 
     # Every wavenumber stands for both signs, but for 0 and the Nyquist frequency of the input.
