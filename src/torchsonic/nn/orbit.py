@@ -106,8 +106,9 @@ class SonicOrbitConvNd(SonicConvNd):
             return super()._convolved(x, given, out_size)
         # Centred grids turn onto themselves, unlike those of other layers, which begin at the first sample.
         coarse = tuple(map(min, size, out_size))
-        given = scale_spacing(given, [n / m for n, m in zip(size, coarse, strict=True)])
-        y = super()._convolved(resample(x, coarse, centred=True), given, coarse)
+        steps = scale_spacing(given, [n / m for n, m in zip(size, coarse, strict=True)])
+        assert steps is not None
+        y = super()._convolved(resample(x, coarse, centred=True), steps, coarse)
         return resample(y, out_size, centred=True)
 
     def _shape(
