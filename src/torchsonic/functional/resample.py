@@ -30,7 +30,8 @@ def resample(x: Tensor, size: int | Sequence[int], *, centred: bool = False) -> 
         New size: one integer for all axes, or D of them.
     centred
         Whether old and new samples lie about the same centre, as in image libraries; sample ``j`` of ``m`` is then the
-        field at ``(j + 1/2) n / m - 1/2`` instead of ``j n / m``. Such grids turn and flip onto themselves.
+        field at ``(j + 1/2) n / m - 1/2`` instead of ``j n / m``. Such grids turn and flip onto themselves. Computed
+        with a dense ``(m, n)`` matrix for each axis, which takes too much memory for very long signals.
 
     Returns
     -------

@@ -74,8 +74,8 @@ def move_images(
     scale, shift
         Factor, ``(N,)``; and parts of the width to the right and down, ``(N, 2)``.
     bend
-        How far to the right and down of its place each pixel is read, in parts of the width, at the points of a coarse
-        grid, ``(N, 2, h, h)``; smooth in between.
+        Offsets, to the right and down, of the places from which pixels are taken, in parts of the width, at the points
+        of a coarse grid, ``(N, 2, h, h)``; smooth in between.
     """
     turn = torch.deg2rad(angle.to(x.dtype))
     cos, sin = turn.cos() / scale, turn.sin() / scale
