@@ -47,7 +47,7 @@ OPTIONAL_IN = {
     "cli": {"tyro", "rich", "tools"},  # the last only in a checkout
     DATA: {"nibabel", "scipy", "PIL"},
     METRICS: {"monai", "picai_eval", "report_guided_annotation"},
-    "lab.runs": {"lightning_fabric"},
+    "lab.runs": {"lightning_fabric", "nnunetv2"},
     "lab.report": {"matplotlib", "rich", "jinja2"},  # torch requires the last
     "engine": {"pyvkfft", "pyopencl", "cupy", "triton"},  # FFT backends and GPU kernels, where they are used
     "models": {"huggingface_hub"},

@@ -31,6 +31,8 @@ from torchsonic.integrations.nnunet import (
     nnUNetTrainerSonicOrbit,
 )
 from torchsonic.integrations.nnunet_settings import PREFIX
+from torchsonic.io import read_json
+from torchsonic.lab.training.loggers import read_log
 from torchsonic.models import SonicNet
 from torchsonic.nn.hybrid import LocalConv
 from torchsonic.nn.network_spacing import spaced_layers
@@ -426,34 +428,60 @@ def test_a_torchvision_of_another_torch_is_named_with_the_remedy(monkeypatch):
         importlib.import_module("torchsonic.integrations.nnunet")
 
 
-@pytest.mark.slow
-def test_the_real_commands_plan_train_and_predict(tmp_path, monkeypatch):
-    nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
-    commands = Path(sys.executable).parent
-    for name in [name for name in os.environ if name.startswith(PREFIX)]:
-        monkeypatch.delenv(name)
-    folders = {f"nnUNet_{name}": str(tmp_path / name) for name in ("raw", "preprocessed", "results")}
-    environment = {**folders, "nnUNet_extTrainer": str(tmp_path / "trainers"), "nnUNet_def_n_proc": "1"}
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory):
+    """Folder with ``data`` of five cases that nnU-Net has planned, and a function that runs a program there."""
+    pytest.importorskip("nibabel", reason="nibabel is not installed")
+    root, commands = tmp_path_factory.mktemp("planned"), Path(sys.executable).parent
+    assert not [name for name in os.environ if name.startswith(PREFIX)]
+    folders = {f"nnUNet_{name}": str(root / name) for name in ("raw", "preprocessed", "results")}
+    environment = {**folders, "nnUNet_extTrainer": str(root / "trainers"), "nnUNet_def_n_proc": "1"}
 
     def run(command, *arguments, **settings):
         variables = {f"{PREFIX}{name.upper()}": str(value) for name, value in settings.items()}
         # Planning needs its workers; training prepares its patches itself.
         own = {"nnUNet_n_proc_DA": "0"} if command == "nnUNetv2_train" else {}
-        log, chosen = tmp_path / f"{command}.log", {**environment, **variables, **own}
-        words = [commands / command, *arguments]
-        assert programs.run(words, log=log, environment=chosen, fork_pools=True) == 0, log.read_text()[-3000:]
+        log, chosen = root / f"{Path(command).name}.log", {**environment, **variables, **own}
+        assert programs.run([commands / command, *arguments], log=log, environment=chosen, fork_pools=True) == 0, (
+            log.read_text()[-3000:]
+        )
 
-    data = write_cases(tmp_path / "data", 5)
+    data = write_cases(root / "data", 5)
     assert main(["nnunet", "install", environment["nnUNet_extTrainer"]]) == 0
     convert = ["--data", str(data), "--out", environment["nnUNet_raw"], "--name", "Hippo", "--id", "4"]
     assert main(["nnunet", "convert", *convert]) == 0
     run("nnUNetv2_plan_and_preprocess", "-d", 4, "-c", "3d_fullres", "-npfp", 1, "-np", 1)
+    return root, run
 
+
+@pytest.mark.parametrize("trainer", ["nnUNetTrainerSonic", "nnUNetTrainerBudget"])
+def test_a_run_trains_validates_and_resumes_with_the_same_bits(planned, tmp_path, trainer):
+    _, run = planned
+    program = Path(__file__).with_name("nnunet_run.py")
+    options = ["optimiser=adamw", *(f"{name}={value}" for name, value in SMALL.items() if trainer.endswith("Sonic"))]
+    for name, lasts in {"whole": [3], "halted": [2, 3]}.items():
+        for last in lasts:
+            run(program, tmp_path / name, trainer, last, *options)
+    whole, halted = (read_json(tmp_path / name / "results.json") for name in ("whole", "halted"))
+    (case,) = whole["cases"]
+    assert (
+        whole["dice"] == halted["dice"] == pytest.approx(np.mean([dice for dice in case["dice"] if dice is not None]))
+    )
+    assert whole["parameters"] > 0
+    first, second = (read_log(tmp_path / name / "log.jsonl") for name in ("whole", "halted"))
+    assert [line["step"] for line in first] == [1, 2, 3]
+    assert [line["loss"] for line in first] == [line["loss"] for line in second]
+
+
+def test_the_real_commands_plan_train_and_predict(planned, tmp_path):
+    nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
+    root, run = planned
+    data = root / "data"
     budget = {"epochs": 1, "iterations": 2, "val_iterations": 1, "seed": 0, "batch_size": 2}
     trainer = ("4", "3d_fullres", "0", "-tr", "nnUNetTrainerSonic", "-device", "cpu")
     # Larger than the cases, so that one window is all there is to predict, and no multiple of anything.
     run("nnUNetv2_train", *trainer, **budget, stride=2, norm="instance", patch_size="30,46,33", **SMALL)
-    folder = tmp_path / "results" / "Dataset004_Hippo" / "nnUNetTrainerSonic__nnUNetPlans__3d_fullres"
+    folder = root / "results" / "Dataset004_Hippo" / "nnUNetTrainerSonic__nnUNetPlans__3d_fullres"
     checkpoint = torch.load(folder / "fold_0" / "checkpoint_final.pth", weights_only=False)
     kept = checkpoint["init_args"]["plans"]["configurations"]["3d_fullres"]
     assert kept["torchsonic"]["settings"]["iterations"] == 2

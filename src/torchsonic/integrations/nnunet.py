@@ -117,9 +117,8 @@ class _SettableTrainer(nnUNetTrainer):
         """Draw the same numbers in each stage, whatever was drawn before: by another network, or before going on."""
         if self.settings.seed is not None:
             words = np.random.SeedSequence([self.settings.seed, stage, self.local_rank]).generate_state(3)
-            torch.manual_seed(int(words[0]))
-            np.random.seed(int(words[1]))
-            random.seed(int(words[2]))
+            for seed, word in zip((torch.manual_seed, np.random.seed, random.seed), words.tolist(), strict=True):
+                seed(word)
 
     def initialize(self) -> None:
         self._seed(0)
@@ -149,8 +148,8 @@ class _SettableTrainer(nnUNetTrainer):
             assert self.dataset_class is not None
             assert self.preprocessed_dataset_folder is not None
             cases = self.dataset_class(self.preprocessed_dataset_folder)
-            problem = describe_oblique([stored_degrees(cases.load_case(name)[-1]) for name in cases.identifiers])
-            if problem:
+            degrees = [stored_degrees(cases.load_case(name)[-1]) for name in cases.identifiers]
+            if problem := describe_oblique(degrees):
                 self.print_to_log_file(f"torchsonic: {problem}")
 
     def on_train_epoch_start(self) -> None:
@@ -173,14 +172,13 @@ class _SettableTrainer(nnUNetTrainer):
         """All folds share one plans.json; another network in it would make the other folds' checkpoints useless."""
         assert self.output_folder is not None
         own = Path(self.output_folder)
-        path = own.parent / "plans.json"
         others = sorted({p.parent.name for p in own.parent.glob("fold_*/checkpoint_*.pth")} - {own.name})
-        if not others or not path.is_file():
+        if not (others and (path := own.parent / "plans.json").is_file()):
             return
         then = PlansManager(str(path)).get_configuration(self.configuration_name).configuration
         now = self.configuration_manager.configuration
-        network = then.get(KEY, {}).get("network", {})
-        before = {"patch_size": list(then["patch_size"]), **(complete_network(network) if network else {})}
+        network = complete_network(then[KEY]["network"]) if then.get(KEY, {}).get("network") else {}
+        before = {"patch_size": list(then["patch_size"]), **network}
         after = {"patch_size": list(now["patch_size"]), **now[KEY]["network"]}
         for name in sorted({*before, *after}):
             if before.get(name) != after.get(name):
@@ -191,9 +189,8 @@ class _SettableTrainer(nnUNetTrainer):
 
     def load_checkpoint(self, filename_or_checkpoint: dict | str) -> None:
         """Resume from a checkpoint with its settings; of the current ones, only the length of training counts."""
-        checkpoint = filename_or_checkpoint
-        if isinstance(checkpoint, str):
-            checkpoint = read_checkpoint(checkpoint)
+        named = isinstance(filename_or_checkpoint, str)
+        checkpoint = read_checkpoint(filename_or_checkpoint) if named else filename_or_checkpoint
         kept = checkpoint["init_args"]["plans"]["configurations"][self.configuration_name]
         if KEY not in kept:
             raise ValueError(f"{filename_or_checkpoint} has no settings, so it is not from {type(self).__name__}")
@@ -218,7 +215,7 @@ class _SettableTrainer(nnUNetTrainer):
 
 
 class nnUNetTrainerBudget(_SettableTrainer):
-    """nnU-Net's own network and optimiser with settings for epochs, iterations, seed, batch, patch, rate and decay.
+    """nnU-Net's own network with settings for epochs, iterations, seed, batch, patch, optimiser, rate and decay.
 
     With the same settings and ``nnUNet_n_proc_DA=0`` it sees the same patches in the same order as the Sonic trainers.
     """
@@ -226,10 +223,14 @@ class nnUNetTrainerBudget(_SettableTrainer):
     uses = BUDGET
 
     def _check_patch(self, patch: list[int], resolved: dict[str, Any]) -> None:
-        strides = resolved["architecture"]["arch_kwargs"].get("strides")
-        if strides is not None and any(np.mod(patch, np.prod(strides, axis=0))):
-            steps = _listed(np.prod(strides, axis=0))
-            raise ValueError(f"patch_size must be multiples of {steps} for nnU-Net's network, got {_listed(patch)}")
+        steps = np.prod(resolved["architecture"]["arch_kwargs"].get("strides") or [[1]], axis=0)
+        if any(np.mod(patch, steps)):
+            sizes = f"multiples of {_listed(steps)}"
+            raise ValueError(f"patch_size must be {sizes} for nnU-Net's network, got {_listed(patch)}")
+
+    def configure_optimizers(self) -> tuple[Any, Any]:
+        own = self.settings.optimiser == "sgd"
+        return super().configure_optimizers() if own else make_optimiser(self._built(), self.settings, self.num_epochs)
 
 
 class nnUNetTrainerSonic(_SettableTrainer):

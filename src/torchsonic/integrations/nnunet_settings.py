@@ -95,7 +95,7 @@ class Settings:
 
 # What each kind of trainer listens to; the rest is said to be unused.
 BUDGET = frozenset({"epochs", "iterations", "val_iterations", "save_every", "seed", "batch_size", "patch_size"})
-BUDGET |= {"learning_rate", "weight_decay"}
+BUDGET |= {"optimiser", "learning_rate", "weight_decay"}
 _ORDER = [option.name for option in fields(Settings)]
 NETWORK = frozenset(_ORDER[_ORDER.index("preset") :])  # those from there on
 ORBIT = frozenset({"width", "depth", "num_modes", "stride", "padding_mode", "field", "group", "checkpointing"})

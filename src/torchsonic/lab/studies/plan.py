@@ -10,27 +10,23 @@ from statistics import fmean
 from typing import Any, Literal
 
 from torchsonic.io import read_json
-from torchsonic.lab.runs.arrays import ArrayExperiment, ArraysConfig
-from torchsonic.lab.runs.images import ImagesConfig
-from torchsonic.lab.runs.images.run import ImageExperiment
-from torchsonic.lab.runs.masks import MaskExperiment, MasksConfig
-from torchsonic.lab.runs.run import Experiment, same_settings
-from torchsonic.lab.runs.settings import merged, parse_settings
-from torchsonic.lab.runs.synthetic import SyntheticConfig, SyntheticExperiment
-from torchsonic.lab.runs.volumes import VolumesConfig
-from torchsonic.lab.runs.volumes.run import VolumeExperiment
+from torchsonic.lab.runs import arrays, images, masks, nnunet, synthetic, volumes
+from torchsonic.lab.runs.run import same_settings
+from torchsonic.lab.runs.settings import merged, parse_settings, with_absolute_paths
 from torchsonic.lab.studies.definition import Measure, Study
 from torchsonic.lab.training.loggers import read_log
 
 __all__ = ["KINDS", "Planned", "best_rate", "plan_runs", "time_left"]
 
-KINDS: Mapping[str, tuple[type, Callable[[Any], Experiment]]] = {
-    "arrays": (ArraysConfig, ArrayExperiment),
-    "images": (ImagesConfig, ImageExperiment),
-    "masks": (MasksConfig, MaskExperiment),
-    "synthetic": (SyntheticConfig, SyntheticExperiment),
-    "volumes": (VolumesConfig, VolumeExperiment),
+KINDS: Mapping[str, tuple[type, Callable[..., dict[str, Any]]]] = {
+    "arrays": (arrays.ArraysConfig, arrays.run_experiment),
+    "images": (images.ImagesConfig, images.run_experiment),
+    "masks": (masks.MasksConfig, masks.run_experiment),
+    "nnunet": (nnunet.NnunetConfig, nnunet.run_experiment),
+    "synthetic": (synthetic.SyntheticConfig, synthetic.run_experiment),
+    "volumes": (volumes.VolumesConfig, volumes.run_experiment),
 }
+"""Settings of a run, and the function that trains and tests it."""
 DIVERGED = "diverged.json"
 
 
@@ -67,19 +63,20 @@ class Planned:
         settings = merged(settings, {"training": {"learning_rate": self.rate, "seed": self.seed}})
         if "data" in settings:
             settings["data"] = str(self.data / settings["data"])
-        return parse_settings(KINDS[self.study.kind][0], settings, f"study {self.study.name}, {self.model}")
+        config = parse_settings(KINDS[self.study.kind][0], settings, f"study {self.study.name}, {self.model}")
+        return with_absolute_paths(config)
 
-    def experiment(self) -> Experiment:
-        """What trains and tests it."""
-        return KINDS[self.study.kind][1](self.config())
+    def train(self) -> dict[str, Any]:
+        """Train and test it, or continue where it stopped."""
+        return KINDS[self.study.kind][1](self.config(), self.folder, show=False)
 
     def results(self) -> dict[str, Any] | None:
         """Results of the run, ``{}`` if it diverged; ``None`` if it is not done, or had other settings."""
-        experiment = self.experiment()
+        config = self.config()
         for name in ("results.json", DIVERGED):
             try:
                 found = read_json(self.folder / name)
-                if same_settings(found["config"], experiment.config):
+                if same_settings(found["config"], config):
                     return {} if name == DIVERGED else found
             except (OSError, ValueError, KeyError):
                 continue

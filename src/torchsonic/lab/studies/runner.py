@@ -15,7 +15,6 @@ import torch
 
 from torchsonic.io import write_json
 from torchsonic.lab.runs.provenance import current_commit
-from torchsonic.lab.runs.run import run
 from torchsonic.lab.runs.settings import public_settings
 from torchsonic.lab.runs.table1 import duration
 from torchsonic.lab.studies.definition import Study
@@ -104,9 +103,9 @@ def _train(planned: Planned, threads: int) -> str:
     torch.set_num_threads(threads)
     Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     try:
-        run(planned.experiment(), planned.folder, show=False)
+        planned.train()
     except FloatingPointError as error:  # a finding about the rate, not a reason to try again
-        settings = public_settings(planned.experiment().config)
+        settings = public_settings(planned.config())
         write_json(planned.folder / DIVERGED, {"reason": str(error), "config": settings})
     except (CheckpointError, ImportError, OSError, RuntimeError, ValueError) as error:
         return str(error)
