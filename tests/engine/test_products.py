@@ -12,10 +12,13 @@ needs_onednn = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(params=["usual", pytest.param("onednn", marks=needs_onednn)])
-def library(request, monkeypatch):
-    monkeypatch.setattr(products, "_onednn_helps", lambda: request.param == "onednn")
-    monkeypatch.setattr(products, "ONEDNN_WORK", 0)
+@pytest.fixture(params=["batched", *(pytest.param(way, marks=needs_onednn) for way in ("apart", "joined"))])
+def way(request, monkeypatch):
+    monkeypatch.setattr(products, "_onednn_helps", lambda: request.param != "batched")
+    monkeypatch.setattr(products, "SAMPLE_WORK", 0 if request.param == "apart" else float("inf"))
+    monkeypatch.setattr(products, "JOINED_WORK", 0)
+    if request.param != "batched":
+        assert products._way(torch.ones(2, 3, 4), 5) == request.param
     return request.param
 
 
@@ -23,7 +26,7 @@ def close(actual, expected):
     torch.testing.assert_close(actual.double(), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_products_are_those_of_matrices(library):
+def test_products_are_those_of_matrices(way):
     matrix, signals = torch.randn(6, 5), torch.randn(3, 5, 4, 7)
     expected = torch.einsum("rc,bcij->brij", matrix.double(), signals.double())
     close(products.mix(matrix, signals), expected)
@@ -38,7 +41,7 @@ def test_products_are_those_of_matrices(library):
         close(products.correlate(a, b), torch.einsum("brij,bcij->rc", a.double(), b.double()))
 
 
-def test_a_layer_has_the_same_output_and_gradients(library):
+def test_a_layer_has_the_same_output_and_gradients(way):
     layer, x = torchsonic.SonicConv2d(4, 6, num_modes=3), torch.randn(2, 4, 6, 5, requires_grad=True)
     reference, wide = (
         torchsonic.SonicConv2d(4, 6, num_modes=3, dtype=torch.float64),
@@ -55,7 +58,7 @@ def test_a_layer_has_the_same_output_and_gradients(library):
             torch.testing.assert_close(a.double(), b, rtol=1e-4, atol=1e-4 * b.abs().max().item())
 
 
-def test_counters_see_every_product(library):
+def test_counters_see_every_product(way):
     with FlopCounterMode(display=False) as counter:
         products.mix(torch.randn(6, 5), torch.randn(3, 5, 8))
     assert counter.get_total_flops() == 2 * 6 * 5 * 3 * 8

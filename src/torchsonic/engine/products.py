@@ -4,7 +4,8 @@
 is one real matrix product, and chunks of modes are slices.
 
 On CPUs PyTorch's matrix products use MKL, which runs at half speed on AMD processors; oneDNN, which PyTorch uses for
-convolutions, does not. Large products go to oneDNN, sample by sample, since it has no batched product.
+convolutions, does not. It has no batched product, so samples are taken one by one if they are large, and joined to one
+matrix if they are small.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import platform
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -20,8 +22,12 @@ from torchsonic.spectral.band import Band
 
 __all__ = ["add_product", "add_spectrum", "correlate", "correlate_spectra", "mix", "mix_modes", "takes_samples_apart"]
 
-# Multiply-adds per sample below which eight calls of oneDNN take longer than one of MKL.
-ONEDNN_WORK = 16e6
+# Multiply-adds per sample from which a plan transforms samples one by one, too.
+CHUNK_WORK = 16e6
+# Multiply-adds per sample from which oneDNN is called for each; below, per batch from which joining the samples pays,
+# and the size of a sample up to which it does.
+SAMPLE_WORK = 6e6
+JOINED_WORK, JOINED_POINTS = 4e6, 1024
 
 
 @cache
@@ -33,16 +39,20 @@ def _onednn_helps() -> bool:
 
 
 def takes_samples_apart(work: int) -> bool:
-    """Whether products of so many multiply-adds per sample run sample by sample."""
-    return work >= ONEDNN_WORK and _onednn_helps()
+    """Whether a plan with products of so many multiply-adds per sample takes samples one by one."""
+    return work >= CHUNK_WORK and _onednn_helps()
 
 
-def _by_onednn(signals: Tensor, rows: int) -> bool:
-    """Whether a product of ``rows`` with signals ``(b, c, n)`` goes to oneDNN; dispatch modes see ordinary products."""
+def _way(signals: Tensor, rows: int) -> Literal["batched", "apart", "joined"]:
+    """How to multiply ``rows`` with signals ``(b, c, n)``; dispatch modes see ordinary products."""
     ordinary = type(signals) is Tensor and signals.dtype == torch.float32 and signals.device.type == "cpu"
-    if not ordinary or torch._C._len_torch_dispatch_stack() > 0:
-        return False
-    return takes_samples_apart(rows * signals.shape[1] * signals.shape[2])
+    if not ordinary or torch._C._len_torch_dispatch_stack() > 0 or not _onednn_helps():
+        return "batched"
+    batch, channels, points = signals.shape
+    work = rows * channels * points
+    if work >= SAMPLE_WORK:
+        return "apart"
+    return "joined" if batch * work >= JOINED_WORK and points <= JOINED_POINTS else "batched"
 
 
 def _onednn(a: Tensor, b: Tensor) -> Tensor:
@@ -50,10 +60,23 @@ def _onednn(a: Tensor, b: Tensor) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise.default(a, b, None, "none", [], "")
 
 
+def _joined(signals: Tensor) -> Tensor:
+    """``(b, c, n)`` as ``(c, b n)``."""
+    return signals.transpose(0, 1).flatten(1)
+
+
+def _multiply_joined(matrix: Tensor, signals: Tensor) -> Tensor:
+    """``(r, c)`` times ``(b, c, n)``, a view of ``(r, b n)``."""
+    return _onednn(matrix, _joined(signals).mT).unflatten(1, signals.shape[::2]).transpose(0, 1)
+
+
 def mix(matrix: Tensor, signals: Tensor) -> Tensor:
     """``(r, c)`` times ``(b, c, *size)``."""
     flat = signals.flatten(2)
-    if _by_onednn(flat, matrix.shape[0]):
+    way = _way(flat, matrix.shape[0])
+    if way == "joined":
+        mixed = _multiply_joined(matrix, flat).contiguous()
+    elif way == "apart":
         parts = [_onednn(matrix, sample.mT) for sample in flat.unbind(0)]
         mixed = parts[0][None] if len(parts) == 1 else torch.stack(parts)
     else:
@@ -75,7 +98,12 @@ def add_product(y: Tensor, matrix: Tensor, signals: Tensor, *, first: bool, bias
     """``y (+)= matrix signals (+ bias)`` in place, for ``(b, k, *size)``."""
     flat, signals = y.flatten(2), signals.flatten(2)
     added = bias[None, :, None] if bias is not None and first else None if first else flat
-    if _by_onednn(signals, matrix.shape[0]):
+    way = _way(signals, matrix.shape[0])
+    if way == "joined":
+        product = _multiply_joined(matrix, signals)
+        flat.copy_(product if added is None else product.add_(added))
+        return
+    if way == "apart":
         for index, (target, sample) in enumerate(zip(flat.unbind(0), signals.unbind(0), strict=True)):
             product = _onednn(matrix, sample.mT)
             if added is None:
@@ -101,10 +129,13 @@ def add_spectrum(total: Tensor | None, matrix: Tensor, spectrum: Tensor) -> Tens
 def correlate(a: Tensor, b: Tensor) -> Tensor:
     """``sum_b a b^T``: ``(b, r, *size)`` and ``(b, c, *size)`` give ``(r, c)``."""
     a, b = a.flatten(2), b.flatten(2)
-    if not _by_onednn(a, b.shape[1]):
+    way = _way(a, b.shape[1])
+    if way == "batched":
         return torch.bmm(a, b.mT).sum(0)
     if a.shape[1] < b.shape[1]:  # many rows times few columns is faster
         return correlate(b, a).mT
+    if way == "joined":
+        return _onednn(_joined(a), _joined(b))
     total = _onednn(a[0], b[0])
     for left, right in zip(a[1:], b[1:], strict=True):
         total += _onednn(left, right)
