@@ -213,6 +213,11 @@ def batch_spacing(spacing: Spacing) -> Spacing:
 
 def sampling(x: Tensor, spacing: Spacing | None, orientation: Matrix | None) -> Spacing | None:
     """Combine the spacing and, if there is one, the orientation of ``x (B, C, *size)`` as layers take them."""
+    if isinstance(x, Tensor) and hasattr(x, "affine"):  # MONAI's
+        raise TypeError(
+            f"the input is a {type(x).__name__}, whose affine would be ignored; use a network of "
+            "torchsonic.integrations.monai, or pass x.as_tensor(), and affine=x.affine if the model is a network"
+        )
     if orientation is None:
         return spacing
     if isinstance(spacing, Sampling):
