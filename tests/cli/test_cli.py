@@ -333,7 +333,7 @@ def test_report_writes_its_files_beside_the_runs(tmp_path, capsys):
     (make_run(tmp_path, model="vit") / "results.json").unlink()
     assert main(["report", str(tmp_path)]) == 0
     shown = capsys.readouterr()
-    assert "1 runs, 1 left out" in shown.out
+    assert "1 run, 1 left out" in shown.out
     assert "left out: synthshape/vit/fold0-seed0: not finished" in shown.err
     assert {"report.html", "report.md", "report.json"} <= {path.name for path in (tmp_path / "report").iterdir()}
 

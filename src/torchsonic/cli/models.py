@@ -18,7 +18,7 @@ class Explain(Command):
     """Show on one page what a trained network has learned."""
 
     model: Path
-    """Folder of a run or of a saved model."""
+    """Folder of a run or of a saved model, or a name from 'torchsonic models --pretrained'."""
     out: Path = Path("explain.html")
     """HTML file to write; it needs no other file."""
     against: Path | None = None
@@ -55,7 +55,8 @@ class Explore(Command):
     """
 
     model: Path | None = None
-    """Folder of a run or of a saved model whose modes to browse."""
+    """Network whose modes to browse: folder of a run or of a saved model, or a name from 'torchsonic models
+    --pretrained'."""
     host: str = "127.0.0.1"
     """Address to listen on. Unless it is this machine's own, others can reach the page, which has no password."""
     port: int = 0
