@@ -253,7 +253,10 @@ def knows_spacing(module: nn.Module) -> bool:
 def refuse_unheard(model: nn.Module, spacing: Spacing | None) -> None:
     """Refuse a spacing that no layer of a model would use."""
     if spacing is not None and not getattr(model, "takes_spacing", False):
-        raise ValueError(f"spacing={spacing} given, but this {type(model).__name__} has no layer that uses it")
+        raise ValueError(
+            f"spacing={spacing} given, but this {type(model).__name__} has no layer that uses it; leave it out, and "
+            "resample images to the spacing of training yourself"
+        )
 
 
 def apply(module: nn.Module, x: Tensor, spacing: Spacing | None = None) -> Tensor:
