@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -128,10 +130,17 @@ class Models(Command):
         from rich.console import Console
         from rich.progress import track
 
-        from torchsonic.models import list_models
+        from torchsonic.models import list_models, list_pretrained
 
         if self.pretrained:
-            print_table(_pretrained_table())
+            if self.out is not None:
+                raise UserError(f"--out {self.out} is for the table of models; leave out --pretrained or --out")
+            names = fnmatch.filter(list_pretrained(), self.pattern)
+            if not names:
+                raise UserError(
+                    f"no trained network matches {self.pattern!r}; there are {', '.join(list_pretrained())}"
+                )
+            print_table(_pretrained_table(names))
             return
         names = list_models(self.pattern)
         if not names:
@@ -153,12 +162,12 @@ class Models(Command):
         return shlex.join(words)
 
 
-def _pretrained_table() -> Table:
+def _pretrained_table(names: Sequence[str]) -> Table:
     from torchsonic.io import read_json
-    from torchsonic.models import list_pretrained, pretrained_folder
+    from torchsonic.models import pretrained_folder
 
     rows = []
-    for name in list_pretrained():
+    for name in names:
         results = read_json(pretrained_folder(name) / "results.json")  # type: ignore[operator]
         training = results["config"]["training"]
         budget = f"{training['steps']:,} steps of {training['batch']}"
