@@ -127,6 +127,8 @@ def test_a_wrong_option_is_refused_without_a_traceback(capsys):
         (["train", "table1", "--folds", "5"], "fold must be 0 to 4, got 5"),
         (["data", "preview", "--seed", "-1"], "--seed must not be negative, got -1"),
         (["models", "no_such_*"], "no model matches 'no_such_*'"),
+        (["models", "--pretrained", "no_such_*"], "no trained network matches 'no_such_*'; there are corners"),
+        (["models", "--pretrained", "--out", "x.md"], "--out x.md is for the table of models"),
         (["models", "synthshape_*", "--out", __file__], "no place for the table"),
     ],
 )
@@ -211,6 +213,13 @@ def test_models_are_listed_by_pattern(capsys):
     shown = capsys.readouterr().out
     assert all(name in shown for name in torchsonic.list_models("synthshape_*net"))
     assert "resnet50" not in shown
+    assert "(a)" in shown
+    assert main(["models", "orbit*", "--no-flops"]) == 0
+    assert "(a)" not in capsys.readouterr().out  # the paper does not have these networks
+    assert main(["models", "--pretrained", "shapes*"]) == 0
+    shown = capsys.readouterr().out
+    assert "shapes_orbit" in shown
+    assert "corners" not in shown
 
 
 def test_models_write_the_same_document_again(tmp_path):
@@ -333,7 +342,7 @@ def test_report_writes_its_files_beside_the_runs(tmp_path, capsys):
     (make_run(tmp_path, model="vit") / "results.json").unlink()
     assert main(["report", str(tmp_path)]) == 0
     shown = capsys.readouterr()
-    assert "1 runs, 1 left out" in shown.out
+    assert "1 run, 1 left out" in shown.out
     assert "left out: synthshape/vit/fold0-seed0: not finished" in shown.err
     assert {"report.html", "report.md", "report.json"} <= {path.name for path in (tmp_path / "report").iterdir()}
 

@@ -52,7 +52,7 @@ def test_a_run_says_its_kind(volumes):
     [
         (
             ["predict", "SYNTHETIC"],
-            "SYNTHETIC is a run on synthetic data, which predict cannot use; give a run on",
+            "SYNTHETIC is a run on synthetic data, which predict cannot use; give a run on images, volumes or masks",
         ),
         (["evaluate", "arrays", "--help"], "evaluate: there is no 'evaluate arrays'; give a run on"),
         (

@@ -110,7 +110,7 @@ def test_a_bad_case_is_named_or_left_out_when_training(tmp_path, capsys):
     assert main([*arguments, "--keep-going"]) == 0
     shown = capsys.readouterr()
     assert "warning: left out: case case_c: " in shown.err
-    assert "1 cases were left out: case_c" in shown.out
+    assert "1 case left out: case_c" in shown.out
 
 
 def test_all_folds_are_trained_and_averaged(tmp_path, capsys):

@@ -412,3 +412,16 @@ def test_a_sheared_image_is_refused_and_a_slice_has_no_orientation():
     upright = torch.eye(4, dtype=torch.float64)[:, [0, 2, 1, 3]]  # its rows run upwards
     assert orientation_of(MetaTensor(torch.randn(1, 1, 6, 6), affine=upright), 2) is None
     assert orientation_of(MetaTensor(torch.randn(1, 1, 6, 6), affine=-torch.eye(4)), 2).shape == (1, 2, 2)
+
+
+@pytest.mark.parametrize("name", ["sonicunet3d", "sonicnet3d.light", "orbitnet3d"])
+def test_a_network_that_would_ignore_the_affine_refuses_a_metatensor(name):
+    model = torchsonic.create_model(name, in_channels=1, num_classes=2).eval()
+    x = image(FIRST)[None]
+    with (
+        torch.no_grad(),
+        pytest.raises(TypeError, match="the input is a MetaTensor, whose affine would be ignored; use"),
+    ):
+        model(x)
+    with torch.no_grad():
+        assert model(x.as_tensor(), affine=x.affine).shape == (1, 2, *SIZE)

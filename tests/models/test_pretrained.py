@@ -343,6 +343,7 @@ def test_the_hub_gives_and_takes_models(model, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     assert isinstance(torchsonic.from_pretrained("hub:someone/model"), SonicNet)
     refuses("hub:someone/else", "cannot be downloaded from the Hub: 404")
+    refuses("hub:model", "'hub:model' names no repository of the Hugging Face Hub; write hub:owner/name")
     assert model.push_to_hub("someone/model", private=True) == "commit"
     assert hub.uploads[0] == ("someone/model", True)
     assert isinstance(hub.uploads[1], SonicNet)

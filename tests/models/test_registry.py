@@ -338,6 +338,8 @@ def test_wrong_input_is_named(name):
         model(torch.randn(3, 64, 64))
     with pytest.raises(TypeError, match="floating-point"):
         model(torch.zeros(1, 3, 64, 64, dtype=torch.long))
+    with pytest.raises(TypeError, match=r"weights of torch.float32, but x is torch.float64; pass x.float\(\)"):
+        model(torch.randn(1, 3, 64, 64, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 4, 8])

@@ -73,7 +73,7 @@ def test_a_layer_at_two_strides_is_refused():
 
 
 def test_errors_name_the_layer_and_the_remedy():
-    with pytest.raises(ValueError, match="no Sonic or other spaced layer in Linear"):
+    with pytest.raises(ValueError, match="this Linear has no layer that uses the spacing; resample"):
         torchsonic.set_spacing(nn.Linear(2, 2), 1.0)
     model = nn.Sequential(make_layer(2))
     with pytest.raises(ValueError, match="does not fit layer '0'"):

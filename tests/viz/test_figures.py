@@ -1,5 +1,6 @@
 """Figures of every kind can be drawn for every number of axes, with units, and without windows."""
 
+import itertools
 import subprocess
 import sys
 
@@ -38,6 +39,19 @@ def test_the_last_frequency_shown_is_below_nyquist_of_the_spacing():
     left, right = figure.axes[0].get_xlim()
     assert right == pytest.approx(torch.pi / 0.5)
     assert left == -right
+
+
+def test_names_of_nested_layers_fit_into_the_figure():
+    model = torchsonic.create_model("synthshape_orbitnet")  # backbone.features.blocks.0.operator and so on
+    rose, stages = viz.draw_rose(model), viz.draw_stages(model, samples=17)
+    for figure in (rose, stages):
+        figure.canvas.draw()
+    (legend,) = rose.legends
+    box = legend.get_window_extent()
+    assert 0 <= box.x0 < box.x1 <= rose.bbox.x1
+    boxes = [panel.title.get_window_extent() for panel in stages.subfigs[0].axes if panel.get_title()]
+    assert len(boxes) == 4
+    assert all(left.x1 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
 @pytest.mark.parametrize("num_axes", [1, 2, 3])

@@ -177,8 +177,9 @@ def _group_screen(name: str, group: Group) -> str:
     if group.by_run:
         usage = f"torchsonic {name} RUN [OPTIONS]"
         after = (
-            f"RUN is the folder of a run, or of a saved model that says what it was trained on. The options depend on "
-            f"its kind: see 'torchsonic {name} RUN --help', or 'torchsonic {name} KIND --help' without a run."
+            f"RUN is the folder of a run, or of a saved model that says what it was trained on, or a name from "
+            f"'torchsonic models --pretrained'. The options depend on its kind: see 'torchsonic {name} RUN --help', or "
+            f"'torchsonic {name} KIND --help' without a run."
         )
     return "\n".join([f"usage: {usage}", "", group.help, "", *_rows(group.members), "", textwrap.fill(after, WIDTH)])
 

@@ -29,7 +29,8 @@ class Export(Command):
     """
 
     model: str
-    """Folder of a run or of a saved model, or a name from 'torchsonic models' for untrained weights."""
+    """Folder of a run or of a saved model, a name from 'torchsonic models --pretrained', or one from
+    'torchsonic models' for untrained weights."""
     to: Literal["onnx", "pt2", "aoti"] = "onnx"
     """onnx; pt2, a torch.export program; or aoti, compiled by AOTInductor for machines like this one."""
     out: Path | None = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,7 +20,7 @@ class Explain(Command):
     """Show on one page what a trained network has learned."""
 
     model: Path
-    """Folder of a run or of a saved model."""
+    """Folder of a run or of a saved model, or a name from 'torchsonic models --pretrained'."""
     out: Path = Path("explain.html")
     """HTML file to write; it needs no other file."""
     against: Path | None = None
@@ -55,7 +57,8 @@ class Explore(Command):
     """
 
     model: Path | None = None
-    """Folder of a run or of a saved model whose modes to browse."""
+    """Network whose modes to browse: folder of a run or of a saved model, or a name from 'torchsonic models
+    --pretrained'."""
     host: str = "127.0.0.1"
     """Address to listen on. Unless it is this machine's own, others can reach the page, which has no password."""
     port: int = 0
@@ -127,10 +130,17 @@ class Models(Command):
         from rich.console import Console
         from rich.progress import track
 
-        from torchsonic.models import list_models
+        from torchsonic.models import list_models, list_pretrained
 
         if self.pretrained:
-            print_table(_pretrained_table())
+            if self.out is not None:
+                raise UserError(f"--out {self.out} is for the table of models; leave out --pretrained or --out")
+            names = fnmatch.filter(list_pretrained(), self.pattern)
+            if not names:
+                raise UserError(
+                    f"no trained network matches {self.pattern!r}; there are {', '.join(list_pretrained())}"
+                )
+            print_table(_pretrained_table(names))
             return
         names = list_models(self.pattern)
         if not names:
@@ -152,12 +162,12 @@ class Models(Command):
         return shlex.join(words)
 
 
-def _pretrained_table() -> Table:
+def _pretrained_table(names: Sequence[str]) -> Table:
     from torchsonic.io import read_json
-    from torchsonic.models import list_pretrained, pretrained_folder
+    from torchsonic.models import pretrained_folder
 
     rows = []
-    for name in list_pretrained():
+    for name in names:
         results = read_json(pretrained_folder(name) / "results.json")  # type: ignore[operator]
         training = results["config"]["training"]
         budget = f"{training['steps']:,} steps of {training['batch']}"

@@ -160,6 +160,7 @@ class Report(Command):
 
     def run(self) -> None:
         from torchsonic.lab.report.masks import make_page as make_masks_page
+        from torchsonic.lab.report.runs import count
         from torchsonic.lab.report.table1 import make_page, make_report
         from torchsonic.lab.runs.folder import is_run, kind_of
 
@@ -171,9 +172,9 @@ class Report(Command):
             return
         report = make_report(self.runs)
         make_folder(out)
-        print(f"drawing what {len(report.runs)} runs answer ...", flush=True)
+        print(f"drawing the answers of {count(len(report.runs), 'run')} ...", flush=True)
         publish(make_page(report), out, sections=())
-        print(f"{len(report.runs)} runs, {report.num_left_out} left out")
+        print(f"{count(len(report.runs), 'run')}, {report.num_left_out} left out")
 
 
 @dataclass(frozen=True, kw_only=True)

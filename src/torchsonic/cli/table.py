@@ -171,7 +171,8 @@ def _find_kind(name: str, group: Group, words: list[str]) -> tuple[str, list[str
     if kind not in group.members:
         reason = f"{first} is a run on {kind} data, which {name} cannot use"
         reason = f"there is no '{name} {said}'" if said else reason
-        raise UserError(f"{name}: {reason}; give a run on {' or '.join(group.members)}")
+        *most, last = group.members
+        raise UserError(f"{name}: {reason}; give a run on {', '.join(most)} or {last}")
     return kind, words
 
 
@@ -188,7 +189,7 @@ def _kind_of_run(word: str) -> str:
         if near:
             text += f"; did you mean {near[0]!r}?"
         elif not set(text) & set(";?"):  # there is no remedy in it yet
-            text += "; name the folder of a run, which 'torchsonic train' prints"
+            text += "; name the folder of a run, which 'torchsonic train' prints, or a packaged network"
         raise UserError(text) from error
 
 

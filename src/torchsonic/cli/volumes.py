@@ -33,16 +33,18 @@ class TrainVolumes(TrainFolds, VolumesConfig):
         from rich.console import Console
         from rich.table import Table
 
+        from torchsonic.lab.report.runs import count
+
         cases, console = results["cases"], Console()
         if cases:
-            table = Table("class", "Dice", "cases", title=f"{results['model']}, {len(cases)} cases tested")
+            table = Table("class", "Dice", "cases", title=f"{results['model']}, {count(len(cases), 'case')} tested")
             for number, dice in enumerate(results["dice_per_class"], start=1):
                 known = sum(row["dice"][number - 1] is not None for row in cases)
                 table.add_row(str(number), "" if dice is None else f"{dice:.3f}", str(known))
             table.add_row("mean", "" if results["dice"] is None else f"{results['dice']:.3f}", "")
             console.print(table)
         if results["left_out"]:
-            console.print(f"{len(results['left_out'])} cases were left out: {', '.join(results['left_out'])}")
+            console.print(f"{count(len(results['left_out']), 'case')} left out: {', '.join(results['left_out'])}")
         console.print(training_line(results))
 
 
@@ -54,7 +56,7 @@ class PredictVolumes(OnDevice):
     """
 
     folder: Path
-    """Folder of a run on volumes."""
+    """Folder of a run on volumes, or a name from 'torchsonic models --pretrained'."""
     data: Path
     """Folder with images/, or with the images themselves."""
     out: Path

@@ -213,6 +213,8 @@ def locate(source: str | os.PathLike, *, revision: str | None = None, token: str
     """The folder with both files: the given one, the ``model`` folder of a run, or a download if the Hub is named."""
     name = os.fspath(source)
     if name.startswith(HUB):
+        if not is_repository(name.removeprefix(HUB)):  # else the Hub would be asked several times
+            raise PretrainedError(f"{name!r} names no repository of the Hugging Face Hub; write {HUB}owner/name")
         try:
             return download(name.removeprefix(HUB), (CONFIG_NAME, WEIGHTS_NAME), revision=revision, token=token)
         except (ImportError, OSError, ValueError) as error:  # the Hub's own errors and the network's are of these
@@ -228,7 +230,7 @@ def locate(source: str | os.PathLike, *, revision: str | None = None, token: str
     # Nothing is asked for over the network by mistake: the name of a folder may be confidential.
     hint = f"; for a repository on the Hugging Face Hub write {HUB}{name}" if is_repository(name) else ""
     known = ", ".join(list_pretrained())
-    raise PretrainedError(f"there is no folder {name!r}{hint}, and torchsonic has no such trained network ({known})")
+    raise PretrainedError(f"there is no folder {name!r}{hint}; the trained networks in torchsonic are {known}")
 
 
 def _check_names_and_shapes(expected: Mapping[str, Tensor], state: Mapping[str, Tensor], path: Path) -> None:

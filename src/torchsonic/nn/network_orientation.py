@@ -256,6 +256,13 @@ class OrientedNetwork(nn.Module):
         self, run: Run, x: Tensor, spacing: Spacing | None, *, orientation: Matrix | None, affine: Matrix | None
     ) -> Any:
         """The result of a method of this network, in the axes of training; see :func:`run_rearranged`."""
+        if getattr(x, "dtype", None) is torch.float64:  # as nibabel and NumPy give; norms would say it less plainly
+            kinds = {weights.dtype for weights in self.parameters()}
+            if kinds and torch.float64 not in kinds:
+                raise TypeError(
+                    f"{type(self).__name__} has weights of {min(map(str, kinds))}, but x is torch.float64; pass "
+                    "x.float(), or convert the network with double()"
+                )
         if orientation is None and affine is None:
             if self.storages is None or x.dim() != len(self.storages[0].order) + 2:
                 return run(x, spacing)  # which says what is wrong

@@ -61,7 +61,10 @@ def set_spacing(model: nn.Module, spacing: Spacing) -> nn.Module:
     """
     layers = list(spaced_layers(model))
     if not layers:
-        raise ValueError(f"set_spacing found no Sonic or other spaced layer in {type(model).__name__}")
+        raise ValueError(
+            f"set_spacing({spacing}) was called, but this {type(model).__name__} has no layer that uses the spacing; "
+            "resample images to the spacing of training yourself"
+        )
     if len(layers) > 1 and _has_strides(model) and all(set(layer.input_stride) == {1.0} for _, layer in layers):
         warnings.warn(
             "the model has strides but its layers do not know them; call infer_strides(model, example) first",

@@ -213,6 +213,11 @@ def batch_spacing(spacing: Spacing) -> Spacing:
 
 def sampling(x: Tensor, spacing: Spacing | None, orientation: Matrix | None) -> Spacing | None:
     """Combine the spacing and, if there is one, the orientation of ``x (B, C, *size)`` as layers take them."""
+    if isinstance(x, Tensor) and hasattr(x, "affine"):  # MONAI's
+        raise TypeError(
+            f"the input is a {type(x).__name__}, whose affine would be ignored; use a network of "
+            "torchsonic.integrations.monai, or pass x.as_tensor(), and affine=x.affine if the model is a network"
+        )
     if orientation is None:
         return spacing
     if isinstance(spacing, Sampling):
@@ -248,7 +253,10 @@ def knows_spacing(module: nn.Module) -> bool:
 def refuse_unheard(model: nn.Module, spacing: Spacing | None) -> None:
     """Refuse a spacing that no layer of a model would use."""
     if spacing is not None and not getattr(model, "takes_spacing", False):
-        raise ValueError(f"spacing={spacing} given, but this {type(model).__name__} has no layer that uses it")
+        raise ValueError(
+            f"spacing={spacing} given, but this {type(model).__name__} has no layer that uses it; leave it out, and "
+            "resample images to the spacing of training yourself"
+        )
 
 
 def apply(module: nn.Module, x: Tensor, spacing: Spacing | None = None) -> Tensor:

@@ -114,6 +114,8 @@ def draw_rose(model: nn.Module, *, weight: Weight = "gain", bins: int | None = N
     if len(layers) > MOST_NAMES:
         handles, names, columns = [handles[0], handles[-1]], [f"first: {names[0]}", f"last: {names[-1]}"], 2
     if len(layers) > 1:
+        fitting = int(figure.get_figwidth() / (0.6 + 0.066 * max(map(len, names))))  # inches of a handle and a letter
+        columns = max(1, min(columns, fitting))
         figure.legend(handles, names, loc="outside lower center", frameon=False, ncols=columns)
     return figure
 

@@ -77,7 +77,7 @@ def draw_stages(model: nn.Module, *, samples: int | None = None, unit: str = "px
         if not flat:
             panel, axes = panels[place], lattice.frequencies[-2:]
             image = style.show_decades(panel, shares_of_highest(central_slice(energy), energy), axes)
-            panel.set_title(name, fontsize=7.5 if len(name) > 22 else 8.5, pad=3)
+            panel.set_title(name, fontsize=min(8.5, 210 / len(name)), pad=3)  # no wider than a panel
             style.frame_axes(panel, axes, style.AXIS_NAMES[2], unit, frequency=True)
             if place % columns:
                 panel.set_ylabel("")

@@ -14,10 +14,11 @@ from tests.lab.made_runs import make_run
 from torchsonic.cli import main
 from torchsonic.integrations.released.layers import OPTIONS
 from torchsonic.lab.report.explain import load_subject, write_explanation
-from torchsonic.lab.report.explain.page import draw_figures
+from torchsonic.lab.report.explain.page import draw_figures, make_page
 from torchsonic.lab.runs.images.config import ImagesConfig
 from torchsonic.lab.runs.volumes.config import VolumesConfig
 from torchsonic.lab.training.checkpoint import Checkpoints
+from torchsonic.models.model_folder import pretrained_folder
 from torchsonic.viz.spectra import choose_evenly
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
@@ -64,7 +65,7 @@ def test_a_run_is_explained_with_its_data_and_its_history(tmp_path):
     assert subject.unit == "px"
     page = write_explanation(subject, tmp_path / "page.html").read_text()
     assert pictures(page)["Modes during training"].n_frames == 3
-    assert "samples of synthshape" in page
+    assert "samples of SynthShape" in page
     assert load_subject(run / "model").run == run
 
 
@@ -168,3 +169,8 @@ def test_mistakes_end_in_one_line(tmp_path, capsys):
         assert words in error
         assert error.count("\n") == 1
     assert not (tmp_path / "explain.html").exists()
+
+
+def test_the_page_on_a_packaged_network_names_it():
+    page = make_page(load_subject(pretrained_folder("shapes_orbit")), [])
+    assert page.about.startswith("SynthShapeNet, packaged as shapes_orbit: ")

@@ -128,11 +128,10 @@ def test_other_settings_or_files_are_not_resumed(discs, tmp_path):
         run_experiment(config, tmp_path / "run", show=False)
 
 
-# Samples of a SonicUNet share one grid, which is that of each alone within a factor of the square root of two.
-@pytest.mark.parametrize(("model", "spread"), [("sonicunet2d", 0.02), ("sonicnet2d", 0.25)])
-def test_a_batch_of_mixed_pixel_sizes_is_each_alone(discs, tmp_path, model, spread):
+@pytest.mark.parametrize("model", ["sonicunet2d", "sonicnet2d"])
+def test_a_batch_of_mixed_pixel_sizes_is_each_alone(discs, tmp_path, model):
     table = tmp_path / "sizes.csv"
-    table.write_text("".join(f"scene{n},{0.9 + spread * n},{0.95 + spread * n / 2}\n" for n in range(9)))
+    table.write_text("".join(f"scene{n},{0.9 + n / 4},{0.95 + n / 8}\n" for n in range(9)))
     experiment = MaskExperiment(small_config(discs, model=model, spacing_table=table, instances=True))
     facts, num_classes = experiment._look_at_data(show=False)
     network = experiment.make_model(facts, num_classes).eval()

@@ -32,7 +32,9 @@ class CatalogueRow:
 
 def catalogue_table(rows: Sequence[CatalogueRow]) -> Table:
     """A row for each model, and what is counted."""
-    return Table("Models", HEADERS, [_cells(row) for row in rows], NOTES, left=3)
+    cells = [_cells(row) for row in rows]
+    notes = NOTES if any("(a)" in line[-1] for line in cells) else NOTES[:1]
+    return Table("Models", HEADERS, cells, notes, left=3)
 
 
 def _cells(row: CatalogueRow) -> list[str]:

@@ -30,9 +30,9 @@ from torchsonic.viz.style import new_figure, thin_axes
 
 COUNTED = (
     "Means over the classes or thresholds of an image, then over images. Dice: 2 |P and L| / (|P| + |L|). Boundary: "
-    "the fraction of both boundaries that lies within {:g} of the other. Precision at a threshold: found / (found + "
-    "missed + false) objects, where an object is found if its intersection over union with a predicted object exceeds "
-    "the threshold."
+    "the fraction of both boundaries that lies at most {:g} from the other, in the unit of the pixel size. Precision "
+    "at a threshold: found / (found + missed + false) objects, where an object is found if its intersection over union "
+    "with a predicted object exceeds the threshold."
 )
 MOVED = (
     "A rotated image is placed on a grid large enough for all of it; pixels outside the image are not scored. Rescaled "

@@ -15,6 +15,7 @@ from torchsonic.lab.report.explain.subject import Subject
 from torchsonic.lab.report.files import to_png
 from torchsonic.lab.report.runs import count, group_by
 from torchsonic.lab.training.checkpoint import kept_weights
+from torchsonic.models.model_folder import is_packaged
 from torchsonic.nn import SonicConvNd
 from torchsonic.viz.spectra import choose_evenly
 
@@ -47,10 +48,12 @@ def make_page(subject: Subject, figures: Sequence[tuple[str, Figure]]) -> Docume
         for place, (layer, members) in enumerate(groups.items())
     ]
     name = type(subject.model).__name__
+    packaged = is_packaged(subject.folder)
+    place = f", packaged as {subject.folder.name}" if packaged else f" in {subject.folder.as_posix()}"
     return Document(
         title=f"What this {name} has learned",
         about=(
-            f"{name} in {subject.folder.as_posix()}: {count_parameters(subject.model):,} parameters, "
+            f"{name}{place}: {count_parameters(subject.model):,} parameters, "
             f"{count(len(subject.layers), 'Sonic layer')}, reference spacing {_steps(subject.spacing)} {subject.unit}. "
             f"torchsonic {__version__}."
         ),

@@ -18,6 +18,7 @@ from torchsonic.nn import SonicConvNd
 from torchsonic.viz import convolution_twin
 from torchsonic.viz.lattice import named_sonic_layers
 
+TITLES = {"synthshape": "SynthShape", "halligalli": "HalliGalli"}
 NUM_IMAGES = 6
 EXTENT = {1: 128, 2: 64, 3: 24}
 """Pixels of an image of noise on an axis of mean spacing."""
@@ -128,9 +129,9 @@ def _images(
     """Images of the run's task where it has one that can be drawn, else white noise; none without a network."""
     if isinstance(model, SonicLayers):
         return None, ""
-    if settings.get("task") in ("synthshape", "halligalli"):
+    if settings.get("task") in TITLES:
         task, protocol = settings["task"], settings.get("protocol", "own")
-        words = f"{NUM_IMAGES} samples of {task}{', released protocol' if protocol == 'released' else ''}"
+        words = f"{NUM_IMAGES} samples of {TITLES[task]}{', released protocol' if protocol == 'released' else ''}"
         return make_data(task, protocol).samples(range(NUM_IMAGES))[0], words
     axes = len(spacing)
     mean = torch.tensor(spacing).log().mean().exp().item()
