@@ -16,7 +16,7 @@ from tests.lab.runs.test_arrays import waves
 from torchsonic.cli import main
 from torchsonic.io import read_json, write_json
 from torchsonic.lab.data.arrays import write_arrays
-from torchsonic.lab.report import to_markdown
+from torchsonic.lab.report import print_document, to_markdown
 from torchsonic.lab.report.study import make_page
 from torchsonic.lab.runs.lock import RunLockedError, locked
 from torchsonic.lab.runs.run import same_settings
@@ -421,3 +421,16 @@ def test_commands_list_show_and_summarise(folder, tmp_path, capsys):
     (tmp_path / "report.json").write_text('{"models": []}')
     assert main(["summary", str(tmp_path), "--out", str(tmp_path / "summary.json")]) == 1
     assert "report.json is not the report of a study" in capsys.readouterr().err
+
+
+def test_many_measures_have_rows_beside_what_was_published(tmp_path, capsys):
+    page = make_page(read_study("table1"), tmp_path, tmp_path)
+    (table,) = [block for block in page.sections[0].blocks if block.title == "Results"]
+    assert table.columns[1].full == "SonicNet"
+    assert [row[0] for row in table.rows][:5] == ["rank", "seeds", "parameters", "clean", "distortion 2"]
+    published = {column.title: place for place, column in enumerate(table.columns) if column.group == "published"}
+    best = {name: table.lines[4][place].mark for name, place in published.items()}
+    assert {name for name, mark in best.items() if mark} == {"ConvNet", "SonicNet"}
+    assert not any(cell.mark for cell in table.lines[3])
+    print_document(page)
+    assert "distortion 2" in capsys.readouterr().out  # on one line

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 LOG_WIDTH = 200
 """Line width if the output is not a terminal."""
+SHORT = 16
+"""Characters of a first column that stays whole beside many others."""
 STYLES = {"best": "bold", "alarm": "bold red", "much better": "green", "much worse": "red"}
 
 
@@ -39,9 +41,8 @@ def print_table(table: Table, console: Console | None = None) -> None:
     for place, column in enumerate(table.columns):
         heading = f"{column.group}\n{column.title}" if column.group else column.title
         justify = "left" if place < table.left else "right"
-        shown.add_column(
-            _rich(heading), justify=justify, overflow="fold", no_wrap=place == 0 and len(table.columns) < 9
-        )
+        whole = place == 0 and (len(table.columns) < 9 or _first_width(table) <= SHORT)
+        shown.add_column(_rich(heading), justify=justify, overflow="fold", no_wrap=whole)
     for line in table.lines:
         if isinstance(line, Group):
             shown.add_section()
@@ -52,6 +53,10 @@ def print_table(table: Table, console: Console | None = None) -> None:
     for note in table.notes:
         console.print(_plain(note), style="dim", highlight=False, markup=False)
     console.print()
+
+
+def _first_width(table: Table) -> int:
+    return max((len(line[0].text) for line in table.lines if not isinstance(line, Group)), default=0)
 
 
 def _console(*, stderr: bool = False) -> Console:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchsonic.lab.report.document import NONE, Cell, Document, Figure, Group, Items, Prose, Section, Table
+from torchsonic.lab.report.document import NONE, Cell, Column, Document, Figure, Group, Items, Prose, Section, Table
 from torchsonic.lab.report.files import to_png
 from torchsonic.lab.report.runs import Compared, count, decimal, find_warnings, origin_text
 from torchsonic.lab.report.style import draw_band, log_scale, plain, read_losses, smooth
@@ -20,6 +20,9 @@ from torchsonic.viz.style import PALETTE, new_figure, thin_axes
 COLOURS = (*PALETTE, "#777777")
 LEGEND_WIDTH = 96
 """Characters that fit beside each other below a figure."""
+MOST_COLUMNS = 8
+"""Measures with a column each; if there are more, they have rows."""
+PUBLISHED = "Published, each with its own training budget"
 DIGITS = {"plain": 3, "percent": 2, "error": 2, "cost": 2}
 
 
@@ -61,8 +64,9 @@ def status_line(runs: Sequence[Planned]) -> str:
 
 
 def _results(study: Study, outcomes: Mapping[str, Outcome]) -> Section:
+    """A row per model and per published one; if there are many measures, a column."""
     places = [ranks(outcomes, measure) for measure in study.measures]
-    rows: list[Any] = []
+    rows: list[list[Any]] = []
     for model, outcome in outcomes.items():
         columns = zip(study.measures, places, strict=True)
         cells = [_cell(outcome, measure, place.get(model) == 1) for measure, place in columns]
@@ -72,13 +76,7 @@ def _results(study: Study, outcomes: Mapping[str, Outcome]) -> Section:
         rows.append(
             [study.models[model].title, outcome.problem or rank, f"{len(outcome.runs)}/{outcome.planned}", size, *cells]
         )
-    published = list(dict.fromkeys(name for measure in study.measures for name in measure.paper))
-    if published:
-        rows.append(Group("Published, each with its own training budget"))
-        for name in published:
-            values = [decimal(measure.paper.get(name), DIGITS[measure.form]) for measure in study.measures]
-            title = study.models[name].title if name in study.models else name
-            rows.append([title, "", "", "", *values])
+    published = _published(study)
     headers = ["model", "rank", "seeds", "parameters", *(measure.title for measure in study.measures)]
     kinds = {bool(measure.patient) for measure in study.measures}
     units = {False: "seeds", True: "patients (each averaged over seeds)"}
@@ -87,7 +85,24 @@ def _results(study: Study, outcomes: Mapping[str, Outcome]) -> Section:
         f"Mean and 95 % interval over {over}. Only trained models are ranked, by {study.measures[0].title}.",
         *(f"{model.title}: {model.note}" for model in study.models.values() if model.note),
     ]
-    return Section("Results", [Table("Results", headers, rows, notes)])
+    if len(study.measures) <= MOST_COLUMNS:
+        groups = [Group(PUBLISHED), *published] if published else []
+        return Section("Results", [Table("Results", headers, [*rows, *groups], notes)])
+    above = ["", *(row[0] for row in rows), *(Column(row[0], "published") for row in published)]
+    turned = list(zip(headers, *rows, *published, strict=True))[1:]
+    notes += [f"{PUBLISHED}."] if published else []
+    return Section("Results", [Table("Results", above, turned, notes)])
+
+
+def _published(study: Study) -> list[list[Any]]:
+    """Rows of published values; the best of each measure is highlighted."""
+    best = [max(m.paper.values(), key=lambda value: m.sign * value, default=None) for m in study.measures]
+    rows = []
+    for name in dict.fromkeys(name for measure in study.measures for name in measure.paper):
+        values = [(m.paper.get(name), DIGITS[m.form], top) for m, top in zip(study.measures, best, strict=True)]
+        cells = [Cell(decimal(v, digits), mark="best" if v == top is not None else "") for v, digits, top in values]
+        rows.append([study.models[name].title if name in study.models else name, "", "", "", *cells])
+    return rows
 
 
 def _cell(outcome: Outcome, measure: Measure, is_best: bool) -> Cell:
