@@ -99,6 +99,7 @@ class TestGroup:
             (lambda: Group.generate([[[2, 0], [0, 1]]]), "generators must be orthogonal.*by 3"),
             (lambda: Group(torch.cat([make_group("C4", 2).matrices] * 2)), "one occurs twice"),
             (lambda: make_group("C4", 3, axis=1.0), r"axis must be one of \(0, 1, 2\), got 1\.0"),
+            (lambda: make_group("C4", 2, axis=1), r"axis must be one of \(0,\), got 1"),
             (lambda: make_group(8, 2), "group must be a name such as 'C8', got 8"),
         ],
     )

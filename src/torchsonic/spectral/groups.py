@@ -33,8 +33,9 @@ def make_group(name: str | Group, spatial_dims: int, *, axis: int = 0) -> Group:
     axis
         In 3-D, the array axis about which ``C`` and ``D`` rotate; slices are usually stacked along the first.
     """
-    if not hasattr(axis, "__index__") or axis not in range(spatial_dims):
-        raise ValueError(f"axis must be one of {tuple(range(spatial_dims))}, got {axis!r}")
+    axes = (0, 1, 2) if spatial_dims == 3 else (0,)  # in the plane there is no axis to choose
+    if not hasattr(axis, "__index__") or axis not in axes:
+        raise ValueError(f"axis must be one of {axes}, got {axis!r}")
     if isinstance(name, Group):
         if name.num_axes != spatial_dims:
             raise ValueError(f"group={name} acts on {name.num_axes} axes, but there are {spatial_dims}")
@@ -42,7 +43,7 @@ def make_group(name: str | Group, spatial_dims: int, *, axis: int = 0) -> Group:
     if not isinstance(name, str):
         raise TypeError(f"group must be a name such as 'C8', got {name!r}")
     with torch.device("cpu"):  # not PyTorch's default device, which is "meta" while a saved model is looked at
-        return _named(name, spatial_dims, axis if spatial_dims == 3 else 0)
+        return _named(name, spatial_dims, axis)
 
 
 def known_name(group: Group, *, axis: int = 0) -> str | None:
