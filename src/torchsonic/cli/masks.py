@@ -29,10 +29,11 @@ class TrainMasks(TrainFolds, MasksConfig):
         from torchsonic.lab.report.runs import count
 
         for name in ("dice", "boundary", "precision"):
-            each = next((results[key] for key in results if key.startswith(f"{name}_per_")), [])
+            per, each = next(((key, each) for key, each in results.items() if key.startswith(f"{name}_per_")), ("", []))
             words = ", ".join("none" if value is None else f"{value:.3f}" for value in each)
             if results.get(name) is not None:
-                print(f"{name} {results[name]:.3f} ({words}), {count(len(results['cases']), 'image')}")
+                by = per.removeprefix(f"{name}_per_")
+                print(f"{name} {results[name]:.3f} (by {by}: {words}), {count(len(results['cases']), 'image')}")
         if results["left_out"]:
             print("images left out:", ", ".join(results["left_out"]))
         print(f"{results['parameters']:,} parameters, {results['seconds']:.0f} s of training")

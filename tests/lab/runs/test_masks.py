@@ -298,7 +298,10 @@ def test_commands_train_predict_report_export_and_explain(discs, tmp_path, capsy
 def test_other_images_are_scored_as_test_images_are(learnt, discs, tmp_path, capsys):
     folder, results = learnt
     assert main(["evaluate", str(folder), "--data", str(discs), "--out", str(tmp_path / "all")]) == 0
-    assert "precision" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "precision" in said.out
+    seen = len(json.loads((folder / "split.json").read_text())["train"])
+    assert f"{seen} of 9 images were used in training" in said.err
     found = json.loads((tmp_path / "all" / "report.json").read_text())
     scores = {row["case"]: row["precision"] for row in found["cases"]}
     assert len(scores) == 9
@@ -309,7 +312,9 @@ def test_other_images_are_scored_as_test_images_are(learnt, discs, tmp_path, cap
     assert main(words) == 1
     assert "scene1" in capsys.readouterr().err
     assert main([*words, "--keep-going"]) == 0
-    assert "left out: case scene1" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "left out: case scene1" in said
+    assert "used in training" not in said
     assert json.loads((tmp_path / "some" / "report.json").read_text())["left_out"] == {"scene1": "could not be used"}
 
 

@@ -6,7 +6,7 @@ The images are those that the run was tested on, or others with masks.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from torchsonic.lab.report.files import to_png
 from torchsonic.lab.report.runs import count, origin_text
 from torchsonic.lab.report.style import plain
 from torchsonic.lab.report.volumes.overlay import add_legend, draw_slice
+from torchsonic.lab.runs.folder import read_facts
 from torchsonic.lab.runs.mask_scores import MEASURES, predict_mask, score_cases
 from torchsonic.lab.runs.masks import MasksConfig, load_run
 from torchsonic.models import PretrainedModel
@@ -59,6 +60,7 @@ def evaluate_run(
 ) -> Document:
     """The page on other images with masks; see :func:`torchsonic.lab.runs.masks.predict_masks` for the arguments."""
     model, config = load_run(folder)
+    trained = read_facts(folder / "split.json", "train")["train"] if data.resolve() == config.data.resolve() else []
     config = replace(config, data=data).with_pixels(spacing, spacing_table)
     cases = find_pairs(data)
     scores = score_cases(model.to(device), cases, config, keep_going=keep_going)
@@ -66,11 +68,15 @@ def evaluate_run(
     results = read_json(folder / "results.json")
     results |= {**scores, "left_out": dict.fromkeys(sorted(left_out), "could not be used")}
     results["config"] |= {"data": data.resolve().name}
-    return _make_page(folder, results, model, config)
+    seen = sum(row["case"] in set(trained) for row in scores["cases"])
+    text = f"{seen} of {len(scores['cases'])} images were used in training, so new images will score lower"
+    return _make_page(folder, results, model, config, [text] if seen else [])
 
 
-def _make_page(folder: Path, results: dict[str, Any], model: PretrainedModel, settings: MasksConfig) -> Document:
-    config, rows, warnings = results["config"], results["cases"], []
+def _make_page(
+    folder: Path, results: dict[str, Any], model: PretrainedModel, settings: MasksConfig, warnings: Sequence[str] = ()
+) -> Document:
+    config, rows, warnings = results["config"], results["cases"], list(warnings)
     measure = "precision" if config["instances"] else "dice"
     rank = {row["case"]: mean for row in rows if (mean := mean_known(row[measure])) is not None}
     ranked = sorted(rank, key=rank.__getitem__)
