@@ -20,7 +20,8 @@ pytest.importorskip("monai", reason="MONAI is not installed")
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 pytest.importorskip("lightning_fabric", reason="lightning-fabric is not installed")
 
-TOLD, DEAF = "sonicnet3d.light-width8-depth1-num_modes6, told", "sonicnet3d.light-width8-depth1-num_modes6, not told"
+NAME = "sonicnet3d.light-width8-depth1-num_modes6"
+TOLD, DEAF = f"{NAME}, spacing given", f"{NAME}, spacing not given"
 
 
 def train(data, out, **options):
@@ -109,7 +110,11 @@ def test_external_cases_must_not_be_those_of_training(made, tmp_path):
 def test_external_cases_are_all_predicted_by_every_run(made, elsewhere, tmp_path):
     _, runs, unet = made
     evaluation = score([*runs, unet], tmp_path, external=elsewhere, pictures=True)
-    names = [f"{TOLD.split(',')[0]} fold{fold}-seed0, {told}" for fold in (0, 1) for told in ("told", "not told")]
+    names = [
+        f"{TOLD.split(',')[0]} fold{fold}-seed0, {told}"
+        for fold in (0, 1)
+        for told in ("spacing given", "spacing not given")
+    ]
     assert [model.name for model in evaluation.models] == [*names, "unet"], "two answers to a case are two rows"
     assert all(set(model.cases) == {"far", "away"} for model in evaluation.models)
     assert set(evaluation.pictures) == {"far", "away"}
@@ -201,7 +206,7 @@ def test_the_command_finds_the_kind_of_the_run_and_validates_outside(made, elsew
         main(["evaluate", str(run), "--external", str(elsewhere), "--classes", "wall", "core", "--out", str(out)]) == 0
     )
     shown = capsys.readouterr().out
-    assert "told" in shown
+    assert "given" in shown
     assert "wall" in shown
     data = json.loads((out / "report.json").read_text())
     assert [model["name"] for model in data["models"]] == [TOLD, DEAF]

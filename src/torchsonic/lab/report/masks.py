@@ -37,10 +37,9 @@ COUNTED = (
 )
 MOVED = (
     "A rotated image is placed on a grid large enough for all of it; pixels outside the image are not scored. Rescaled "
-    "images are scored on their new grid. Told: the network is given the pixel size. Resampled back: it sees the image "
-    "on its original grid."
+    "images are scored on their new grid. Resampled: the network sees the image on its original grid."
 )
-WAYS = {"told": "told", "untold": "not told", "back": "resampled back"}
+WAYS = {"told": "pixel size given", "untold": "pixel size not given", "back": "resampled"}
 PICTURES = "Ranked by {}, which the titles show. Coloured lines are predictions, dashed white lines the ground truth."
 
 

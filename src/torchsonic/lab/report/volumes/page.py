@@ -175,8 +175,6 @@ def _explanations(evaluation: Evaluation) -> list[str]:
         "Dice). A class that is in neither prediction nor label has no score in that case; a class that is in only "
         "one of them scores 0. Means are taken over the classes of a case first, then over cases.",
     ]
-    if any(model.name.endswith(", told") for model in evaluation.models):
-        found.append("Told and not told: the same network, given the voxel spacing and not given it.")
     if evaluation.is_timed:
         found.append(
             "Time is for the whole prediction of a case, after a warm-up. Peak memory is the most that PyTorch had "

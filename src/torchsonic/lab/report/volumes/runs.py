@@ -228,6 +228,7 @@ def _make_rows(runs: Sequence[TrainedRun], external: tuple[str, ...] | None) -> 
     names, rows = [name for name, _ in lines], []
     for name, members in lines:
         label = name if names.count(name) == 1 else f"{name} ({members[0].folder})"
-        kinds = {f"{label}, told": True, f"{label}, not told": False} if members[0].config.is_told else {label: True}
+        both = {f"{label}, spacing given": True, f"{label}, spacing not given": False}
+        kinds = both if members[0].config.is_told else {label: True}
         rows += [Row(shown, tuple(members), told, external is not None) for shown, told in kinds.items()]
     return rows
