@@ -278,7 +278,7 @@ def test_commands_train_predict_report_export_and_explain(discs, tmp_path, capsy
     assert main(["report", str(run), "--out", "report"]) == 0
     assert {"report.html", "report.md", "report.json", "curve.png", "pictures.png"} <= set(os.listdir("report"))
     page = Path("report/report.md").read_text()
-    assert all(words in page for words in ("precision", "rotated by 30", "resolution x 0.5, resampled back"))
+    assert all(words in page for words in ("precision", "rotated by 30", "resolution x 0.5, resampled"))
     table = Path("sizes.csv")
     table.write_text("".join(f"scene{place},1\n" for place in range(9)))
     assert main(["predict", str(run), "--data", str(discs), "--out", "found", "--spacing-table", str(table)]) == 0
