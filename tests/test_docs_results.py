@@ -308,14 +308,18 @@ def test_the_study_of_table_1_says_what_readme_and_page_do():
 
 
 def test_the_page_says_what_the_study_of_rotated_digits_has_found_so_far():
-    folder, page = ROOT / "results" / "studies" / "rotated_mnist" / "final", read_page("measured.md")
-    found = {
-        model: json.loads((folder / model / "seed0" / "results.json").read_text())
-        for model in ("orbit", "cnn", "cnn_time")
-    }
-    errors = {model: f"{100 * (1 - results['accuracy']):.2f} %" for model, results in found.items()}
-    assert f"OrbitNet {errors['orbit']} with {found['orbit']['parameters']:,} parameters" in page
-    assert f"a CNN of equal parameters {errors['cnn']}, a CNN of equal time {errors['cnn_time']}." in page
+    models = json.loads((ROOT / "results" / "studies" / "rotated_mnist" / "report" / "report.json").read_text())[
+        "models"
+    ]
+    found = {model: own["values"]["error, %"].values() for model, own in models.items()}
+    assert all(len(values) >= 2 for values in found.values())
+    errors = {model: f"{sum(values) / len(values):.2f} %" for model, values in found.items()}
+    runs = ROOT / "results" / "studies" / "rotated_mnist" / "final"
+    sizes = {m: json.loads((runs / m / "seed0" / "results.json").read_text())["parameters"] for m in found}
+    page, orbits = read_page("measured.md"), [f"{errors[m]} with {sizes[m]:,}" for m in ("orbit", "orbit_wide")]
+    assert "OrbitNet {} parameters, {}; ".format(*orbits) in page
+    assert f"steerable convolutions (escnn) {errors['steerable']} with {sizes['steerable']:,}; " in page
+    assert f"a CNN of equal parameters {errors['cnn']}, a CNN of equal time {errors['cnn_time']} |" in page
 
 
 def test_the_page_on_orientation_says_what_turned_hippocampi_scored():
