@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from torchsonic.cli.command import OnDevice, make_folder, publish
 from torchsonic.cli.train import TrainCommand, TrainFolds
+from torchsonic.lab.runs.mask_scores import MEASURES
 from torchsonic.lab.runs.masks import PRESETS, MaskExperiment, MasksConfig, predict_masks
 
 PACKAGES = ("PIL", "scipy")
@@ -28,12 +29,11 @@ class TrainMasks(TrainFolds, MasksConfig):
     def show(self, results: dict[str, Any]) -> None:
         from torchsonic.lab.report.runs import count
 
-        for name in ("dice", "boundary", "precision"):
-            per, each = next(((key, each) for key, each in results.items() if key.startswith(f"{name}_per_")), ("", []))
-            words = ", ".join("none" if value is None else f"{value:.3f}" for value in each)
+        for name, what in MEASURES.items():
             if results.get(name) is not None:
-                by = per.removeprefix(f"{name}_per_")
-                print(f"{name} {results[name]:.3f} (by {by}: {words}), {count(len(results['cases']), 'image')}")
+                each = results[f"{name}_per_{what}"]
+                words = ", ".join("none" if value is None else f"{value:.3f}" for value in each)
+                print(f"{name} {results[name]:.3f} (by {what}: {words}), {count(len(results['cases']), 'image')}")
         if results["left_out"]:
             print("images left out:", ", ".join(results["left_out"]))
         print(f"{results['parameters']:,} parameters, {results['seconds']:.0f} s of training")

@@ -59,7 +59,8 @@ def evaluate_run(
 ) -> Document:
     """The page on other images with masks; see :func:`torchsonic.lab.runs.masks.predict_masks` for the arguments."""
     model, config = load_run(folder)
-    trained = read_facts(folder / "split.json", "train")["train"] if data.resolve() == config.data.resolve() else []
+    is_same = data.resolve() == config.data.resolve()
+    trained = set(read_facts(folder / "split.json", "train")["train"]) if is_same else set()
     config = replace(config, data=data).with_pixels(spacing, spacing_table)
     cases = find_pairs(data)
     scores = score_cases(model.to(device), cases, config, keep_going=keep_going)
@@ -67,7 +68,7 @@ def evaluate_run(
     results = read_json(folder / "results.json")
     results |= {**scores, "left_out": dict.fromkeys(sorted(left_out), "could not be used")}
     results["config"] |= {"data": data.resolve().name}
-    seen = sum(row["case"] in set(trained) for row in scores["cases"])
+    seen = sum(row["case"] in trained for row in scores["cases"])
     text = f"{seen} of {len(scores['cases'])} images were used in training, so new images will score lower"
     return _make_page(folder, results, model, config, [text] if seen else [])
 
