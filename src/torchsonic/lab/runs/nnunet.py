@@ -99,12 +99,13 @@ def run_experiment(config: NnunetConfig, folder: Path, *, show: bool = True) -> 
             f"{missing[0]} is not set; set nnU-Net's variables as for its own commands, see docs/nnunet.md"
         )
     with locked(folder):
-        origin = describe_run(seed=config.training.seed, device=torch.device("cpu"))
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        origin = describe_run(seed=config.training.seed, device=device)
         refuse_changes(folder, plain_settings(config), may_change=())
         write_config(folder, "nnunet", config)
         _set_environment(config, folder)
         with nullcontext() if show else open(folder / "nnunet.txt", "a") as said, redirect_stdout(said):
-            output = _train(config, folder)
+            output = _train(config, folder, device)
         results = {"config": public_settings(config), "task": "nnunet", "model": config.trainer}
         results |= {**_read_results(output), "run": origin}
         write_json(folder / "results.json", results)
@@ -119,13 +120,12 @@ def _set_environment(config: NnunetConfig, folder: Path) -> None:
     os.environ |= {"nnUNet_results": str(folder / "checkpoints"), "nnUNet_n_proc_DA": "0", **config.environment}
 
 
-def _train(config: NnunetConfig, folder: Path) -> Path:
+def _train(config: NnunetConfig, folder: Path, device: torch.device) -> Path:
     """Train and validate; returns the folder of nnU-Net's files."""
     from nnunetv2.run.run_training import get_trainer_from_args, maybe_load_checkpoint
 
     fold = config.training.seed if config.fold is None else config.fold
     resume = any((folder / "checkpoints").glob("**/checkpoint_*.pth"))
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     trainer = get_trainer_from_args(
         str(config.dataset), config.configuration, fold, config.trainer, continue_training=resume, device=device
     )
