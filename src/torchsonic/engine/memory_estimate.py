@@ -204,7 +204,7 @@ def advice(step: Step, device: torch.device, held: int) -> str:
             f'execution={{"mode_chunk": {fit.mode_chunk}}}, or set layer.mode_chunk; recompute is then on by default.'
         )
     elif not recompute:
-        text = f"recompute=True would fit with about {_readable(fit.needed)}."
+        text = f'execution={{"recompute": True}} would fit with about {_readable(fit.needed)}.'
     else:  # by the estimate it fits, so memory is fragmented or was taken by others
         text = f"Try mode_chunk={max(1, (chunk or step.num_modes) // 2)}."
     return " ".join([*lines, text])
