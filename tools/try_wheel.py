@@ -47,8 +47,12 @@ def try_wheel(wheel: Path, extras: Sequence[str], work: Path) -> list[Finding]:
         python = _make_environment(work / extra)
         place = _site_packages(python)
         (place / "core.pth").write_text(f"{_site_packages(core)}\n", encoding="utf-8")
-        _install(python, f"torchsonic[{extra}]")
-        findings.append(_tell(_try(python, extra)))
+        try:
+            _install(python, f"torchsonic[{extra}]")
+        except subprocess.CalledProcessError:
+            findings.append(_tell(Finding(extra, ["pip cannot install it; what pip said is above"])))
+        else:
+            findings.append(_tell(_try(python, extra)))
     return findings
 
 

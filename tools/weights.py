@@ -88,7 +88,7 @@ RECIPES = {
         {"dice": "Dice of the test cases, mean of both parts"},
     ),
     "nuclei": Recipe(
-        "masks --model orbitnet2d --instances --patch 128 128 --steps 1500",
+        "masks --model orbitnet2d --instances --patch 128 128 --steps 1200 --batch 4 --learning-rate 0.01",
         "masks/nuclei/orbitnet2d-instances/fold0-seed0",
         "OrbitNet: finds nuclei in microscope images and separates touching ones, whatever the orientation of the "
         "slide.",
@@ -97,11 +97,12 @@ RECIPES = {
         {"dice": "Dice", "precision": "average precision of nuclei, mean over IoU 0.5 to 0.9"},
     ),
     "imagenette": Recipe(
-        "images --model resnet50_sonic --model-options width=12 depths=2,2,2,2 operator_options.num_modes=12,24,32,48 "
-        "--steps 4000",
-        "images/imagenette/resnet50_sonic-width=12-depths=2,2,2,2-operator_options.num_modes=12,24,32,48-128px/seed0",
-        "A small ResNet of Sonic layers for ten classes of photographs at 128 pixels. It was trained on photographs of "
-        "ImageNet, for research, and is meant for research only.",
+        "images --model resnet50_sonic.hybrid --model-options width=14 depths=2,2,2,2 "
+        "operator_options.num_modes=12,24,32,48 --steps 4000 --batch 32 --weight-decay 0.05 --warmup 0.1",
+        "images/imagenette/resnet50_sonic.hybrid-width=14-depths=2,2,2,2-operator_options.num_modes=12,24,32,48-128px"
+        "/seed0",
+        "A small ResNet of Sonic and local convolutions for ten classes of photographs at 128 pixels. It was trained "
+        "on photographs of ImageNet, for research, and is meant for research only.",
         "imagenette",
         "Imagenette, ten classes of ImageNet, whose terms allow non-commercial research; not included",
         {"top1": "top-1 accuracy", "top5": "top-5 accuracy"},

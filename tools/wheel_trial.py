@@ -113,12 +113,6 @@ def _triton() -> None:
     import torchsonic.engine.triton_kernels  # noqa: F401 - it asks for Triton at once
 
 
-def _steerable() -> None:
-    from torchsonic.baselines.steerable import SteerableCNN
-
-    SteerableCNN(order=4, widths=(2,), strides=(1,))
-
-
 DOORS: dict[str, Callable[[], None]] = {
     "cli": _cli,
     "viz": _viz,
@@ -131,7 +125,6 @@ DOORS: dict[str, Callable[[], None]] = {
     "export": _export,
     "hub": _hub,
     "triton": _triton,
-    "steerable": _steerable,
 }
 """What each extra opens; ``bench``, ``dev`` and ``docs`` are for checkouts, ``vkfft`` asks for a compiler."""
 

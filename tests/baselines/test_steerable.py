@@ -1,4 +1,4 @@
-"""A network of escnn's layers can be saved, and turns exactly by quarters; without escnn its extra is named."""
+"""A network of escnn's layers can be saved, and turns exactly by quarters; without escnn the error names it."""
 
 import importlib.util
 
@@ -12,8 +12,8 @@ HAS_ESCNN = importlib.util.find_spec("escnn") is not None
 
 
 @pytest.mark.skipif(HAS_ESCNN, reason="escnn is installed")
-def test_without_escnn_the_extra_is_named():
-    with pytest.raises(ImportError, match=r"torchsonic\[steerable\]"):
+def test_without_escnn_the_error_says_what_it_needs():
+    with pytest.raises(ImportError, match="NumPy 1"):
         SteerableCNN()
 
 

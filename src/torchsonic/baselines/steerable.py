@@ -86,5 +86,7 @@ def _import_escnn() -> tuple[Any, Any]:
             warnings.simplefilter("ignore")  # of a package that only groups of space need
             from escnn import gspaces, nn  # pyright: ignore[reportMissingImports]
     except ImportError as error:
-        raise ImportError('steerable convolutions need escnn; run: pip install "torchsonic[steerable]"') from error
+        raise ImportError(
+            "steerable convolutions need escnn, which needs an environment with NumPy 1; see docs/studies.md"
+        ) from error
     return gspaces, nn

@@ -21,7 +21,6 @@ EXTRAS = {
     "matplotlib": "viz",
     "PIL": "images",
     "lightning_fabric": "train",
-    "escnn": "steerable",
     "triton": "triton",
     **dict.fromkeys(("monai", "nibabel", "nnunetv2", "picai_eval", "scipy"), "medical"),
 }
@@ -102,6 +101,8 @@ def error_text(error: Exception, command: Command | None) -> str | None:
 
 def make_folder(path: Path) -> Path:
     """Create a folder for results."""
+    if path.is_file():
+        raise UserError(f"--out: {path} is a file; name a folder")
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
