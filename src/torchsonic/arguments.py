@@ -73,6 +73,7 @@ def check_samples(x: Tensor, num_axes: int, channels: int | None, owner: str, *,
     if x.dim() != num_axes + 2 and not (unbatched and x.dim() == num_axes + 1):
         raise ValueError(f"{owner} expects {' or '.join(layouts)}, got shape {tuple(x.shape)}")
     if channels is not None and x.shape[-num_axes - 1] != channels:
-        raise ValueError(f"{owner} expects {channels} channels, got {x.shape[-num_axes - 1]} in shape {tuple(x.shape)}")
+        wanted = f"{channels} channel{'' if channels == 1 else 's'}"
+        raise ValueError(f"{owner} expects {wanted}, got {x.shape[-num_axes - 1]} in shape {tuple(x.shape)}")
     if any(n < 1 for n in x.shape[-num_axes:]):  # one by one: an exporter would compare symbols for their minimum
         raise ValueError(f"{owner} got an empty axis: shape {tuple(x.shape)}")

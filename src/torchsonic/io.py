@@ -154,7 +154,8 @@ def load_plain(source: str | Path | IO[bytes], *, also: Sequence[Any] = ()) -> A
         ) from error
     except Exception as error:  # whatever a broken file makes of the reader
         reason = next(iter(str(error).splitlines()), "").partition(". ")[0]
-        raise RefusedFileError(f"is not a complete torch.save file ({type(error).__name__}: {reason})") from error
+        reason = f" ({reason})" if reason and not isinstance(error, KeyError) else ""  # a key alone says nothing
+        raise RefusedFileError(f"is not a complete torch.save file{reason}") from error
 
 
 def _asked(error: pickle.UnpicklingError) -> str:

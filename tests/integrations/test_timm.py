@@ -171,6 +171,12 @@ def test_a_tag_names_a_network_that_comes_along(trained):
     assert [f.shape[1] for f in features] == [4, 4, 8, 8]
 
 
+def test_the_packaged_classifier_of_photographs_is_among_timms():
+    model = timm.create_model("resnet50_sonic.imagenette", pretrained=True).eval()
+    x = torch.randn(1, 3, 64, 64)
+    assert torch.equal(model(x, spacing=2.0), torchsonic.from_pretrained("imagenette")(x, spacing=2.0))
+
+
 def test_what_does_not_fit_weights_that_come_along_is_refused(trained):
     with pytest.raises(
         ValueError, match=r"no published weights for sonic_tiny; .*has weights for sonic_tiny\.photographs"

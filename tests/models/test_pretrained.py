@@ -364,3 +364,18 @@ def test_files_that_do_not_name_the_options_of_orbits_have_those_of_their_time(t
     config["arguments"]["backbone_options"] = {"num_modes": 6, "group": "C8"}
     path.write_text(json.dumps(config))
     assert torchsonic.from_pretrained(tmp_path).arguments == model.arguments
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "words"),
+    [
+        ("Shapes", {}, "did you mean 'shapes'"),
+        (None, {}, "source must be a folder or the name of a packaged network, got None"),
+        ("shapes", {"num_classes": 3}, "no argument 'num_classes': a network is loaded as it was saved"),
+    ],
+)
+def test_wrong_arguments_of_loading_are_named(source, options, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        torchsonic.from_pretrained(source, **options)
+    with pytest.raises(TypeError, match="from_pretrained loads packaged networks"):
+        torchsonic.create_model("sonic_tiny", pretrained=True)

@@ -1,3 +1,4 @@
+import pytest
 import torch
 from torch import nn
 
@@ -26,3 +27,16 @@ def test_modes_move_slower_than_mixing():
     moved = {name: (p - before[name]).abs().max().item() for name, p in layer.named_parameters()}
     assert abs(moved["mix_in"] - 1e-2) < 1e-3
     assert abs(moved["raw_damping"] - 1e-4) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "words"),
+    [
+        (make_layer(2).parameters(), {"lr": 1e-2}, r"pass the model, not model\.parameters\(\)"),
+        (make_layer(2), {"lr": "1e-3"}, "lr must be a number, got '1e-3'"),
+        (make_layer(2), {"lr": -1.0}, "lr must not be negative"),
+    ],
+)
+def test_wrong_arguments_are_named(given, options, words):
+    with pytest.raises((TypeError, ValueError), match=words):
+        torchsonic.parameter_groups(given, **options)

@@ -3,8 +3,8 @@
 Afterwards ``timm.create_model("resnet50_sonic", num_classes=10)`` works as for any other model, with ``in_chans``,
 ``drop_rate``, ``drop_path_rate``, ``global_pool``, ``features_only``, ``out_indices``, ``checkpoint_path`` and
 ``preset="paper"`` for torchsonic's presets. Names that timm already has (``resnet50``) stay timm's own. A
-classifier packaged with torchsonic is the tag of its name, ``timm.create_model("NETWORK.TAG", pretrained=True)``; there
-is none yet.
+classifier packaged with torchsonic is the tag of its network: ``timm.create_model("resnet50_sonic.imagenette",
+pretrained=True)``.
 """
 
 from __future__ import annotations

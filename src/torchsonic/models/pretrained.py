@@ -7,6 +7,7 @@ then copies, so a bad file changes nothing. Nothing read from a file is executed
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import os
 import tempfile
@@ -172,6 +173,12 @@ class PretrainedModel(OrientedNetwork):
 
 def from_pretrained(source: str | os.PathLike, **options: Any) -> PretrainedModel:
     """Load any saved torchsonic model; see :meth:`PretrainedModel.from_pretrained`."""
+    known = inspect.signature(PretrainedModel.from_pretrained).parameters
+    if unknown := next((name for name in options if name not in known), None):
+        raise TypeError(
+            f"from_pretrained has no argument {unknown!r}: a network is loaded as it was saved; to change one, replace "
+            "layers such as its head, or build an untrained one with torchsonic.create_model"
+        )
     return PretrainedModel.from_pretrained(source, **options)
 
 
@@ -211,6 +218,8 @@ def _check_rebuilds(model: PretrainedModel, fresh: Mapping[str, Tensor], state: 
 
 def locate(source: str | os.PathLike, *, revision: str | None = None, token: str | None = None) -> Path:
     """The folder with both files: the given one, the ``model`` folder of a run, or a download if the Hub is named."""
+    if not isinstance(source, (str, os.PathLike)):
+        raise TypeError(f"source must be a folder or the name of a packaged network, got {source!r}")
     name = os.fspath(source)
     if name.startswith(HUB):
         if not is_repository(name.removeprefix(HUB)):  # else the Hub would be asked several times
@@ -229,8 +238,10 @@ def locate(source: str | os.PathLike, *, revision: str | None = None, token: str
         raise PretrainedError(f"{folder} is a file; pass the folder with {CONFIG_NAME} and {WEIGHTS_NAME}")
     # Nothing is asked for over the network by mistake: the name of a folder may be confidential.
     hint = f"; for a repository on the Hugging Face Hub write {HUB}{name}" if is_repository(name) else ""
-    known = ", ".join(list_pretrained())
-    raise PretrainedError(f"there is no folder {name!r}{hint}; the trained networks in torchsonic are {known}")
+    names = list_pretrained()
+    near = difflib.get_close_matches(name.lower(), names, n=1)
+    known = f"did you mean {near[0]!r}?" if near else f"the trained networks in torchsonic are {', '.join(names)}"
+    raise PretrainedError(f"there is no folder {name!r}{hint}; {known}")
 
 
 def _check_names_and_shapes(expected: Mapping[str, Tensor], state: Mapping[str, Tensor], path: Path) -> None:

@@ -123,6 +123,11 @@ def create_model(name: str, **overrides: Any) -> PretrainedModel:
     entry, arguments = model_entry(name)
     known = list(inspect.signature(entry.build.__init__).parameters)[1:]
     for key in overrides:
+        if key == "pretrained" and key not in known:
+            raise TypeError(
+                f"{name} has no weights to load with pretrained={overrides[key]!r}; torchsonic.from_pretrained loads "
+                "packaged networks, see torchsonic.list_pretrained()"
+            )
         if key not in known:
             raise TypeError(f"{name} has no argument {key!r}{_nearest(key, known)}")
     return entry.build(**{**arguments, **overrides})

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from torchsonic.arguments import is_number
+
 
 def is_sharded(module: nn.Module) -> bool:
     """Whether any parameters of a module are DTensors, sharded over processes; see :mod:`torchsonic.parallel`."""
@@ -48,6 +50,14 @@ def parameter_groups(
     >>> [group["name"] for group in optimiser.param_groups]
     ['weights', 'vectors', 'modes']
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a network, got {type(model).__name__}; pass the model, not model.parameters()")
+    for name, value in (("lr", lr), ("weight_decay", weight_decay), ("mode_lr_scale", mode_lr_scale)):
+        if not isinstance(value, Tensor):  # as optimisers take it, to be captured in a graph
+            if not is_number(value):
+                raise TypeError(f"{name} must be a number, got {value!r}")
+            if value < 0:
+                raise ValueError(f"{name} must not be negative, got {value!r}")
     modes = {id(p) for p in mode_parameters(model)}
     # Optimisers can update sharded parameters together only if they are sharded alike.
     groups: dict[tuple[str, Any], list[nn.Parameter]] = {}
