@@ -12,7 +12,7 @@ from torchsonic.lab.metrics import paper_results
 from torchsonic.lab.runs.protocols import OWN
 from torchsonic.lab.runs.synthetic import SyntheticConfig, apply_preset, make_model
 from torchsonic.lab.training import TrainingConfig
-from torchsonic.models import model_entry
+from torchsonic.models import model_entry, pretrained_folder
 from torchsonic.nn.init import initial_directions
 
 ROOT = Path(__file__).parents[1]
@@ -271,6 +271,21 @@ def test_the_study_of_hippocampi_says_what_the_readme_does():
     assert row in read_page("measured.md")
 
 
+def test_readme_and_page_say_what_packaged_hippocampi_of_equal_size_score():
+    sonic, unet = (
+        json.loads((pretrained_folder(name) / "results.json").read_text())
+        for name in ("hippocampus", "hippocampus_conv")
+    )
+    settings = [run["config"]["training"] | {"cases": [case["case"] for case in run["cases"]]} for run in (sonic, unet)]
+    assert settings[0] == settings[1]
+    assert [len(sonic["cases"]), settings[0]["steps"], settings[0]["batch"], settings[0]["seed"]] == [40, 1500, 4, 0]
+    row = "{:.3f} with {:.3f} M parameters | MONAI's U-Net is better, {:.3f} with {:.3f} M |"
+    shares = (number for run in (sonic, unet) for number in (run["dice"], run["parameters"] / 1e6))
+    assert f"one seed | {row.format(*shares)}" in (ROOT / "README.md").read_text()
+    sentence = f"Sonic {sonic['dice']:.3f} with {sonic['parameters']:,} parameters, MONAI's U-Net "
+    assert sentence + f"{unet['dice']:.3f} with {unet['parameters']:,}." in read_page("measured.md")
+
+
 def test_the_study_of_table_1_says_what_readme_and_page_do():
     folder = ROOT / "results" / "studies" / "table1"
     report = json.loads((folder / "report" / "report.json").read_text())
@@ -342,3 +357,44 @@ def test_the_page_on_orientation_says_what_turned_hippocampi_scored():
         assert f"| {title} | {plain} | {stored} | {' / '.join(turned)} |" in page
         losses.append(100 * (float(plain) - float(turned[2])))
     assert f"45 degrees about any axis cost {losses[0]:.1f} points instead of {losses[1]:.0f}." in page
+
+
+def test_the_page_on_masks_says_what_the_packaged_network_scores():
+    folder = pretrained_folder("nuclei")
+    assert folder is not None
+    results = json.loads((folder / "results.json").read_text())
+    words = (
+        f"({results['parameters']:,} parameters), works at any rotation, and has a Dice of {results['dice']:.3f} on "
+    )
+    assert words + f"{len(results['cases'])} images" in read_page("masks.md")
+
+
+def test_the_page_on_photographs_says_what_the_packaged_network_scores():
+    folder = pretrained_folder("imagenette")
+    assert folder is not None
+    results, page = json.loads((folder / "results.json").read_text()), read_page("images.md")
+    assert f"({results['parameters']:,} parameters, 4,000 steps of 32 at 128 px, seed 0)" in page
+    assert f"Top-1 in % is {100 * results['top1']:.1f} at 128 px" in page
+    for way, title in (("told", "given the spacing"), ("back", "images resized to 128 px first")):
+        assert f"| {title} | {' | '.join(f'{100 * row[way]:.1f}' for row in results['rows'])} |" in page
+    assert " | ".join(f"{100 * row['accuracy']:.1f}" for row in results["rows"]) in page
+
+
+def test_the_page_on_orientation_says_what_rotated_digits_scored():
+    page = read_page("orientation.md")
+    for study, digits, note in (("upright_mnist", 1, ""), ("rotated_mnist", 2, " (two seeds)")):
+        folder = ROOT / "results" / "studies" / study / "report"
+        report = json.loads((folder / "report.json").read_text())["models"]
+        errors = {}
+        for model, own in report.items():
+            values = next(iter(own["values"].values())).values()
+            errors[model] = f"{sum(values) / len(values):.{digits}f}"
+        control = f"trained on rotated digits {errors['cnn_turned']}" if study == "upright_mnist" else ""
+        control = control or f"of equal time {errors['cnn_time']}{note}"
+        row = f"| {errors['orbit']} | {errors['steerable']}{note} | {errors['cnn']}; {control} |"
+        assert row in page
+        if study == "upright_mnist":
+            words = "OrbitNet {orbit} % | steerable convolutions (escnn) {steerable} %, CNN {cnn} %; ".format(**errors)
+            words += f"the CNN {control} % |"
+            assert words in (ROOT / "README.md").read_text()
+            assert words in read_page("measured.md")

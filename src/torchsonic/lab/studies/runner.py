@@ -52,7 +52,9 @@ def run_study(
     list of str
         Failed runs with the reason; the other runs continued.
     """
-    _tell_other_commits(plan_runs(study, out, data), say)
+    planned_runs = plan_runs(study, out, data)
+    _check_data([run for run in planned_runs if not models or run.model in models])
+    _tell_other_commits(planned_runs, say)
     failed: dict[Path, str] = {}
     active: dict[Future[str], Planned] = {}
     # A process of its own for each run: what one leaves behind in memory or random numbers, no other sees.
@@ -81,6 +83,14 @@ def run_study(
                 if problem:
                     failed[planned.folder] = f"{planned.name}: {problem}"
                     say(f"failed: {failed[planned.folder]}")
+
+
+def _check_data(runs: Sequence[Planned]) -> None:
+    """Refuse missing data once, before any work, rather than in every run."""
+    for run in runs:
+        folder = getattr(run.config(), "data", None)
+        if folder is not None and not folder.is_dir() and not run.missing and run.results() is None:
+            raise ValueError(f"study {run.study.name} needs the folder {folder}; use --data to say where its data are")
 
 
 def _tell_other_commits(runs: Sequence[Planned], say: Callable[[str], None]) -> None:
