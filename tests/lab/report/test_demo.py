@@ -8,14 +8,14 @@ from tests.lab.data.nifti import write
 from torchsonic.cli import main, synthetic
 from torchsonic.lab.data import SynthShape
 from torchsonic.lab.report.demo import live, page, pretrained, speed, volumes
-from torchsonic.lab.runs.volumes import VolumesConfig, run_experiment
+from torchsonic.lab.runs.volumes import VolumesConfig, load_run, run_experiment
 from torchsonic.lab.training import TrainingConfig
 
 
 @pytest.fixture(autouse=True, scope="module")
 def small():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(speed, "SIZES", ((8, 2, 16),))
+        patch.setattr(speed, "SIZES", ((8, 2, 16), (8, 8, 16)))
         patch.setattr(page, "SCENES", page.SCENES[:8])
         yield
 
@@ -23,12 +23,14 @@ def small():
 def test_the_command_writes_a_page_that_needs_nothing_else(tmp_path):
     assert main(["demo", "--steps", "2", "--batch", "2", "--out", str(tmp_path), "--no-browser"]) == 0
     text = (tmp_path / "demo.html").read_text()
-    parts = "Trained while you waited", "Rotated shapes, and noise", "Clues far apart", "Speed on this machine"
+    parts = "Trained while you waited", "Rotated shapes, and noise", "Distant clues", "Speed on this machine"
     assert all(title in text for title in (*parts, "Your own images"))
     assert "Left out" not in text
     assert "https://" not in text
     assert "Dice on 200 draws of the 625 scenes" in text
     assert "with noise of up to 0.12" in text
+    assert "It has learned little" in text
+    assert "8 / 8 / 16" in text
     assert (tmp_path / "samplings.png").stat().st_size > 10_000
 
 
@@ -100,10 +102,10 @@ def scans(tmp_path):
     """Two scans of two bright blocks, and their labels."""
     for package in ("nibabel", "monai"):
         pytest.importorskip(package, reason=f"{package} is not installed")
-    for name in "ab":
+    for name, brightness in {"a": 1, "b": 2}.items():  # equal files would be one case
         label = np.zeros((10, 12, 14), np.int16)
         label[2:6, 3:8, 2:7], label[6:9, 3:8, 2:7] = 1, 2
-        write(tmp_path / "scans" / "images" / f"{name}.nii.gz", label.astype(np.float32), np.eye(4))
+        write(tmp_path / "scans" / "images" / f"{name}.nii.gz", brightness * label.astype(np.float32), np.eye(4))
         write(tmp_path / "scans" / "labels" / f"{name}.nii.gz", label, np.eye(4))
     return tmp_path / "scans"
 
@@ -115,15 +117,22 @@ def test_scans_stored_otherwise_get_one_answer_if_the_network_is_told(scans, tmp
     unet = VolumesConfig(data=scans, folds=2, patch=(8, 8, 8), test_patches=1, training=training, model="unet", width=2)
     run_experiment(unet, tmp_path / "weights" / "hippocampus_conv", show=False)
     monkeypatch.setattr("torchsonic.models.model_folder.FOLDER", tmp_path / "weights")
-    found = volumes.score_storages(tmp_path / "weights" / "hippocampus", scans)
+    cases = volumes.find_new_cases(scans, (tmp_path / "weights").iterdir())
+    assert len(cases) == 1, "one of the two was trained on"
+    found = volumes.score_storages(*load_run(tmp_path / "weights" / "hippocampus"), cases)
     assert len({each.axes for each in found}) == 3
     assert max(each.told for each in found) - min(each.told for each in found) < 1e-6
     section = page._volumes(scans, show=False)
     assert section.title == "Scans with any axis order"
+    assert "not trained on the 1 scan tested here" in section.blocks[0].text
     rows = section.blocks[1].rows
     assert len({row[2] for row in rows[:3]}) == 1
     assert all(row[2] == "-" and float(row[3]) >= 0 for row in rows[3:])
     assert len(rows) == 6
+    (scans / "images" / f"{cases[0].name}.nii.gz").unlink()
+    (scans / "labels" / f"{cases[0].name}.nii.gz").unlink()
+    with pytest.raises(ValueError, match="trained on every scan"):
+        page._volumes(scans, show=False)
 
 
 def test_without_its_network_the_part_on_scans_is_left_out(scans, tmp_path, monkeypatch):
@@ -140,3 +149,13 @@ def test_a_folder_without_scans_is_refused_before_training(tmp_path, capsys):
     assert main(["demo", "--volumes", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
     assert "must hold images/ and labels/" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("part", "message"), [("images", "contains no file"), ("labels", "no label for this scan")])
+def test_scans_are_checked_before_training(scans, part, message, tmp_path):
+    for path in (scans / part).iterdir():
+        path.unlink()
+    said = []
+    with pytest.raises(ValueError, match=message):
+        page.run_demo(page.DemoConfig(volumes=scans), tmp_path / "out", say=said.append)
+    assert not said

@@ -54,6 +54,13 @@ def test_rows_have_a_heading_only_if_their_first_column_holds_words():
         assert expected in to_html(Document(title="Title", sections=[Section("Main", [table])]))
 
 
+def test_a_table_shows_its_title_unless_it_is_that_of_the_section():
+    for heading, caption in (("Main", "<caption>Scores"), ("Scores", '<caption class="known">Scores')):
+        document = Document(title="Title", sections=[Section(heading, [TABLE])])
+        assert caption in to_html(document)
+        assert ("**Scores**" in to_markdown(document)) == (heading == "Main")
+
+
 def test_every_form_says_everything(capsys):
     pytest.importorskip("rich", reason="rich is not installed")
     document = make_document()

@@ -173,4 +173,5 @@ def test_mistakes_end_in_one_line(tmp_path, capsys):
 
 def test_the_page_on_a_packaged_network_names_it():
     page = make_page(load_subject(pretrained_folder("shapes_orbit")), [])
+    assert page.title == "What shapes_orbit has learned"
     assert page.about.startswith("SynthShapeNet, packaged as shapes_orbit: ")

@@ -13,6 +13,7 @@ from torchsonic.lab.metrics.volumes import score_case
 from torchsonic.lab.report.volumes import Scoring
 from torchsonic.lab.report.volumes.runs import score_runs
 from torchsonic.lab.runs.volumes import VolumesConfig, load_run, predict_case, run_experiment
+from torchsonic.lab.runs.volumes.split import find_learnt
 from torchsonic.lab.training import TrainingConfig
 
 nibabel = pytest.importorskip("nibabel", reason="nibabel is not installed")
@@ -105,6 +106,14 @@ def test_external_cases_must_not_be_those_of_training(made, tmp_path):
     data, (run, _), _ = made
     with pytest.raises(ValueError, match=r"which .* was trained on; use other cases"):
         score([run], tmp_path, external=data)
+    copied = shutil.copytree(data, tmp_path / "copied")
+    learnt = json.loads((run / "split.json").read_text())["train"]
+    gone, cases = tmp_path / "gone", find_cases(copied)
+    assert find_learnt(run, gone, cases, find_cases) == (learnt, []), "known by their bytes"
+    for case in cases:
+        case.label.write_bytes(b"other labels")
+    assert find_learnt(run, gone, cases, find_cases) == ([], learnt), "known by their names alone"
+    assert find_learnt(run, data, cases, find_cases) == ([], []), "names say nothing if the data can be compared"
 
 
 def test_external_cases_are_all_predicted_by_every_run(made, elsewhere, tmp_path):
@@ -164,7 +173,7 @@ def test_data_may_have_moved(made, tmp_path):
     test = json.loads((run / "split.json").read_text())["test"][0]
     (moved / "images" / f"{test}.nii.gz").unlink()
     (moved / "labels" / f"{test}.nii.gz").unlink()
-    with pytest.raises(ValueError, match=rf"case {test} of .*run is not in .*moved; use --data"):
+    with pytest.raises(ValueError, match=rf"case {test} of .*run is not in .*moved; add it, or use --external"):
         score([copied], tmp_path, data=moved)
 
 

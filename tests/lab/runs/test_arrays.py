@@ -72,6 +72,15 @@ def test_what_is_held_out_is_not_learnt_from_and_the_test_is_not_looked_at(signa
     assert torch.equal(torch.cat([train.x, test.x]), waves(60, seed=0).x)
 
 
+@pytest.mark.parametrize(("evaluate_every", "count"), [(0, 4), (10, 30)])
+def test_the_loop_scores_all_samples_only_to_choose_the_best_step(signals, monkeypatch, evaluate_every, count):
+    monkeypatch.setattr("torchsonic.lab.runs.arrays.GLANCE", 4)
+    config = small_config(signals)
+    experiment = ArrayExperiment(replace(config, training=replace(config.training, evaluate_every=evaluate_every)))
+    experiment.train, experiment.tested = split_arrays(config)
+    assert len(experiment.task(show=False).test) == count
+
+
 def test_a_resumed_run_ends_with_the_same_bits_and_names_its_commits(signals, tmp_path, monkeypatch):
     config = small_config(signals, steps=20)
     run_experiment(config, tmp_path / "whole", show=False)

@@ -19,6 +19,7 @@ from torchsonic.io import read_json
 from torchsonic.lab.runs.folder import RunError, kind_of, load_model, read_config, read_facts
 from torchsonic.lab.runs.images import ImagesConfig, make_model
 from torchsonic.lab.runs.lock import LOCK_NAME, RunLockedError, locked
+from torchsonic.lab.runs.masks import MasksConfig
 from torchsonic.lab.runs.run import refuse_changes
 from torchsonic.lab.runs.settings import SettingsError, merged, parse_settings, plain_settings, public_settings
 from torchsonic.lab.runs.synthetic import SyntheticConfig, SyntheticExperiment, load_run, run_experiment
@@ -195,6 +196,14 @@ def test_files_beside_the_settings_are_checked(tmp_path):
 def test_settings_of_every_kind_come_back(tmp_path):
     for config in (SyntheticConfig(), ImagesConfig(), VolumesConfig(patch=(4, 8, 8), common_spacing="median")):
         assert parse_settings(type(config), plain_settings(config), "here") == config
+
+
+def test_what_is_left_out_of_a_group_has_the_default_of_that_group():
+    """A study that named the steps alone trained volumes in batches of 32, the default of all other kinds."""
+    volumes = parse_settings(VolumesConfig, {"data": "d", "training": {"steps": 3}}, "study")
+    assert (volumes.training.steps, volumes.training.batch) == (3, 2)
+    masks = parse_settings(MasksConfig, {"data": "d", "augmentation": {"noise": 0.0}}, "study")
+    assert (masks.augmentation.noise, masks.augmentation.rotation) == (0.0, 180.0)
 
 
 def test_everything_in_a_run_has_the_permissions_of_the_umask(finished):

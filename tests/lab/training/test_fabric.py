@@ -53,7 +53,7 @@ def children(parent: int) -> dict[int, int]:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_missing_accelerator_is_named():
-    with pytest.raises(ValueError, match="accelerator 'cuda' is not available here"):
+    with pytest.raises(ValueError, match="accelerator='cuda': there is no CUDA device here; use cpu or auto"):
         make_fabric(TrainingConfig(accelerator="cuda"))
 
 

@@ -87,7 +87,7 @@ class Table:
     Parameters
     ----------
     title
-        Title, for consoles and screen readers.
+        Title, shown unless it is that of the section.
     left
         Number of leading columns with text, which are left-aligned.
     note

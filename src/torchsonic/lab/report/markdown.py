@@ -36,6 +36,8 @@ def _section(section: Section, level: int) -> Iterator[str]:
             case Section():
                 yield from _section(block, level + 1)
             case Table():
+                if block.title != section.title:
+                    yield f"**{_text(block.title)}**"
                 yield table_to_markdown(block)
             case Figure():
                 path = block.file if PLAIN_PATH.fullmatch(block.file) else f"<{block.file}>"

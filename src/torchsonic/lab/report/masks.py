@@ -23,9 +23,9 @@ from torchsonic.lab.report.files import to_png
 from torchsonic.lab.report.runs import count, origin_text
 from torchsonic.lab.report.style import plain
 from torchsonic.lab.report.volumes.overlay import add_legend, draw_slice
-from torchsonic.lab.runs.folder import read_facts
 from torchsonic.lab.runs.mask_scores import MEASURES, predict_mask, score_cases
 from torchsonic.lab.runs.masks import MasksConfig, load_run
+from torchsonic.lab.runs.volumes.split import find_learnt
 from torchsonic.models import PretrainedModel
 from torchsonic.viz.style import new_figure, thin_axes
 
@@ -59,18 +59,19 @@ def evaluate_run(
 ) -> Document:
     """The page on other images with masks; see :func:`torchsonic.lab.runs.masks.predict_masks` for the arguments."""
     model, config = load_run(folder)
-    is_same = data.resolve() == config.data.resolve()
-    trained = set(read_facts(folder / "split.json", "train")["train"]) if is_same else set()
-    config = replace(config, data=data).with_pixels(spacing, spacing_table)
     cases = find_pairs(data)
+    found = find_learnt(folder, config.data, cases, find_pairs)
+    config = replace(config, data=data).with_pixels(spacing, spacing_table)
     scores = score_cases(model.to(device), cases, config, keep_going=keep_going)
     left_out = {case.name for case in cases} - {row["case"] for row in scores["cases"]}
     results = read_json(folder / "results.json")
     results |= {**scores, "left_out": dict.fromkeys(sorted(left_out), "could not be used")}
     results["config"] |= {"data": data.resolve().name}
-    seen = sum(row["case"] in trained for row in scores["cases"])
-    text = f"{seen} of {len(scores['cases'])} images were used in training, so new images will score lower"
-    return _make_page(folder, results, model, config, [text] if seen else [])
+    learnt, named = (sum(row["case"] in names for row in scores["cases"]) for names in found)
+    total = f"of {count(len(scores['cases']), 'image')}"
+    texts = [f"{learnt} {total} were used in training, so new images will score lower"] if learnt else []
+    texts += [f"{named} {total} have names of training images; new images may score lower"] if named else []
+    return _make_page(folder, results, model, config, texts)
 
 
 def _make_page(
@@ -99,7 +100,7 @@ def _make_page(
     return Document(
         title=f"Masks: {Path(config['data']).name}, {results['model']}",
         about=f"{count(len(rows), 'image')} tested; {results['parameters']:,} parameters; "
-        f"trained for {config['training']['steps']} steps in {results['seconds']:.0f} s.",
+        f"trained for {count(config['training']['steps'], 'step')} in {results['seconds']:.0f} s.",
         sections=sections,
         warnings=warnings,
         origins=[origin_text(results["run"])],

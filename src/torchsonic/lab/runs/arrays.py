@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["PRESETS", "ArrayExperiment", "ArraysConfig", "apply_preset", "load_run", "run_experiment", "score_rates"]
 
 TEST_BATCH = 250
+GLANCE = 1000
+"""Samples that are scored at the end of training, before all are tested."""
 BENDS = 4
 """Points per axis at which images are bent."""
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -162,7 +164,9 @@ class ArrayExperiment(Experiment[ArraysConfig, Classifier]):
         return model
 
     def task(self, *, show: bool) -> ArrayTask:
-        return ArrayTask(self.train, self.tested, self.config)
+        # All samples are tested after the loop, so its own score needs them only if it chooses the best step by it.
+        count = len(self.tested) if self.config.training.evaluate_every else min(len(self.tested), GLANCE)
+        return ArrayTask(self.train, self.tested.take(torch.arange(count)), self.config)
 
     def test(self, model: Classifier, *, show: bool) -> dict[str, Any]:
         start = time.perf_counter()

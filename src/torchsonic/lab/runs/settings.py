@@ -6,7 +6,7 @@ import json
 import os
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import MISSING, asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -65,7 +65,7 @@ def complete_settings(cls: type[C], values: Mapping[str, Any], where: str) -> C:
 
 
 def parse_settings(cls: type[C], values: Any, where: str) -> C:
-    """A dataclass from what JSON holds; a setting that is younger than the file, ``where``, has its default."""
+    """A dataclass from what JSON holds; a setting that ``where`` leaves out has its default, also within a group."""
     if not isinstance(values, Mapping):
         raise SettingsError(f"{where} must be an object of settings, got {values!r}")
     hints = get_type_hints(cls)
@@ -76,7 +76,15 @@ def parse_settings(cls: type[C], values: Any, where: str) -> C:
             f"{where} has a setting {unknown[0]!r} that this version does not know; correct its name or update "
             "torchsonic"
         )
-    read = {name: read_value(value, hints[name], f"{where}: {name}") for name, value in values.items()}
+    # A group's own defaults may differ from those of its class: volumes train in batches of 2, signals of 32.
+    groups = {f.name: f.default_factory() for f in fields(cls) if f.default_factory is not MISSING}  # type: ignore[arg-type]
+    given = {
+        name: merged(plain_settings(groups[name]), value)
+        if isinstance(value, Mapping) and is_dataclass(groups.get(name))
+        else value
+        for name, value in values.items()
+    }
+    read = {name: read_value(value, hints[name], f"{where}: {name}") for name, value in given.items()}
     try:
         return cls(**read)
     except ValueError as error:

@@ -77,7 +77,7 @@ class SyntheticConfig:
     unseen: float = 0.0
     """Never train on this share of HalliGalli's arrangements of shapes, chosen by the seed; test on them separately."""
     perturbed: bool = True
-    """Test perturbed images and other grids too; only clean ones are enough to choose settings of SynthShape."""
+    """Test SynthShape only on clean images, not on perturbed ones or other grids; enough to choose settings."""
     noise: float | None = None
     """Largest standard deviation of noise on training images; by default 0.12 for HalliGalli, none for SynthShape."""
     turn: float = 0.0

@@ -29,6 +29,8 @@ def make_fabric(config: TrainingConfig) -> Fabric:
     except ImportError as error:
         raise ImportError('training needs lightning-fabric; run: pip install "torchsonic[train]"') from error
     has_accelerator = torch.cuda.is_available() or torch.backends.mps.is_available()
+    if config.accelerator in ("cuda", "gpu") and not has_accelerator:
+        raise ValueError(f"accelerator={config.accelerator!r}: there is no CUDA device here; use cpu or auto")
     if config.precision == "fp16" and (config.accelerator == "cpu" or not has_accelerator):
         raise ValueError("precision fp16 needs an accelerator; on a CPU use bf16 or fp32")
     if config.precision == "fp16" and config.strategy == "fsdp":

@@ -95,11 +95,17 @@ def survey(
     return [fact for fact in facts if fact.name not in left_out], num_classes, left_out
 
 
+def digest_files(case: Case) -> str:
+    """A digest of the bytes of a case's files."""
+    digest = hashlib.sha256()
+    for file in (*case.images, *([case.label] if case.label else [])):
+        if file.exists():
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
 def _look_at(volume: Volume, case: Case) -> Facts:
     _, depth, height, width = volume.image.shape
     classes = () if volume.label is None else tuple(int(value) for value in np.unique(volume.label))
-    digest = hashlib.sha256()
-    for file in (*case.images, *([case.label] if case.label else [])):
-        digest.update(file.read_bytes())
     shape, lies = (depth, height, width), (axis_codes(volume.affine), oblique_degrees(volume.affine))
-    return Facts(volume.name, len(volume.image), shape, volume.spacing, classes, digest.hexdigest()[:16], *lies)
+    return Facts(volume.name, len(volume.image), shape, volume.spacing, classes, digest_files(case), *lies)

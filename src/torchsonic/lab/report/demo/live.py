@@ -87,7 +87,7 @@ def draw_samplings(found: Sequence[Sampled]) -> Figure:
         column[0].set_title(f"{height} x {width}{' (trained)' if sampled.size == TRAINED else ''}")
         for name, panel in zip(answers, column[1:], strict=True):
             show_image(panel, label_colours(sampled.classes[name]))
-            panel.set_xlabel(f"Dice {sampled.dice[name]:.2f}")
+            panel.set_xlabel(f"mean Dice {sampled.dice[name]:.2f}")
         for panel in column:
             panel.set_aspect(width / height)  # the same square of the world
     for title, panel in zip(("scene", *answers), panels[:, 0], strict=True):

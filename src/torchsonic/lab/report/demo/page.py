@@ -16,6 +16,7 @@ from torchsonic.lab.metrics import count_parameters
 from torchsonic.lab.report import Cell, Code, Document, Figure, Items, Prose, Section, Table, write_document
 from torchsonic.lab.report.demo import live, pretrained, speed
 from torchsonic.lab.report.files import to_png
+from torchsonic.lab.report.runs import count
 from torchsonic.lab.runs.halligalli import HALLIGALLI_NOISE, TEST_NOISE, score_corners
 from torchsonic.lab.training.progress import counting_progress
 from torchsonic.models import PretrainedError, PretrainedModel, from_pretrained, pretrained_folder
@@ -23,6 +24,8 @@ from torchsonic.models import PretrainedError, PretrainedModel, from_pretrained,
 SCENES = range(2_000_000, 2_000_040)  # drawn for this page: no network was trained on them
 CORNER_SCENES = range(3_000_000, 3_000_200)  # further draws of the 625 scenes that there are
 SHOWN_SCENE = SCENES[7]
+POOR = 0.5
+"""Dice below which a trained network has learned little."""
 SHAPES = {"OrbitNet": "shapes_orbit", "SonicNet": "shapes", "3x3 convolutions": "shapes_conv"}
 HIPPOCAMPI = {"SonicUNet": "hippocampus", "U-Net (MONAI)": "hippocampus_conv"}
 CORNERS = {"SonicNet": "corners", "3x3 convolutions": "corners_conv"}
@@ -49,10 +52,13 @@ def run_demo(config: DemoConfig, folder: Path, *, say: Callable[[str], None] = p
     parts: list[tuple[str, Callable[[], Section]]] = [
         ("trained while you wait", lambda: _live(config, say, show=show)),
         ("rotated shapes, and noise", lambda: _shapes(show=show)),
-        ("clues far apart", lambda: _corners(show=show)),
+        ("distant clues", lambda: _corners(show=show)),
         ("speed on this machine", _speed),
     ]
     if config.volumes is not None:
+        from torchsonic.lab.report.demo.volumes import check_cases  # needs NIfTI's package, as little else here does
+
+        check_cases(config.volumes)
         parts.insert(3, ("scans with any axis order", partial(_volumes, config.volumes, show=show)))
     sections, left_out = [], []
     for title, make in parts:
@@ -64,8 +70,8 @@ def run_demo(config: DemoConfig, folder: Path, *, say: Callable[[str], None] = p
             left_out.append((title, str(error)))
     document = Document(
         title="SONIC in three minutes",
-        about=f"Every number on this page was computed just now. torchsonic {__version__}, torch {torch.__version__}, "
-        f"{torch.get_num_threads()} threads.",
+        about=f"Every score and time on this page was measured just now. torchsonic {__version__}, "
+        f"torch {torch.__version__}, {count(torch.get_num_threads(), 'thread')}.",
         sections=[*sections, _next_steps()],
         left_out=left_out,
     )
@@ -84,11 +90,17 @@ def _live(config: DemoConfig, say: Callable[[str], None], *, show: bool) -> Sect
     say(f"trained {config.steps} steps in {seconds:.0f} s")
     text = (
         f"This network of {count_parameters(model):,} parameters was trained for {seconds:.0f} seconds to find shapes "
-        "in images of 48 x 48 pixels; it has seen no other size. Here it gets new scenes on this grid, on a finer one "
-        "and on stretched ones, with and without their pixel spacing."
+        "in images of 48 x 48 pixels; it has seen no other size. Here it is tested on new scenes: on this grid, a "
+        "finer one and two stretched ones, with and without their pixel spacing."
     )
-    figure = Figure("samplings", "The same scene on four grids", "", to_png(live.draw_samplings(found)))
-    table = Table("Dice on 40 new scenes", ("pixels", *found[0].dice), rows)
+    if found[0].dice["spacing given"] < POOR:
+        text += " It has learned little; more --steps help."
+    scenes = len(live.TEST_SCENES)
+    caption = f"Under each answer: the mean Dice of {scenes} scenes, of which this is one."
+    figure = Figure(
+        "samplings", "The same scene on four grids", caption, to_png(live.draw_samplings(found)), wide=False
+    )
+    table = Table(f"Mean Dice of {scenes} new scenes", ("pixels", *found[0].dice), rows)
     return Section("Trained while you waited", [Prose(text), figure, table])
 
 
@@ -119,18 +131,18 @@ def _shapes(*, show: bool) -> Section:
     text = (
         "These pretrained networks are part of the package, trained in the same way on upright shapes without noise. "
         "OrbitNet applies every mode in sixteen directions, so its answer rotates with the image: exactly for "
-        "multiples of 90 degrees, and up to sampling errors for other angles. This does not have to be learned. The "
-        "numbers after the names are parameter counts."
+        "multiples of 90 degrees, up to sampling errors for multiples of 22.5, and approximately in between. This does "
+        "not have to be learned. The numbers after the names are parameter counts."
     )
-    shown = pretrained.draw_turned({name.split(",")[0]: network for name, network in networks.items()}, SHOWN_SCENE)
+    titled = {name.split(",")[0]: network for name, network in networks.items()}
+    shown = to_png(pretrained.draw_turned(titled, SHOWN_SCENE))
+    levels = to_png(pretrained.draw_curves(curves))
     return Section(
         "Rotated shapes, and noise",
         [
             Prose(text),
-            Figure("turned", "A scene rotated by three angles, and the answer of each network", "", to_png(shown)),
-            Figure(
-                "curves", "Dice over the rotation angle and over the noise", "", to_png(pretrained.draw_curves(curves))
-            ),
+            Figure("turned", "A scene rotated by three angles, and the answer of each network", "", shown, wide=False),
+            Figure("curves", "Dice over the rotation angle and over the noise", "", levels, wide=False),
         ],
     )
 
@@ -149,49 +161,59 @@ def _corners(*, show: bool) -> Section:
     )
     headers = ("network, parameters", "clean", f"noise {TEST_NOISE:g}")
     table = Table(f"Dice on {len(CORNER_SCENES)} draws of the 625 scenes, one layer each", headers, rows)
-    return Section("Clues far apart", [Prose(text), table])
+    return Section("Distant clues", [Prose(text), table])
 
 
 def _volumes(data: Path, *, show: bool) -> Section:
-    from torchsonic.lab.report.demo import volumes  # needs NIfTI's package, as nothing else here does
+    from torchsonic.lab.report.demo import volumes
+    from torchsonic.lab.runs.volumes import load_run
 
-    total = len(HIPPOCAMPI) * len(volumes.STORAGES) * volumes.MOST_CASES
-    with counting_progress("testing", total, show=show) as advance:
-        rows = [
-            [name, each.axes, *["-" if dice is None else f"{dice:.3f}" for dice in (each.told, each.not_told)]]
-            for name, packaged in HIPPOCAMPI.items()
-            for each in volumes.score_storages(_packaged(packaged), data, advance)
-        ]
+    folders = {title: _packaged(name) for title, name in HIPPOCAMPI.items()}
+    cases, rows = volumes.find_new_cases(data, folders.values()), []
+    with counting_progress("testing", len(folders) * len(volumes.STORAGES) * len(cases), show=show) as advance:
+        for title, folder in folders.items():
+            model, config = load_run(folder)
+            name = f"{title}, {count_parameters(model):,}"
+            for each in volumes.score_storages(model, config, cases, advance):
+                dice = ["-" if dice is None else f"{dice:.3f}" for dice in (each.told, each.not_told)]
+                rows.append([name, each.axes, *dice])
+    scans = count(len(cases), "scan")
     text = (
-        "Each scan is stored in three ways, with axes reordered and some of them reversed. Given the affine of the "
-        "file, SonicUNet gives the same answer for all three. Without it, the anatomy appears rotated, to both "
-        "networks. A U-Net cannot use the affine: all scans have to be reordered first."
+        f"The networks were not trained on the {scans} tested here. Each scan is stored in three ways, with axes "
+        "reordered and some of them reversed. The letters say where the axes of the file point: to the right or left, "
+        "anterior or posterior, superior or inferior. Given the affine of the file, SonicUNet gives the same answer "
+        "for all three. Without it the anatomy appears rotated to both networks. A U-Net cannot use the affine: all "
+        "scans have to be reordered first."
     )
-    headers = ("network", "axes", "affine given", "affine not given")
-    return Section(
-        "Scans with any axis order", [Prose(text), Table(f"Dice of hippocampi in {data.name}", headers, rows)]
-    )
+    headers = ("network, parameters", "axes", "affine given", "affine not given")
+    table = Table(f"Mean Dice of hippocampi on {scans} of {data.name}", headers, rows, left=2)
+    return Section("Scans with any axis order", [Prose(text), table])
 
 
 def _speed() -> Section:
-    rows = []
+    rows, ratios = [], []
     for size in speed.SIZES:
         ours, theirs = speed.measure_steps(*size)
-        ratio = theirs.milliseconds / ours.milliseconds
-        mark = "better" if ratio > 1 else "worse"
-        times = [f"{ours.milliseconds:.1f}", f"{theirs.milliseconds:.1f}", Cell(f"{ratio:.1f}x", mark=mark)]
+        ratios.append(theirs.milliseconds / ours.milliseconds)
+        mark = "better" if ratios[-1] > 1 else "worse"
+        times = [f"{ours.milliseconds:.1f}", f"{theirs.milliseconds:.1f}", Cell(f"{ratios[-1]:.1f}x", mark=mark)]
         rows.append(["{} / {} / {}".format(*size), *times, f"{ours.kept:.1f}", f"{theirs.kept:.1f}"])
-    headers = ("channels / modes / pixels", "Sonic, ms", "3x3, ms", "speed-up", "Sonic keeps, MB", "3x3 keeps, MB")
+    sizes, kept = "channels / modes / pixels", "MB kept for backward"
+    headers = (sizes, "Sonic, ms", "3x3, ms", "speed-up", f"Sonic, {kept}", f"3x3, {kept}")
     text = (
-        "A training step of one layer, forward and backward, on a batch of 4. The kernel of the Sonic layer is as "
-        "large as the image. With recompute=True it keeps no more memory than the convolution."
+        f"A training step of one layer, forward and backward, on a batch of {speed.BATCH}. The kernel of the Sonic "
+        "layer is as large as the image. The Sonic layers wrap around at the borders. Except in the last row, they "
+        "have at most a quarter as many modes as channels. With as many modes as channels, the 3x3 convolution was "
+        f"{'slower' if ratios[-1] > 1 else 'faster'} here. With ",
+        Code('execution={"recompute": True}'),
+        ", a Sonic layer keeps only its input for the backward pass, as the convolution does, but takes longer.",
     )
-    return Section("Speed on this machine", [Prose(text), Table("A training step", headers, rows)])
+    return Section("Speed on this machine", [Prose(text), Table("Cost of a training step", headers, rows)])
 
 
 def _next_steps() -> Section:
     steps = [
-        ("Segment your own images, in the folders images/ and masks/: ", Code("torchsonic train masks --data DIR")),
+        ("Train on your own images, in the folders images/ and masks/: ", Code("torchsonic train masks --data DIR")),
         ("Predict masks for new images: ", Code("torchsonic predict RUN --data NEW --out FOUND")),
         ("See what the network has learned: ", Code("torchsonic explain RUN")),
     ]

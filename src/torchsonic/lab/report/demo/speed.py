@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from torchsonic.nn import SonicConv2d
 
-SIZES = ((64, 8, 64), (64, 16, 128), (256, 32, 56))
-"""Channels, modes and pixels."""
+SIZES = ((64, 8, 64), (64, 16, 128), (256, 32, 56), (64, 64, 128))
+"""Channels, modes and pixels; the last has as many modes as channels, where a convolution is at its best."""
 BATCH, ROUNDS = 4, 5
 
 

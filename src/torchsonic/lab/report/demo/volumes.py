@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from torchsonic.functional import Storage
-from torchsonic.lab.data.volumes import Volume, find_cases, read_case
+from torchsonic.lab.data.volumes import Case, CaseError, Volume, find_cases, read_case
 from torchsonic.lab.data.volumes.orientation import axis_codes, rearrange
 from torchsonic.lab.metrics.results import mean_known
-from torchsonic.lab.runs.volumes import load_run
+from torchsonic.lab.runs.folder import read_config
+from torchsonic.lab.runs.volumes import VolumesConfig
 from torchsonic.lab.runs.volumes.scores import score_told_and_untold
+from torchsonic.lab.runs.volumes.split import find_learnt
+from torchsonic.models import PretrainedModel
 
-__all__ = ["MOST_CASES", "STORAGES", "Stored", "score_storages"]
+__all__ = ["STORAGES", "Stored", "check_cases", "find_new_cases", "score_storages"]
 
 STORAGES = (
     Storage((0, 1, 2), (False, False, False)),
@@ -33,10 +36,31 @@ class Stored(NamedTuple):
     not_told: float | None
 
 
-def score_storages(run: Path, data: Path, advance: Callable[[], None] = lambda: None) -> list[Stored]:
-    """Scores of a network on the first few scans of a folder with ``images/`` and ``labels/``."""
-    model, config = load_run(run)
-    volumes = [read_case(case, num_classes=config.num_classes, straight=True) for case in find_cases(data)[:MOST_CASES]]
+def check_cases(data: Path) -> None:
+    """Refuse a folder without scans, with a scan that has no label, or whose first scan cannot be read."""
+    cases = find_cases(data)
+    for case in cases:
+        if case.label is None or not case.label.is_file():
+            raise CaseError(case.name, data / "labels", "has no label for this scan; add it or remove the scan")
+    read_case(cases[0], straight=True)
+
+
+def find_new_cases(data: Path, runs: Iterable[Path]) -> list[Case]:
+    """The first few cases of a folder that no run was trained on, as far as their bytes and names tell."""
+    cases = find_cases(data)
+    for run in runs:
+        learnt, named = find_learnt(run, read_config(run, VolumesConfig).data, cases, find_cases)
+        cases = [case for case in cases if case.name not in {*learnt, *named}]
+    if not cases:
+        raise ValueError(f"the networks were trained on every scan in {data}; name a folder with others")
+    return cases[:MOST_CASES]
+
+
+def score_storages(
+    model: PretrainedModel, config: VolumesConfig, cases: Sequence[Case], advance: Callable[[], None] = lambda: None
+) -> list[Stored]:
+    """Scores of a network on some scans, stored in each way."""
+    volumes = [read_case(case, num_classes=config.num_classes, straight=True) for case in cases]
     found = []
     for storage in STORAGES:
         stored = [rearrange(volume, storage) for volume in volumes]

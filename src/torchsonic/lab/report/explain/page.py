@@ -49,9 +49,10 @@ def make_page(subject: Subject, figures: Sequence[tuple[str, Figure]]) -> Docume
     ]
     name = type(subject.model).__name__
     packaged = is_packaged(subject.folder)
+    title = subject.folder.name if packaged else f"this {name}"
     place = f", packaged as {subject.folder.name}" if packaged else f" in {subject.folder.as_posix()}"
     return Document(
-        title=f"What this {name} has learned",
+        title=f"What {title} has learned",
         about=(
             f"{name}{place}: {count_parameters(subject.model):,} parameters, "
             f"{count(len(subject.layers), 'Sonic layer')}, reference spacing {_steps(subject.spacing)} {subject.unit}. "

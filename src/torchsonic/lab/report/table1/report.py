@@ -11,6 +11,7 @@ from typing import Any
 from torchsonic import __version__
 from torchsonic.lab.report.document import Figure
 from torchsonic.lab.report.files import to_png
+from torchsonic.lab.report.runs import count
 from torchsonic.lab.report.table1.collect import TASKS, Column, Run, find_runs, make_columns
 from torchsonic.lab.report.table1.examples import draw_answers, draw_segmentations, load_models
 from torchsonic.lab.report.table1.figures import draw_curves, draw_levels
@@ -45,8 +46,9 @@ def make_report(root: Path) -> Report:
         raise ValueError(f"there is no folder {root}")
     runs, skipped = find_runs(root)
     if not runs:
+        others = f", but {count(len(skipped), 'other')}" if skipped else "; name a folder that contains runs"
         broken = "".join(f"; {folder}: {reason}" for folder, reason in skipped[:3])
-        raise ValueError(f"no finished run of SynthShape or HalliGalli under {root}, {len(skipped)} others{broken}")
+        raise ValueError(f"no finished run of SynthShape or HalliGalli under {root}{others}{broken}")
     table = make_table(make_columns(runs))
     figures, without_picture = _draw(table, root)
     date = datetime.now(UTC).isoformat(timespec="seconds")

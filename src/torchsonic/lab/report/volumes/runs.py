@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,12 +19,13 @@ from torchsonic.lab.data.volumes import Case, CaseError, Volume, find_cases, rea
 from torchsonic.lab.metrics import count_parameters
 from torchsonic.lab.metrics.cost import peak_bytes
 from torchsonic.lab.metrics.detection import find_lesions
-from torchsonic.lab.report.runs import group_by, load_runs, read_results
+from torchsonic.lab.report.runs import count, group_by, load_runs, read_results
 from torchsonic.lab.report.volumes.results import Evaluation, ModelResult
 from torchsonic.lab.report.volumes.scoring import Answer, Scoring, class_names, number_classes, score_cases
 from torchsonic.lab.runs.folder import read_facts
 from torchsonic.lab.runs.provenance import describe_run
 from torchsonic.lab.runs.volumes import AxesWatch, VolumesConfig, load_run, predict_case, predict_probabilities
+from torchsonic.lab.runs.volumes.split import find_learnt
 from torchsonic.models import PretrainedModel
 
 
@@ -87,7 +89,6 @@ class TrainedRun:
     model: PretrainedModel
     config: VolumesConfig
     tests: tuple[str, ...]
-    learnt: tuple[str, ...]
     origin: dict[str, Any]
     watch: AxesWatch
     is_warm: bool = False
@@ -113,11 +114,9 @@ class TrainedRun:
 
 def _load(folder: Path) -> TrainedRun:
     model, config = load_run(folder)
-    split = read_facts(folder / "split.json", "test", "train")
+    split = read_facts(folder / "split.json", "test")
     origin = read_results(folder).get("run", {})
-    return TrainedRun(
-        folder, model, config, tuple(split["test"]), tuple(split["train"]), dict(origin), AxesWatch(folder, config)
-    )
+    return TrainedRun(folder, model, config, tuple(split["test"]), dict(origin), AxesWatch(folder, config))
 
 
 def _classes(given: Sequence[str], runs: Sequence[TrainedRun], data: Path | None) -> list[str]:
@@ -135,14 +134,18 @@ def _classes(given: Sequence[str], runs: Sequence[TrainedRun], data: Path | None
 
 
 def _external_cases(runs: Sequence[TrainedRun], folder: Path) -> dict[str, Case]:
-    """The cases of a folder; refused if a run was trained on one of their files."""
+    """The cases of a folder; refused if a run was trained on one of them."""
     cases = find_cases(folder)
     for run in runs:
-        known = find_cases(run.config.data) if run.config.data.is_dir() else []
-        files = {file.resolve() for case in known if case.name in run.learnt for file in case.images}
-        seen = next((case.name for case in cases if {file.resolve() for file in case.images} & files), None)
-        if seen:
-            raise ValueError(f"--external {folder} contains {seen}, which {run.folder} was trained on; use other cases")
+        learnt, named = find_learnt(run.folder, run.config.data, cases, find_cases)
+        if learnt:
+            text = f"--external {folder} contains {learnt[0]}, which {run.folder} was trained on"
+            raise ValueError(f"{text}; use other cases")
+        if named:
+            text = (
+                f"{count(len(named), 'case')} in {folder}, such as {named[0]}, named as in the training of {run.folder}"
+            )
+            warnings.warn(f"{text}: if they are the same, scores are too high", stacklevel=2)
     return {case.name: case for case in cases}
 
 
@@ -154,9 +157,10 @@ def _test_cases(runs: Sequence[TrainedRun], data: Path | None) -> dict[str, Case
         here = {case.name: case for case in find_cases(folder)}
         for name in run.tests:
             if name not in here:
+                remedy = "add it" if data else "use --data to say where it is"
                 raise ValueError(
-                    f"test case {name} of {run.folder} is not in {folder}; use --data to say where it is, or "
-                    "--external to test other cases"
+                    f"test case {name} of {run.folder} is not in {folder}; {remedy}, or use --external to test other "
+                    "cases"
                 )
             if found.setdefault(name, here[name]) != here[name]:
                 raise ValueError(

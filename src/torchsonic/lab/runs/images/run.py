@@ -73,7 +73,7 @@ class ImageExperiment(Experiment[ImagesConfig, Classifier]):
             # What the first process found to be good; one that cannot be read here is read again when it is needed.
             deque(map_images(self.store.keep, self.train.files), maxlen=0)
         self.facts = {network.CLASSES_NAME: _facts(config.data, self.train, self.test_images, self.left_out)}
-        if show:
+        if show and config.init is not None:
             print(f"starts with: {self.weights}")
         return model
 

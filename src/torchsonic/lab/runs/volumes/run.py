@@ -84,6 +84,8 @@ class SegmentationExperiment(Experiment[S, PretrainedModel]):
         """Find and check the cases, and split the good ones; facts of those to learn from, and how many classes."""
         config = self.config
         self.cases = {case.name: case for case in self.find_cases()}
+        if len(self.cases) == 1 and config.split is None:
+            raise ValueError(f"{config.data} has only one case, so none is left for testing; add cases")
         split = choose_split(
             list(self.cases),
             file=config.split,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+from torchsonic.lab.data.volumes import Case
+from torchsonic.lab.data.volumes.survey import digest_files
+from torchsonic.lab.runs.folder import read_facts
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ def make_folds(names: Sequence[str], folds: int, *, seed: int = 0, patient: str 
     owners = {name: _find_patient(name, patient) for name in sorted(names)}
     patients = sorted(set(owners.values()))
     if len(patients) == 1:
-        raise ValueError("there is one case or patient alone, and nothing to test on; add others")
+        raise ValueError("there is only one case or patient, so none is left for testing; add others")
     if len(patients) < folds:
         found = "1 case or patient is" if len(patients) == 1 else f"{len(patients)} cases or patients are"
         raise ValueError(f"{found} too few for folds={folds}; use fewer folds, more cases or a split file")
@@ -111,3 +115,30 @@ def choose_split(
                 "leave a patient in one of them"
             )
     return split
+
+
+def find_learnt(
+    folder: Path, data: Path, cases: Sequence[Case], find: Callable[[Path], Sequence[Case]]
+) -> tuple[list[str], list[str]]:
+    """Names of cases that a run was trained on, and of those that only have the name of one.
+
+    Names say something only where the run's own data are not there to compare.
+
+    Parameters
+    ----------
+    folder, data
+        Of the run.
+    cases
+        Cases to test.
+    find
+        Finds the cases of ``data``.
+    """
+    facts, is_there = read_facts(folder / "split.json", "train"), (data / "images").is_dir()
+    names = set(facts["train"])
+    digests = {digest for name, digest in facts.get("digests", {}).items() if name in names}
+    known = find(data) if is_there else []
+    files = {file.resolve() for case in known if case.name in names for file in case.images}
+    learnt = [
+        case.name for case in cases if files & {file.resolve() for file in case.images} or digest_files(case) in digests
+    ]
+    return learnt, [] if is_there else [case.name for case in cases if case.name in names.difference(learnt)]
