@@ -150,7 +150,7 @@ def test_no_run_is_tested_before_all_are_found_good(trained, tmp_path, capsys, m
         ([good, stopped], "has not finished; run its command again"),
         ([good, good.parent], f"did you mean {good}?"),
         ([good, good], f"{good} is named twice"),
-        ([good, "--out", tmp_path / "file"], "--out: cannot create"),
+        ([good, "--out", tmp_path / "file"], "file is a file; name a folder"),
     ):
         assert main(["evaluate", "images", "--out", str(tmp_path / "out"), *map(str, arguments)]) == 1
         error = capsys.readouterr().err

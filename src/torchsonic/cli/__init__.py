@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import inspect
 import io
+import os
 import platform
 import re
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from itertools import dropwhile
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_origin, get_type_hints
 
 import torch
 
 import torchsonic
 from torchsonic.cli.command import Command, error_text, require, warnings_in_one_line
-from torchsonic.cli.table import COMMANDS, FORMER, HELP, KINDS, Group, checkout_commands, find_command
+from torchsonic.cli.table import COMMANDS, FORMER, HELP, KINDS, Group, checkout_commands, find_command, suggestion
 from torchsonic.models.model_folder import find_folder, list_pretrained
 
 __all__ = ["main", "parse"]
@@ -32,6 +33,17 @@ WIDTH = 80
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the command ``torchsonic``; returns the exit status."""
+    try:
+        try:
+            return _main(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output, such as head, has closed it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the end of Python complains
+        return 1
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     words = _present_words(sys.argv[1:] if arguments is None else arguments)
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # names of files may hold what no terminal can show
@@ -53,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"torchsonic: interrupted{remedy}", file=sys.stderr)
         return 130
     except Exception as error:
+        if command is None and isinstance(error, BrokenPipeError):  # while help was shown
+            raise
         text = error_text(error, command)
         if text is None or sys.flags.dev_mode:  # python -X dev shows where an error came from
             raise
@@ -133,7 +147,8 @@ def _marked(cls: Any, command: type[Command], group: str = "") -> Any:
             kind = tyro.conf.Positional[kind]
         if name in command.hidden:
             kind = tyro.conf.Suppress[kind]
-        if isinstance(field.default, bool) or field.default in (None, ()):
+        is_list = field.default is MISSING and get_origin(hints[field.name]) is tuple
+        if isinstance(field.default, bool) or field.default in (None, (), "") or is_list:
             notes["help_behavior_hint"] = ""  # else --no-browser would say "default: True"
         if (option := f"--{field.name.replace('_', '-')}") in command.renamed:
             notes["name"] = command.renamed[option].removeprefix("--")
@@ -144,9 +159,13 @@ def _marked(cls: Any, command: type[Command], group: str = "") -> Any:
 def _in_our_words(complaint: str, command: type[Command]) -> str:
     """Tyro's complaint; of a value that a configuration refuses only the reason, which names the option."""
     line = " ".join(word for word in complaint.split() if not set(word) <= set("│╭╮╰╯─-"))
+    chosen = re.search(r"invalid choice '(.*?)' for argument '(.*?)'\. Expected one of \((.*?)\)", line)
+    if chosen is not None:
+        known = sorted(set(re.findall(r"'([^' ]+)'", chosen[3])) - {"None"})
+        return f"torchsonic: {chosen[2]}: there is no {chosen[1]!r}; {suggestion(chosen[1], known)}\n"
     refused = re.search(r"Error parsing \w+: (.*?) For full helptext", line)
-    if refused is None:
-        return complaint
+    if refused is None:  # the help of predict and evaluate depends on the run; the frame keeps its width
+        return re.sub(r"(torchsonic (?:predict|evaluate)) --help {4}", r"\1 RUN --help", complaint)
     name, *rest = refused[1].split(" ", 1)
     option = f"--{name.replace('_', '-')}"
     is_option = rest and re.match("(must|belongs?|needs) ", rest[0])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from torchsonic.cli.command import Command, make_folder
+from torchsonic.cli.command import Command, UserError, make_folder
 from torchsonic.cli.train import TrainCommand, training_line
 from torchsonic.lab.runs.arrays import PRESETS, ArrayExperiment, ArraysConfig
 
@@ -46,6 +46,8 @@ class DataMnist(Command):
         from torchsonic.lab.data.arrays import write_arrays
         from torchsonic.lab.data.mnist import make_sets
 
+        if not self.data.is_dir():
+            raise UserError(f"--data: there is no folder {self.data}; name that of the four .gz files of MNIST")
         make_folder(self.out)
         print("reading and turning 70,000 digits ...", flush=True)
         for name, parts in make_sets(self.data, seed=self.seed).items():

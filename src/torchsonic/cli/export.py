@@ -59,6 +59,8 @@ class Export(Command):
     def run(self) -> None:
         from torchsonic.export import ExportConfig, export_model
 
+        if self.size and min(self.size) < 2:
+            raise UserError(f"--size must be at least 2, got {' '.join(map(str, self.size))}")
         source = _find(self.model)
         size = self.size or source.size
         if not size:

@@ -127,6 +127,7 @@ class PredictImages(OnDevice):
     positional = ("folder", "files")
 
     def run(self) -> None:
+        from torchsonic.lab.report.runs import count
         from torchsonic.lab.runs.images import list_files, load_run, predict_files
         from torchsonic.lab.training.progress import counting_progress
 
@@ -143,7 +144,7 @@ class PredictImages(OnDevice):
         files = list_files(self.files + self.data)
         options: dict[str, Any] = {"top": self.top, "size": self.size, "strict": self.strict}
         if self.out is None:  # what is printed may go to a file, where a bar has no place
-            print(f"predicting {len(files)} images ...", file=sys.stderr)
+            print(f"predicting {count(len(files), 'image')} ...", file=sys.stderr)
         with counting_progress("predicting", len(files), show=self.out is not None) as advance:
             rows = predict_files(model.to(self.device), config, classes, files, advance=advance, **options)
         if len(rows) < len(files):

@@ -144,7 +144,10 @@ class Models(Command):
             return
         names = list_models(self.pattern)
         if not names:
-            raise UserError(f"no model matches {self.pattern!r}; run 'torchsonic models' to list all")
+            packaged = fnmatch.filter(list_pretrained(), self.pattern)
+            remedy = "for packaged networks use: torchsonic models --pretrained"
+            remedy = remedy if packaged else "run 'torchsonic models' to list all"
+            raise UserError(f"no model matches {self.pattern!r}; {remedy}")
         text = None if self.out is None else _read(self.out)
         console = Console(stderr=True)
         rows = [
@@ -169,9 +172,9 @@ def _pretrained_table(names: Sequence[str]) -> Table:
     rows = []
     for name in names:
         results = read_json(pretrained_folder(name) / "results.json")  # type: ignore[operator]
-        training = results["config"]["training"]
+        network, training = results["config"]["model"], results["config"]["training"]
         budget = f"{training['steps']:,} steps of {training['batch']}"
-        rows.append([name, results["task"], results["model"], f"{results['parameters']:,}", budget])
+        rows.append([name, results["task"], network, f"{results['parameters']:,}", budget])
     return Table("Trained networks in torchsonic", ("name", "task", "network", "parameters", "training"), rows, left=3)
 
 

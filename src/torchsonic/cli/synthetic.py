@@ -165,7 +165,11 @@ class Report(Command):
         from torchsonic.lab.runs.folder import is_run, kind_of
 
         out = self.out or self.runs / "report"
-        if is_run(self.runs) and kind_of(self.runs) == "masks":
+        kind = kind_of(self.runs) if is_run(self.runs) else "synthetic"
+        if kind not in ("masks", "synthetic"):
+            remedy = "its scores are in results.json" if kind == "arrays" else f"use: torchsonic evaluate {self.runs}"
+            raise UserError(f"{self.runs} is a run on {kind}; {remedy}")
+        if kind == "masks":
             make_folder(out)
             print("predicting and drawing some images ...", flush=True)
             publish(make_masks_page(self.runs), out, sections=())

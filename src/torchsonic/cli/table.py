@@ -32,6 +32,7 @@ from torchsonic.cli.synthetic import (
 )
 from torchsonic.cli.volumes import CompareOrientations, EvaluateVolumes, PredictVolumes, TrainVolumes
 from torchsonic.lab.runs.folder import RunError, is_run, kind_of, model_kind
+from torchsonic.models import list_pretrained
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ def find_command(words: Sequence[str]) -> tuple[type[Command] | Group, list[str]
     commands = {**COMMANDS, **checkout_commands()}
     name, rest = words[0], list(words[1:])
     if name not in commands:
-        raise UserError(f"there is no command {name!r}; {_suggestion(name, commands)}")
+        raise UserError(f"there is no command {name!r}; {suggestion(name, commands)}")
     entry = commands[name]
     if not isinstance(entry, Group):
         return entry, [name], rest
@@ -146,11 +147,12 @@ def find_command(words: Sequence[str]) -> tuple[type[Command] | Group, list[str]
         kind, behind = _find_kind(name, entry, rest)
         return entry.members[kind], [name, *(rest[:1] if rest[0] == kind else [])], behind
     if rest[0] not in entry.members:
-        raise UserError(f"{name}: there is no {rest[0]!r}; {_suggestion(rest[0], entry.members)}")
+        raise UserError(f"{name}: there is no {rest[0]!r}; {suggestion(rest[0], entry.members)}")
     return entry.members[rest[0]], [name, rest[0]], rest[1:]
 
 
-def _suggestion(word: str, known: Iterable[str]) -> str:
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """The name that was probably meant, or all names."""
     near = difflib.get_close_matches(word, known, n=1)
     return f"did you mean {near[0]!r}?" if near else f"choose from {', '.join(known)}"
 
@@ -185,7 +187,7 @@ def _kind_of_run(word: str) -> str:
     try:
         return model_kind(Path(word)) or kind_of(Path(word))
     except RunError as error:
-        near, text = difflib.get_close_matches(word, KINDS, n=1), str(error)
+        near, text = difflib.get_close_matches(word.lower(), [*KINDS, *list_pretrained()], n=1), str(error)
         if near:
             text += f"; did you mean {near[0]!r}?"
         elif not set(text) & set(";?"):  # there is no remedy in it yet
