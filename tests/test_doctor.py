@@ -32,7 +32,7 @@ def test_a_place_that_takes_no_file_is_refused_before_any_work(monkeypatch, tmp_
     (tmp_path / "file").touch()
     refusals = {
         tmp_path: f"--out: {tmp_path} is a folder; name a file",
-        tmp_path / "file" / "a": "--out: cannot create",
+        tmp_path / "file" / "a": "file is a file; name a folder",
     }
     for out, words in refusals.items():
         assert main(["doctor", "--quick", "--out", str(out)]) == 1

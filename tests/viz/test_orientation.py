@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.layers import make_layer
-from torchsonic import viz
+from torchsonic import SonicOrbitConv2d, viz
 
 
 @pytest.mark.parametrize(("direction", "angle"), [((0, 1), 0), ((1, 0), 90), ((0, -1), 180), ((-1, 0), 270)])
@@ -29,6 +29,15 @@ def test_weights_are_kept():
 def test_the_middle_of_a_sector_is_an_axis():
     turned = torch.tensor([[math.sin(t), math.cos(t)] for t in (-0.2, 0.0, 0.2)])
     assert viz.orientation_histogram(turned, torch.ones(3), bins=8)[1].tolist() == [3, 0, 0, 0, 0, 0, 0, 0]
+
+
+def test_a_rose_of_an_orbit_has_its_rotations():
+    torch.manual_seed(0)
+    layer = SonicOrbitConv2d(2, 16, num_modes=3, group="C16", lift=True)
+    with torch.no_grad():
+        layer.raw_direction.normal_()
+    bars = torch.tensor([bar.get_height() for bar in viz.draw_rose(layer).axes[0].patches])
+    torch.testing.assert_close(bars, bars.roll(len(bars) // 16))
 
 
 def test_planes_of_a_volume_share_a_mode():

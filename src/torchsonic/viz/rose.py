@@ -78,7 +78,8 @@ def draw_rose(model: nn.Module, *, weight: Weight = "gain", bins: int | None = N
     weight
         ``gain``: the largest factor by which a mode amplifies a wave. ``energy``: the power of white noise it passes.
     bins
-        Sectors of the circle, 24 by default; signals have none.
+        Sectors of the circle; signals have none. By default 24, or the next number that the orders of all orbit groups
+        divide: with another, modes in equal directions would fall into unequal sectors.
 
     Examples
     --------
@@ -91,7 +92,9 @@ def draw_rose(model: nn.Module, *, weight: Weight = "gain", bins: int | None = N
         if bins is not None:
             raise ValueError(f"bins are sectors of a circle, which signals do not have; omit bins, got {bins}")
         return _draw_signs(layers, weight, words)
-    bins = BINS if bins is None else bins
+    if bins is None:
+        order = math.lcm(*(layer.orbit_size for layer in layers.values()))
+        bins = order * math.ceil(BINS / order)
     planes = PLANES[axes]
     figure = style.new_figure(3.7 * len(planes) + 0.9, 4.6)
     figure.suptitle(f"Directions of the modes, by {words}")
