@@ -33,6 +33,16 @@ def per_axis(value: int | Sequence[int], num_axes: int, name: str) -> tuple[int,
     return values
 
 
+def widths_per_axis(value: float | Sequence[float], num_axes: int, name: str) -> tuple[float, ...]:
+    """One positive width per axis from one or ``num_axes`` of them; whole ones become integers."""
+    widths = tuple(value) if isinstance(value, Sequence) else (value,) * num_axes
+    if not all(is_number(width) and not isinstance(width, bool) for width in widths):
+        raise TypeError(f"{name} must be a number or {num_axes} of them, got {value!r}")
+    if len(widths) != num_axes or min(widths) <= 0:
+        raise ValueError(f"{name} must be 1 or {num_axes} positive numbers, got {value!r}")
+    return tuple(int(width) if width == int(width) else float(width) for width in widths)
+
+
 def positive(value: int, name: str) -> int:
     """A count of at least one."""
     try:

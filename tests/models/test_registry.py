@@ -412,7 +412,7 @@ def test_sonicnet_refuses_what_it_cannot_build():
     ("name", "options", "margins"),
     [
         ("sonicnet2d", {"depth": 2}, [(8, 8), (8, 8)]),
-        ("sonicnet2d.light", {"depth": 2, "spacing": (3.0, 1.0)}, [(3, 8), (2, 4)]),
+        ("sonicnet2d.light", {"depth": 2, "spacing": (3.0, 1.0)}, [(8 / 3, 8), (4 / 3, 4)]),
         ("sonicnet3d", {"depth": 1, "padding": (1, 2, 3)}, [(1, 2, 3)]),
         ("sonicnet3d", {"depth": 1, "padding": None}, [None]),
         ("synthshape_sonicnet", {"depth": 1}, [(8, 8)]),

@@ -298,6 +298,23 @@ def test_segmentation_networks_turn_with_the_array(name, stride):
         testing.assert_turns_with_array(model, group, x, spacing=(1.0, 0.8, 0.9)[: len(size)], tolerance=1e-4)
 
 
+@pytest.mark.parametrize(("name", "spacing"), [("orbitnet2d", (5.0, 1.0)), ("orbitnet3d", (10.0, 1.4, 1.4))])
+def test_networks_for_thick_slices_turn_with_the_array(name, spacing):
+    torch.manual_seed(0)
+    model = torchsonic.create_model(name, width=1, depth=2, num_modes=2, stride=2, spacing=spacing).double().eval()
+    size = (4, 22, 24)[-len(spacing) :]  # larger than the margin along the fine axes
+    x = torch.randn(1, model.in_channels, *size, dtype=torch.float64)
+    with torch.no_grad():
+        testing.assert_turns_with_array(model, model.features.group, x, spacing=spacing)
+
+
+def test_a_margin_of_one_number_is_equally_wide_along_all_axes():
+    layer = make_orbit("C4", 2, (1, 1), num_modes=2, padding=6, padding_mode="zeros", spacing=(4.0, 1.0))
+    assert layer.padding == (1.5, 6)
+    x = torch.randn(1, 4, 9, 14, dtype=torch.float64)
+    testing.assert_turns_with_array(layer, layer.group, x, spacing=(4.0, 1.0), given="fields", result="fields")
+
+
 @pytest.mark.parametrize("strides", [(1, 1), (1, 2), (3, 2)])
 @pytest.mark.parametrize("padding_mode", ["zeros", "circular"])
 def test_classifiers_turn_about_the_centre(strides, padding_mode):

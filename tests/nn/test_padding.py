@@ -77,7 +77,7 @@ def test_grids_with_a_margin_keep_the_extent_of_input_and_output_alike(n, m):
 def test_padding_needs_a_mode_that_has_a_margin():
     with pytest.raises(ValueError, match="padding=16 needs padding_mode='zeros' or 'reflect'"):
         SonicConv2d(3, 4, padding=16)
-    with pytest.raises(ValueError, match="padding must be 1 or 2 positive integers"):
+    with pytest.raises(ValueError, match="padding must be 1 or 2 positive numbers"):
         SonicConv2d(3, 4, padding=(1, 2, 3), padding_mode="zeros")
 
 
@@ -130,3 +130,11 @@ def test_compilers_and_exporters_do_not_guess_a_margin_from_a_spacing_that_they_
     assert relative_error(compiled(x, spacing), layer(x, spacing)) < 1e-6
     with pytest.raises(ValueError, match=r"the margin of padding=\(3, 3\) follows the spacing.* fixed spacing"):
         torch.export.export(layer, (x, spacing))
+
+
+def test_a_margin_may_be_a_fraction_of_a_sample():
+    """It is a width: half a sample of the reference spacing is two of a grid four times as fine."""
+    layer = SonicConv2d(1, 1, padding=(0.5, 2), padding_mode="zeros")
+    assert layer.padding == (0.5, 2)
+    assert layer.boundary(1.0).margin == (1, 2)
+    assert layer.boundary(0.25).margin == (2, 8)

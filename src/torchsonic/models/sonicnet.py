@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -17,7 +16,7 @@ from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.network_spacing import sonic_layers
 from torchsonic.nn.norm import Activation, Norm, make_activation, make_conv, make_norm
 from torchsonic.nn.released_init import Bank, spread_over_depth
-from torchsonic.spectral.boundary import PaddingMode
+from torchsonic.spectral.boundary import PaddingMode, even_margin
 from torchsonic.spectral.spacing import Spacing, spacing_values
 
 MARGIN = 8  # of zeros, in pixels along the finest axis, which every layer sees afresh
@@ -32,6 +31,8 @@ def border_options(
 ) -> dict[str, Any]:
     """Padding options of a Sonic layer behind a stride, in a network whose images have a margin.
 
+    Widths are not rounded to samples: rounded ones would differ between axes, and so depend on how an array is stored.
+
     Parameters
     ----------
     padding
@@ -44,16 +45,16 @@ def border_options(
 
     Examples
     --------
-    >>> border_options(8, "zeros", (10.0, 1.4, 1.4), (1, 2, 2))
-    {'padding': (2, 4, 4), 'padding_mode': 'zeros'}
+    >>> border_options(8, "zeros", (8.0, 2.0, 2.0), (1, 2, 2))
+    {'padding': (2.0, 4.0, 4.0), 'padding_mode': 'zeros'}
     """
     if padding_mode == "circular" and padding == MARGIN:  # the default, which only other modes have a use for
         padding = None
-    if padding is not None:
-        finest = min(spacing)
-        widths = padding if isinstance(padding, Sequence) else [padding * finest / step for step in spacing]
-        padding = tuple(math.ceil(w / s) for w, s in zip(widths, stride or [1.0] * len(spacing), strict=True))
-    return {"padding": padding, "padding_mode": padding_mode}
+    if padding is None:
+        return {"padding": None, "padding_mode": padding_mode}
+    widths = padding if isinstance(padding, Sequence) else even_margin(padding, spacing)
+    margin = tuple(w / s for w, s in zip(widths, stride or [1.0] * len(spacing), strict=True))
+    return {"padding": margin, "padding_mode": padding_mode}
 
 
 class SonicNet(PretrainedModel):

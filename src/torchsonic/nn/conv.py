@@ -20,7 +20,7 @@ from torchsonic.nn.options import refuse_third, show_option, take_groups
 from torchsonic.nn.physical_layer import leaf_call, sampling, split_batch
 from torchsonic.nn.released_init import Bank
 from torchsonic.nn.standardise import Standardise, standardise
-from torchsonic.spectral.boundary import PaddingMode, check_padding
+from torchsonic.spectral.boundary import PaddingMode, check_margin
 from torchsonic.spectral.limits import ResponseLimits
 from torchsonic.spectral.orientation import Matrix
 from torchsonic.spectral.response import ModeShape
@@ -43,7 +43,7 @@ class SonicConvNd(CachedModes):
         stride: int | Sequence[int] = 1,
         bias: bool = True,
         spacing: float | Sequence[float] = 1.0,
-        padding: int | Sequence[int] | None = None,
+        padding: float | Sequence[float] | None = None,
         padding_mode: PaddingMode = "circular",
         variant: Variant = "exact",
         field: float | None = None,
@@ -68,7 +68,7 @@ class SonicConvNd(CachedModes):
         self.stride = per_axis(stride, self.num_axes, "stride")
         self._assume_spacing(spacing)
         self.padding_mode = choice(padding_mode, get_args(PaddingMode), "padding_mode")
-        self.padding = check_padding(padding, padding_mode, self.num_axes)
+        self.padding = check_margin(padding, padding_mode, self.num_axes)
         self.variant = choice(variant, get_args(Variant), "variant")
         self._choose_bank(bank, field)
         self.gain = choice(gain, get_args(Gain), "gain")
@@ -231,11 +231,11 @@ class SonicConv2d(SonicConvNd):
         ``"circular"`` wraps around; ``"zeros"`` surrounds the image with zeros, and ``"reflect"`` with its mirror image
         without repeating the edge.
     padding
-        Width of that margin in pixels of the reference spacing: a number, or one per axis. At other spacings the margin
-        keeps its physical width. Each axis gets one margin, between its end and its beginning, rather than one on each
-        side: half of a mirrored margin belongs to each end, and the middle sample of an odd one to both. Modes longer
-        than the margin still wrap around. By default the margin is as wide as the image, which costs several times as
-        much.
+        Width of that margin in pixels of the reference spacing, whole or not: a number, or one per axis. At other
+        spacings the margin keeps its physical width. Each axis gets one margin, between its end and its beginning,
+        rather than one on each side: half of a mirrored margin belongs to each end, and the middle sample of an odd one
+        to both. Modes longer than the margin still wrap around. By default the margin is as wide as the image, which
+        costs several times as much.
     variant
         ``"exact"`` commutes with shifts, permuted axes and resampling exactly; ``"paper"`` follows the paper's
         implementation notes.

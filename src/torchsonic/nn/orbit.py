@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, Never
 import torch
 from torch import Tensor
 
-from torchsonic.arguments import choice
+from torchsonic.arguments import choice, is_number
 from torchsonic.functional.resample import resample
 from torchsonic.nn.block import ResidualBlock
 from torchsonic.nn.conv import SonicConvNd
@@ -27,10 +27,11 @@ from torchsonic.nn.options import refuse_third
 from torchsonic.nn.orbit_fields import LIFT, OrbitDropout, OrbitMix, OrbitPool, count_fields, spread
 from torchsonic.nn.orbit_norm import OrbitBatchNorm, OrbitNorm
 from torchsonic.nn.physical_layer import scale_spacing
+from torchsonic.spectral.boundary import even_margin
 from torchsonic.spectral.constants import constant
 from torchsonic.spectral.groups import Group, known_name, make_group
 from torchsonic.spectral.response import ModeShape
-from torchsonic.spectral.spacing import Spacing
+from torchsonic.spectral.spacing import Spacing, spacing_values
 
 __all__ = [
     "OrbitBatchNorm",
@@ -72,6 +73,10 @@ class SonicOrbitConvNd(SonicConvNd):
         if not lift:
             fields = max(fields, count_fields(in_channels, self.group, "in_channels", LIFT))
         num_modes = max(4, fields // 2) if num_modes is None else num_modes
+        if is_number(options.get("padding")):  # a margin that differs between axes would not turn with the image
+            options["padding"] = even_margin(
+                options["padding"], spacing_values(options.get("spacing", 1.0), self.num_axes)
+            )
         super().__init__(in_channels, out_channels, num_modes=num_modes, **options)
 
     def definition(self) -> dict[str, Any]:
@@ -149,6 +154,7 @@ class SonicOrbitConv2d(SonicOrbitConvNd):
         Whether the input has ordinary channels, such as the colours of an image.
     options
         Options of :class:`torchsonic.SonicConv2d`: ``stride``, ``spacing``, ``padding``, ``field``, ``bank`` and so on.
+        One number as ``padding`` counts pixels of the finest axis; the margin is equally wide along all axes.
 
     Examples
     --------

@@ -29,6 +29,8 @@ NO_INPUT_OF_AN_EXPORT = (
     "follows the spacing, which therefore cannot be an input of an exported model, nor change with dynamic sizes "
     "behind a stride; export with a fixed spacing and fixed sizes"
 )
+SAME_WIDTH = 1e-9
+"""Margins whose widths differ by less than this fraction are equally wide."""
 TOLD_TWICE = "orientation was given twice, with the spacing and on its own"
 
 
@@ -126,11 +128,12 @@ class SpacedLayer(DefinedLayer):
 class PaddedLayer(SpacedLayer):
     """A layer that pads its input with a margin of the same physical width on every grid.
 
-    Subclasses set ``padding`` in samples of the reference spacing, or ``None`` for a margin as wide as the input.
+    Subclasses set ``padding`` in samples of the reference spacing, whole or not, or ``None`` for a margin as wide as
+    the input.
     """
 
     padding_mode: PaddingMode
-    padding: tuple[int, ...] | None
+    padding: tuple[float, ...] | None
 
     def boundary(self, spacing: Spacing) -> Boundary:
         """How images of a spacing continue across their edge: the margin keeps its physical width on finer grids.
@@ -142,7 +145,7 @@ class PaddedLayer(SpacedLayer):
             return Boundary(self.padding_mode)
         widths = [n * step for n, step in zip(self.padding, self.reference_spacing, strict=True)]
         turn, spacing = orientation_of(spacing), plain_spacing(spacing)
-        if turn is not None and len(set(widths)) > 1:
+        if turn is not None and max(widths) - min(widths) > SAME_WIDTH * max(widths):
             if lowering() is not None and turn is not self._orientation:
                 raise ValueError(
                     f"the margin of padding={self.padding} is not equally wide along all axes, and so follows the "

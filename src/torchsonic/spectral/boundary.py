@@ -15,14 +15,16 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from torchsonic.arguments import per_axis
+from torchsonic.arguments import per_axis, widths_per_axis
 from torchsonic.spectral.band import Band
 
 __all__ = [
     "CIRCULAR",
     "Boundary",
     "PaddingMode",
+    "check_margin",
     "check_padding",
+    "even_margin",
     "extend",
     "extend_adjoint",
     "fast_size",
@@ -93,12 +95,25 @@ CIRCULAR = Boundary()
 
 
 def check_padding(padding: int | Sequence[int] | None, mode: PaddingMode, num_axes: int) -> tuple[int, ...] | None:
-    """One width per axis, or ``None`` for the size of the axis."""
-    if padding is None:
-        return None
-    if mode == "circular":
+    """Samples per axis, or ``None`` for the size of the axis."""
+    _refuse_no_margin(padding, mode)
+    return None if padding is None else per_axis(padding, num_axes, "padding")
+
+
+def check_margin(padding: float | Sequence[float] | None, mode: PaddingMode, num_axes: int) -> tuple[float, ...] | None:
+    """Widths in samples of a reference spacing, whole or not, or ``None`` for the size of the axis."""
+    _refuse_no_margin(padding, mode)
+    return None if padding is None else widths_per_axis(padding, num_axes, "padding")
+
+
+def even_margin(padding: float, spacing: Sequence[float]) -> tuple[float, ...]:
+    """Samples per axis of a margin that is equally wide along all axes: ``padding`` samples of the finest one."""
+    return tuple(padding * min(spacing) / step for step in spacing)
+
+
+def _refuse_no_margin(padding: object, mode: PaddingMode) -> None:
+    if padding is not None and mode == "circular":
         raise ValueError(f"padding={padding} needs padding_mode='zeros' or 'reflect'; 'circular' has no margin")
-    return per_axis(padding, num_axes, "padding")
 
 
 def scaled_margin(widths: Sequence[float], finest: Sequence[float]) -> tuple[int, ...]:
