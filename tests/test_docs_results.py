@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torch
@@ -338,25 +339,30 @@ def test_the_page_says_what_the_study_of_rotated_digits_has_found():
 
 
 def test_the_page_on_orientation_says_what_turned_hippocampi_scored():
-    runs = json.loads((ROOT / "results" / "orientation" / "hippocampus" / "report.json").read_text())["runs"]
+    folder = ROOT / "results" / "studies" / "orientation_hippocampus" / "report"
+    models = json.loads((folder / "report.json").read_text())["models"]
 
-    def mean(cases):
-        return f"{sum(sum(dice) / len(dice) for dice in cases) / len(cases):.3f}"
+    def mean(model, measure):
+        return fmean(models[model]["values"][measure].values())
 
-    page, losses = read_page("orientation.md"), []
-    for run, told, title in (
-        (0, "told", "SonicUNet, given the affine"),
-        (0, "untold", "SonicUNet, without it"),
-        (0, "back", "SonicUNet, scans resampled"),
-        (1, "untold", "MONAI's U-Net, without it"),
-        (1, "back", "MONAI's U-Net, scans resampled"),
+    page, lost = read_page("orientation.md"), {}
+    for model, way, title in (
+        ("sonicunet", ", orientation given", "SonicUNet, given the affine"),
+        ("sonicunet", "", "SonicUNet, without it"),
+        ("sonicunet", ", resampled", "SonicUNet, scans resampled"),
+        ("orbitnet", ", orientation given", "OrbitNet, given the affine"),
+        ("orbitnet", "", "OrbitNet, without it"),
+        ("orbitnet_turned", "", "OrbitNet, trained on rotated scans, without it"),
+        ("unet", "", "MONAI's U-Net, without it"),
+        ("unet", ", resampled", "MONAI's U-Net, scans resampled"),
+        ("unet_turned", "", "MONAI's U-Net, trained on rotated scans, without it"),
     ):
-        cases = runs[run]["cases"]
-        *turned, stored = (mean([case["turned"][place][told] for case in cases]) for place in range(5))
-        plain = mean([case["dice"] for case in cases])
-        assert f"| {title} | {plain} | {stored} | {' / '.join(turned)} |" in page
-        losses.append(100 * (float(plain) - float(turned[2])))
-    assert f"45 degrees about any axis cost {losses[0]:.1f} points instead of {losses[1]:.0f}." in page
+        turned = " / ".join(f"{mean(model, f'rotated by {angle}{way}'):.3f}" for angle in (15, 30, 45, 90))
+        plain, stored = f"{mean(model, 'Dice'):.3f}", f"{mean(model, f'other axis orders{way}'):.3f}"
+        assert f"| {title} | {plain} | {stored} | {turned} |" in page
+        lost[title] = 100 * (mean(model, "Dice") - mean(model, f"rotated by 45{way}"))
+    told, untold = (lost[f"SonicUNet, {how}"] for how in ("given the affine", "without it"))
+    assert f"45 degrees about any axis cost {told:.1f} points instead of {untold:.0f}." in page
 
 
 def test_the_page_on_masks_says_what_the_packaged_network_scores():
