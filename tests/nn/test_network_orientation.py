@@ -337,6 +337,13 @@ def test_an_exported_network_may_take_the_orientation_as_an_input(tmp_path, kind
         exported(x, turns[0, 0])
 
 
+def test_synthshape_networks_may_take_the_orientation_as_an_input(tmp_path):
+    """Their forward, which also takes a window, says so."""
+    model = make("synthshape_sonicnet", width=4, depth=1, backbone_options={"num_modes": 2}, head_norm="channel")
+    config = ExportConfig(to="pt2", size=(12, 10), orientation_input="batch")
+    assert export_model(model.float(), tmp_path / "model.pt2", config, timed_seconds=0.0).error < 1e-4
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [
