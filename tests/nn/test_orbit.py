@@ -173,6 +173,13 @@ def test_laws_refuse_what_they_cannot_judge():
         testing.assert_turns_with_array(conv, group, x)
 
 
+def test_laws_judge_single_precision_by_its_own_rounding():
+    layer = torchsonic.SonicOrbitConv2d(4, 4, num_modes=2, group="C4")
+    testing.assert_symbol_turns(layer)
+    testing.assert_turns_with_array(layer, layer.group, torch.randn(1, 4, 8, 7), given="fields", result="fields")
+    testing.assert_storages_agree(torchsonic.SonicConv2d(1, 2, num_modes=4), torch.randn(1, 1, 8, 7))
+
+
 @pytest.mark.parametrize("broken", ["direction", "mixing", "bias"])
 def test_a_broken_layer_is_caught(broken, monkeypatch):
     layer = make_orbit("C4", 2, (1, 1), num_modes=2, spacing=1.0, **SHORT)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torchsonic.arguments import choice
 from torchsonic.functional import all_storages
 from torchsonic.spectral.orientation import Matrix, as_orientation
-from torchsonic.testing.laws import _as_steps, _require_close
+from torchsonic.testing.laws import TOLERANCE, _as_steps, _require_close
 from torchsonic.testing.turns import _interpolate, _smooth_field
 
 
@@ -21,7 +21,7 @@ def assert_storages_agree(
     *,
     spacing: float | Sequence[float] = 1.0,
     result: Literal["image", "numbers"] = "image",
-    tolerance: float = 1e-12,
+    tolerance: float | None = None,
 ) -> None:
     """Every way to store an array gives the same result, in the axes of that array, if the orientation is given.
 
@@ -35,7 +35,10 @@ def assert_storages_agree(
         Spacing along the axes of ``x``.
     result
         ``"image"`` for fields ``(B, K, *size)``, ``"numbers"`` for results without axes, such as class logits.
+    tolerance
+        By default that of the dtype of ``x``, ``torchsonic.testing.TOLERANCE``.
     """
+    bound = TOLERANCE[x.dtype] if tolerance is None else tolerance
     choice(result, ("image", "numbers"), "result")
     steps = _as_steps(spacing, x.dim() - 2)
     plain = model(x, spacing=steps)
@@ -43,7 +46,7 @@ def assert_storages_agree(
         stored = model(storage.apply(x), spacing=[steps[axis] for axis in storage.order], orientation=storage.matrix())
         expected = storage.apply(plain) if result == "image" else plain
         flipped = [axis for axis, flip in enumerate(storage.flips) if flip]
-        _require_close(f"axes stored in the order {storage.order}, {flipped} flipped", stored, expected, tolerance)
+        _require_close(f"axes stored in the order {storage.order}, {flipped} flipped", stored, expected, bound)
 
 
 def assert_orientation_is_exact(

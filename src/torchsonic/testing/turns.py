@@ -16,7 +16,7 @@ from torch import Tensor
 from torchsonic.arguments import choice
 from torchsonic.functional import Group
 from torchsonic.nn.orbit import SonicOrbitConvNd
-from torchsonic.testing.laws import _as_steps, _require_close
+from torchsonic.testing.laws import TOLERANCE, _as_steps, _require_close, _tolerance
 
 Turned = Literal["fields", "image", "numbers"]
 Model = Callable[..., Tensor]
@@ -35,9 +35,9 @@ def _check_kinds(given: Turned, result: Turned) -> None:
     choice(result, get_args(Turned), "result")
 
 
-def assert_symbol_turns(layer: SonicOrbitConvNd, *, tolerance: float = 1e-12) -> None:
+def assert_symbol_turns(layer: SonicOrbitConvNd, *, tolerance: float | None = None) -> None:
     """``H(g w) = P_g H(w) P_g^-1`` at random frequencies, for all elements g."""
-    group = layer.group
+    group, bound = layer.group, _tolerance(layer, tolerance)
     omega = torch.randn(5, group.num_axes, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     plain = layer.response(omega)
     for element, matrix in enumerate(group.matrices):
@@ -47,7 +47,7 @@ def assert_symbol_turns(layer: SonicOrbitConvNd, *, tolerance: float = 1e-12) ->
         moved = _permute_channels(turned, group, int(back), "fields")
         if not layer.lift:
             moved = _permute_channels(moved.mT, group, int(back), "fields").mT
-        _require_close(f"symbol turned by element {element}", moved, plain, tolerance)
+        _require_close(f"symbol turned by element {element}", moved, plain, bound)
 
 
 def _turn_array(x: Tensor, matrix: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ def assert_turns_with_array(
     spacing: float | Sequence[float] = 1.0,
     given: Turned = "image",
     result: Turned = "image",
-    tolerance: float = 1e-12,
+    tolerance: float | None = None,
 ) -> None:
     """Rotating the array about its centre rotates the result, for all elements that permute and flip axes.
 
@@ -78,7 +78,10 @@ def assert_turns_with_array(
         ``(B, C, *size)``; any size.
     given, result
         What ``x`` and the result are: ``"fields"`` over the group, an ``"image"``, or, for the result, ``"numbers"``.
+    tolerance
+        By default that of the dtype of ``x``, ``torchsonic.testing.TOLERANCE``.
     """
+    bound = TOLERANCE[x.dtype] if tolerance is None else tolerance
     _check_kinds(given, result)
     steps = _as_steps(spacing, group.num_axes)
     exact = {i: m.round() for i, m in enumerate(group.matrices) if torch.allclose(m, m.round(), atol=1e-9)}
@@ -94,7 +97,7 @@ def assert_turns_with_array(
         expected = (
             plain if result == "numbers" else _permute_channels(_turn_array(plain, matrix), group, element, result)
         )
-        _require_close(f"array turned by element {element}", turned, expected, tolerance)
+        _require_close(f"array turned by element {element}", turned, expected, bound)
 
 
 def assert_turns_in_space(
