@@ -176,8 +176,50 @@ def test_laws_refuse_what_they_cannot_judge():
 def test_laws_judge_single_precision_by_its_own_rounding():
     layer = torchsonic.SonicOrbitConv2d(4, 4, num_modes=2, group="C4")
     testing.assert_symbol_turns(layer)
-    testing.assert_turns_with_array(layer, layer.group, torch.randn(1, 4, 8, 7), given="fields", result="fields")
+    testing.assert_turns_with_array(layer, "C4", torch.randn(1, 4, 8, 7), given="fields", result="fields")
     testing.assert_storages_agree(torchsonic.SonicConv2d(1, 2, num_modes=4), torch.randn(1, 1, 8, 7))
+
+
+def test_laws_say_what_is_wrong_with_their_arguments():
+    layer = torchsonic.SonicOrbitConv2d(4, 4, num_modes=2, group="C4")
+    x = torch.randn(1, 1, 8, 8)
+    with pytest.raises(TypeError, match=r"orbit layer such as SonicOrbitConv2d, got SonicConv2d; .*turns_with_array"):
+        testing.assert_symbol_turns(torchsonic.SonicConv2d(8, 8))
+    with pytest.raises(ValueError, match="acts on 2 axes, but there are 3"):
+        testing.assert_turns_in_space(layer, make_group("C4", 2), (24, 24, 24), 4)
+    with pytest.raises(ValueError, match=r"channels of given='fields' must be a multiple of the 4 elements .* got 1"):
+        testing.assert_turns_with_array(layer, "C4", x, given="fields")
+    with pytest.raises(ValueError, match=r"channels of result='fields' must be a multiple of the 4 elements .* got 1"):
+        testing.assert_turns_with_array(lambda x, spacing: x, "C4", x, result="fields")
+    with pytest.raises(ValueError, match=r"got shape \(1, 1\); use result='numbers'"):
+        testing.assert_turns_with_array(lambda x, spacing: x.mean((2, 3)), "C4", x)
+    with pytest.raises(ValueError, match=r"got shape \(1, 1\); use result='numbers'"):
+        testing.assert_storages_agree(lambda x, **told: x.mean((2, 3)), x)
+    with pytest.raises(ValueError, match="spacing needs 1 or 2 values"):
+        testing.assert_turns_with_array(layer, "C4", x, spacing=(1.0, 1.0, 1.0))
+    with pytest.raises(ValueError, match=r"at least 24 samples per axis, .* got \(4, 40\)"):
+        testing.assert_turns_in_space(layer, "C4", (4, 40), 4)
+    with pytest.raises(ValueError, match=r"at least 24 samples per axis, .* got \(4, 4\)"):
+        testing.assert_orientation_is_exact(torchsonic.SonicConv2d(1, 1), (4, 4), 1, torch.eye(2))
+
+
+@pytest.mark.parametrize("constant", [0.0, 1.0])
+def test_laws_refuse_a_model_that_ignores_its_input(constant):
+    def model(x, **told):
+        return constant * (1 + 1e-16 * x)
+
+    x = torch.randn(1, 1, 8, 8, dtype=torch.float64)
+    layer = torchsonic.SonicOrbitConv2d(4, 4, num_modes=2, group="C4")
+    torch.nn.init.zeros_(layer.mix_out)
+    for law in (
+        lambda: testing.assert_symbol_turns(layer),
+        lambda: testing.assert_turns_with_array(model, "C4", x),
+        lambda: testing.assert_turns_in_space(model, "C4", (24, 24), 1),
+        lambda: testing.assert_storages_agree(model, x),
+        lambda: testing.assert_orientation_is_exact(model, (24, 24), 1, torch.eye(2)),
+    ):
+        with pytest.raises(AssertionError, match="the same for an input of zeros"):
+            law()
 
 
 @pytest.mark.parametrize("broken", ["direction", "mixing", "bias"])
