@@ -441,12 +441,34 @@ def test_weights_of_another_group_with_as_many_elements_are_refused():
         SonicOrbitConv3d(4, 4, group=about).load_state_dict(SonicOrbitConv3d(4, 4, group="C4").state_dict())
 
 
-def test_a_network_is_saved_with_the_name_of_its_group(tmp_path):
-    model = torchsonic.create_model("orbitnet2d", group=make_group("C4", 2), width=2, depth=1, num_modes=2)
-    with pytest.raises(
-        TypeError, match=r"group=Group.* cannot be saved as JSON; pass the group by name, such as group='"
-    ):
-        model.save_pretrained(tmp_path)
+OWN = [Group.generate([[[0.6, 0.8], [0.8, -0.6]]]), make_group("C3", 2), Group(make_group("C4", 2).matrices.float())]
+
+
+@pytest.mark.parametrize("group", OWN)
+def test_a_network_is_saved_with_its_own_group(tmp_path, group):
+    torch.manual_seed(0)
+    model = torchsonic.create_model("orbitnet2d", group=group, width=2, depth=1, num_modes=2).eval()
+    again = torchsonic.from_pretrained(model.save_pretrained(tmp_path))
+    assert torch.equal(again.features.group.matrices, group.matrices)
+    x = torch.randn(1, model.in_channels, 8, 9)
+    assert torch.equal(again(x), model(x))
+
+
+def test_a_backbone_is_saved_with_its_own_group(tmp_path):
+    options = {"group": OWN[0], "num_modes": 2}
+    model = torchsonic.create_model(
+        "synthshape_orbitnet", width=4, depth=1, head_norm="channel", backbone_options=options
+    )
+    again = torchsonic.from_pretrained(model.save_pretrained(tmp_path))
+    assert len(again.backbone.features.group) == 2
+
+
+def test_a_saved_group_that_is_none_is_refused(tmp_path):
+    model = torchsonic.create_model("orbitnet2d", group=OWN[0], width=2, depth=1, num_modes=2)
+    config = model.save_pretrained(tmp_path) / "config.json"
+    config.write_text(config.read_text().replace("0.6", "0.7"))
+    with pytest.raises(torchsonic.PretrainedError, match="matrices must be orthogonal"):
+        torchsonic.from_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["orbitnet2d", "orbitnet3d", "orbit_tiny"])
