@@ -337,6 +337,24 @@ def test_an_exported_network_may_take_the_orientation_as_an_input(tmp_path, kind
         exported(x, turns[0, 0])
 
 
+def test_an_even_margin_allows_orientations_of_samples_as_an_input(tmp_path):
+    """It does not follow the orientation, so a dynamic batch has one margin; an uneven one says why it cannot."""
+    options = {"width": 4, "depth": 1, "num_modes": 3}
+    config = ExportConfig(to="pt2", size=(12, 10), orientation_input="sample", dynamic=("batch",))
+    model = make("sonicnet2d", in_channels=1, **options).float()
+    assert export_model(model, tmp_path / "model.pt2", config, timed_seconds=0.0).error < 1e-4
+    uneven = make("sonicnet2d", in_channels=1, padding=(2, 3), **options).float()
+    with pytest.raises(ValueError, match="not equally wide along all axes, and so follows the orientation"):
+        export_model(uneven, tmp_path / "model.pt2", config)
+
+
+def test_synthshape_networks_may_take_the_orientation_as_an_input(tmp_path):
+    """Their forward, which also takes a window, says so."""
+    model = make("synthshape_sonicnet", width=4, depth=1, backbone_options={"num_modes": 2}, head_norm="channel")
+    config = ExportConfig(to="pt2", size=(12, 10), orientation_input="batch")
+    assert export_model(model.float(), tmp_path / "model.pt2", config, timed_seconds=0.0).error < 1e-4
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [

@@ -173,6 +173,55 @@ def test_laws_refuse_what_they_cannot_judge():
         testing.assert_turns_with_array(conv, group, x)
 
 
+def test_laws_judge_single_precision_by_its_own_rounding():
+    layer = torchsonic.SonicOrbitConv2d(4, 4, num_modes=2, group="C4")
+    testing.assert_symbol_turns(layer)
+    testing.assert_turns_with_array(layer, "C4", torch.randn(1, 4, 8, 7), given="fields", result="fields")
+    testing.assert_storages_agree(torchsonic.SonicConv2d(1, 2, num_modes=4), torch.randn(1, 1, 8, 7))
+
+
+def test_laws_say_what_is_wrong_with_their_arguments():
+    layer = torchsonic.SonicOrbitConv2d(4, 4, num_modes=2, group="C4")
+    x = torch.randn(1, 1, 8, 8)
+    with pytest.raises(TypeError, match=r"orbit layer such as SonicOrbitConv2d, got SonicConv2d; .*turns_with_array"):
+        testing.assert_symbol_turns(torchsonic.SonicConv2d(8, 8))
+    with pytest.raises(ValueError, match="acts on 2 axes, but there are 3"):
+        testing.assert_turns_in_space(layer, make_group("C4", 2), (24, 24, 24), 4)
+    with pytest.raises(ValueError, match=r"channels of given='fields' must be a multiple of the 4 elements .* got 1"):
+        testing.assert_turns_with_array(layer, "C4", x, given="fields")
+    with pytest.raises(ValueError, match=r"channels of result='fields' must be a multiple of the 4 elements .* got 1"):
+        testing.assert_turns_with_array(lambda x, spacing: x, "C4", x, result="fields")
+    with pytest.raises(ValueError, match=r"got shape \(1, 1\); use result='numbers'"):
+        testing.assert_turns_with_array(lambda x, spacing: x.mean((2, 3)), "C4", x)
+    with pytest.raises(ValueError, match=r"got shape \(1, 1\); use result='numbers'"):
+        testing.assert_storages_agree(lambda x, **told: x.mean((2, 3)), x)
+    with pytest.raises(ValueError, match="spacing needs 1 or 2 values"):
+        testing.assert_turns_with_array(layer, "C4", x, spacing=(1.0, 1.0, 1.0))
+    with pytest.raises(ValueError, match=r"at least 24 samples per axis, .* got \(4, 40\)"):
+        testing.assert_turns_in_space(layer, "C4", (4, 40), 4)
+    with pytest.raises(ValueError, match=r"at least 24 samples per axis, .* got \(4, 4\)"):
+        testing.assert_orientation_is_exact(torchsonic.SonicConv2d(1, 1), (4, 4), 1, torch.eye(2))
+
+
+@pytest.mark.parametrize("constant", [0.0, 1.0])
+def test_laws_refuse_a_model_that_ignores_its_input(constant):
+    def model(x, **told):
+        return constant * (1 + 1e-16 * x)
+
+    x = torch.randn(1, 1, 8, 8, dtype=torch.float64)
+    layer = torchsonic.SonicOrbitConv2d(4, 4, num_modes=2, group="C4")
+    torch.nn.init.zeros_(layer.mix_out)
+    for law in (
+        lambda: testing.assert_symbol_turns(layer),
+        lambda: testing.assert_turns_with_array(model, "C4", x),
+        lambda: testing.assert_turns_in_space(model, "C4", (24, 24), 1),
+        lambda: testing.assert_storages_agree(model, x),
+        lambda: testing.assert_orientation_is_exact(model, (24, 24), 1, torch.eye(2)),
+    ):
+        with pytest.raises(AssertionError, match="the same for an input of zeros"):
+            law()
+
+
 @pytest.mark.parametrize("broken", ["direction", "mixing", "bias"])
 def test_a_broken_layer_is_caught(broken, monkeypatch):
     layer = make_orbit("C4", 2, (1, 1), num_modes=2, spacing=1.0, **SHORT)
@@ -409,12 +458,34 @@ def test_weights_of_another_group_with_as_many_elements_are_refused():
         SonicOrbitConv3d(4, 4, group=about).load_state_dict(SonicOrbitConv3d(4, 4, group="C4").state_dict())
 
 
-def test_a_network_is_saved_with_the_name_of_its_group(tmp_path):
-    model = torchsonic.create_model("orbitnet2d", group=make_group("C4", 2), width=2, depth=1, num_modes=2)
-    with pytest.raises(
-        TypeError, match=r"group=Group.* cannot be saved as JSON; pass the group by name, such as group='"
-    ):
-        model.save_pretrained(tmp_path)
+OWN = [Group.generate([[[0.6, 0.8], [0.8, -0.6]]]), make_group("C3", 2), Group(make_group("C4", 2).matrices.float())]
+
+
+@pytest.mark.parametrize("group", OWN)
+def test_a_network_is_saved_with_its_own_group(tmp_path, group):
+    torch.manual_seed(0)
+    model = torchsonic.create_model("orbitnet2d", group=group, width=2, depth=1, num_modes=2).eval()
+    again = torchsonic.from_pretrained(model.save_pretrained(tmp_path))
+    assert torch.equal(again.features.group.matrices, group.matrices)
+    x = torch.randn(1, model.in_channels, 8, 9)
+    assert torch.equal(again(x), model(x))
+
+
+def test_a_backbone_is_saved_with_its_own_group(tmp_path):
+    options = {"group": OWN[0], "num_modes": 2}
+    model = torchsonic.create_model(
+        "synthshape_orbitnet", width=4, depth=1, head_norm="channel", backbone_options=options
+    )
+    again = torchsonic.from_pretrained(model.save_pretrained(tmp_path))
+    assert len(again.backbone.features.group) == 2
+
+
+def test_a_saved_group_that_is_none_is_refused(tmp_path):
+    model = torchsonic.create_model("orbitnet2d", group=OWN[0], width=2, depth=1, num_modes=2)
+    config = model.save_pretrained(tmp_path) / "config.json"
+    config.write_text(config.read_text().replace("0.6", "0.7"))
+    with pytest.raises(torchsonic.PretrainedError, match="matrices must be orthogonal"):
+        torchsonic.from_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["orbitnet2d", "orbitnet3d", "orbit_tiny"])

@@ -14,6 +14,7 @@ from torchsonic.models.orbit_features import OrbitFeatures
 from torchsonic.models.sonicnet import MARGIN
 from torchsonic.nn.norm import make_last_norm
 from torchsonic.spectral.boundary import PaddingMode
+from torchsonic.spectral.groups import Group
 
 __all__ = ["OrbitClassifier"]
 
@@ -52,7 +53,7 @@ class OrbitClassifier(Classifier):
         widths: Sequence[int] = (8, 12, 16, 24, 24),
         strides: Sequence[int] = (1, 2, 1, 2, 1),
         num_modes: Sequence[int] = (6, 6, 6, 6, 6),
-        group: str = "C8",
+        group: str | Group = "C8",
         spacing: float | Sequence[float] = 1.0,
         field: float | None = 5.0,
         padding: int | Sequence[int] | None = MARGIN,

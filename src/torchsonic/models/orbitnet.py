@@ -16,6 +16,7 @@ from torchsonic.models.registry import BACKBONES
 from torchsonic.models.sonicnet import MARGIN
 from torchsonic.nn.norm import make_conv, make_norm
 from torchsonic.spectral.boundary import PaddingMode
+from torchsonic.spectral.groups import Group
 from torchsonic.spectral.spacing import Spacing
 
 __all__ = ["OrbitClassifier", "OrbitFeatures", "OrbitNet"]
@@ -58,7 +59,7 @@ class OrbitNet(PretrainedModel):
         width: int = 12,
         depth: int = 4,
         num_modes: int = 6,
-        group: str = "C8",
+        group: str | Group = "C8",
         axis: int = 0,
         stride: int | Sequence[int] = 1,
         standardise: bool = True,
@@ -120,7 +121,7 @@ def orbit_backbone(
     depth: int,
     *,
     num_modes: int = 4,
-    group: str = "C16",
+    group: str | Group = "C16",
     padding: int | None = 16,
     standardise: bool = True,
     **options: Any,

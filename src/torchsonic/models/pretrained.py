@@ -47,7 +47,7 @@ class PretrainedModel(OrientedNetwork):
     """A module that remembers its constructor arguments, so that it can be saved and rebuilt.
 
     Subclasses take keyword arguments that JSON can represent: numbers, strings, booleans, ``None``, and lists and
-    dictionaries of these.
+    dictionaries of these; and groups, which :func:`torchsonic.make_group` makes again from a dictionary.
     """
 
     known: ClassVar[dict[str, type[PretrainedModel]]] = {}
@@ -196,8 +196,9 @@ def _plain(name: str, value: Any) -> Any:
         return [_plain(name, item) for item in value]
     if isinstance(value, Mapping):
         return {str(key): _plain(name, item) for key, item in value.items()}
-    remedy = f"; pass the group by name, such as {name}='C8'" if isinstance(value, Group) else ""
-    raise TypeError(f"argument {name}={value!r} of type {type(value).__name__} cannot be saved as JSON{remedy}")
+    if isinstance(value, Group):
+        return {"matrices": value.matrices.tolist(), "name": value.name}
+    raise TypeError(f"argument {name}={value!r} of type {type(value).__name__} cannot be saved as JSON")
 
 
 def _expected_state(build: type[PretrainedModel], arguments: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -18,6 +18,7 @@ from torchsonic.nn.chain import SpacedSequential
 from torchsonic.nn.norm import Norm, make_conv, make_norm
 from torchsonic.nn.physical_layer import apply, knows_spacing, refuse_unheard
 from torchsonic.spectral.boundary import PaddingMode
+from torchsonic.spectral.orientation import Matrix
 from torchsonic.spectral.spacing import Spacing, spacing_values
 from torchsonic.spectral.window import Window, check_window, crop
 
@@ -95,7 +96,15 @@ class SynthShapeNet(PretrainedModel):
             return arguments
         return {**arguments, "backbone_options": {**before, **(arguments.get("backbone_options") or {})}}
 
-    def forward(self, x: Tensor, spacing: Spacing | None = None, window: Window | None = None, **told: Any) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        spacing: Spacing | None = None,
+        window: Window | None = None,
+        *,
+        orientation: Matrix | None = None,
+        affine: Matrix | None = None,
+    ) -> Tensor:
         """Logits of images.
 
         Parameters
@@ -106,8 +115,8 @@ class SynthShapeNet(PretrainedModel):
             Physical size of the pixels; only if ``takes_spacing``.
         window
             Two slices, the rows and columns for which logits are needed; other work is skipped where possible.
-        told
-            ``orientation`` or ``affine`` if the backbone is Sonic; see :class:`torchsonic.nn.OrientedNetwork`.
+        orientation, affine
+            Of the image, if the backbone is Sonic; see :class:`torchsonic.nn.OrientedNetwork`.
 
         Returns
         -------
@@ -117,8 +126,9 @@ class SynthShapeNet(PretrainedModel):
         if window is not None:
             check_samples(x, 2, self.in_channels, type(self).__name__)
             check_window(window, x.shape[2:])
-        if window is None or told or self.storages is not None:
-            logits = super().forward(x, spacing, **told)
+        straight = orientation is None and affine is None and self.storages is None
+        if window is None or not straight:
+            logits = super().forward(x, spacing, orientation=orientation, affine=affine)
             return logits if window is None else crop(logits, window)
         return self._forward(x, spacing, window)
 

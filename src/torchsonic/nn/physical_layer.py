@@ -164,7 +164,10 @@ class PaddedLayer(SpacedLayer):
         """Whether samples need margins of different widths, and so grids of different sizes."""
         if self.padding is None or not differs_in_batch(given):
             return False
-        if lowering() is not None or torch.compiler.is_exporting():
+        if not isinstance(plain_spacing(given), Tensor):  # only orientations differ, which even margins do not follow
+            if len({n * step for n, step in zip(self.padding, self.reference_spacing, strict=True)}) == 1:
+                return False
+        elif lowering() is not None or torch.compiler.is_exporting():
             raise ValueError(f"the margin of padding={self.padding} {NO_INPUT_OF_AN_EXPORT}")
         return len({self.boundary(one) for one in split_batch(given, self.num_axes)}) > 1
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,8 +24,10 @@ __all__ = ["Group", "known_name", "make_group"]
 GOLDEN = (1 + math.sqrt(5)) / 2
 
 
-def make_group(name: str | Group, spatial_dims: int, *, axis: int = 0) -> Group:
+def make_group(name: str | Group | Mapping[str, Any], spatial_dims: int, *, axis: int = 0) -> Group:
     """Get a group by name; a :class:`Group` of the right dimension is returned unchanged.
+
+    A dictionary of the arguments of :class:`Group`, which saved networks hold, gives that group.
 
     Parameters
     ----------
@@ -36,6 +40,8 @@ def make_group(name: str | Group, spatial_dims: int, *, axis: int = 0) -> Group:
     axes = (0, 1, 2) if spatial_dims == 3 else (0,)  # in the plane there is no axis to choose
     if not hasattr(axis, "__index__") or axis not in axes:
         raise ValueError(f"axis must be one of {axes}, got {axis!r}")
+    if isinstance(name, Mapping):
+        name = Group(**name)
     if isinstance(name, Group):
         if name.num_axes != spatial_dims:
             raise ValueError(f"group={name} acts on {name.num_axes} axes, but there are {spatial_dims}")

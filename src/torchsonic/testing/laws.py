@@ -31,6 +31,15 @@ def _require_close(law: str, actual: Tensor, expected: Tensor, tolerance: float)
         raise AssertionError(f"{law}: relative error {error:.2e} exceeds {tolerance:.0e}")
 
 
+def _require_effect(answer: Tensor, without_input: Tensor, tolerance: float) -> None:
+    """Refuse a model that ignores its input, or all but ignores it, since it would obey any law."""
+    if relative_error(without_input, answer) <= tolerance:
+        raise AssertionError(
+            f"the result is the same for an input of zeros, to {tolerance:.0e}, so this law would hold whatever the "
+            "model does; pass a model, and an input, for which the result is not constant"
+        )
+
+
 def _tolerance(layer: SonicConvNd, given: float | None) -> float:
     return TOLERANCE[layer.mix_in.dtype] if given is None else given
 

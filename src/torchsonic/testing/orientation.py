@@ -11,8 +11,9 @@ from torch import Tensor
 from torchsonic.arguments import choice
 from torchsonic.functional import all_storages
 from torchsonic.spectral.orientation import Matrix, as_orientation
-from torchsonic.testing.laws import _as_steps, _require_close
-from torchsonic.testing.turns import _interpolate, _smooth_field
+from torchsonic.spectral.spacing import spacing_values
+from torchsonic.testing.laws import TOLERANCE, _require_close, _require_effect
+from torchsonic.testing.turns import _check_result, _check_size, _interpolate, _smooth_field
 
 
 def assert_storages_agree(
@@ -21,7 +22,7 @@ def assert_storages_agree(
     *,
     spacing: float | Sequence[float] = 1.0,
     result: Literal["image", "numbers"] = "image",
-    tolerance: float = 1e-12,
+    tolerance: float | None = None,
 ) -> None:
     """Every way to store an array gives the same result, in the axes of that array, if the orientation is given.
 
@@ -35,15 +36,20 @@ def assert_storages_agree(
         Spacing along the axes of ``x``.
     result
         ``"image"`` for fields ``(B, K, *size)``, ``"numbers"`` for results without axes, such as class logits.
+    tolerance
+        By default that of the dtype of ``x``, ``torchsonic.testing.TOLERANCE``.
     """
     choice(result, ("image", "numbers"), "result")
-    steps = _as_steps(spacing, x.dim() - 2)
+    steps = spacing_values(spacing, x.dim() - 2)
+    bound = TOLERANCE[x.dtype] if tolerance is None else tolerance
     plain = model(x, spacing=steps)
+    _check_result(plain, result, x.dim() - 2)
+    _require_effect(plain, model(torch.zeros_like(x), spacing=steps), bound)
     for storage in all_storages(x.dim() - 2):
         stored = model(storage.apply(x), spacing=[steps[axis] for axis in storage.order], orientation=storage.matrix())
         expected = storage.apply(plain) if result == "image" else plain
         flipped = [axis for axis, flip in enumerate(storage.flips) if flip]
-        _require_close(f"axes stored in the order {storage.order}, {flipped} flipped", stored, expected, tolerance)
+        _require_close(f"axes stored in the order {storage.order}, {flipped} flipped", stored, expected, bound)
 
 
 def assert_orientation_is_exact(
@@ -63,17 +69,20 @@ def assert_orientation_is_exact(
     Parameters
     ----------
     size, channels, spacing
-        Size (at least about 24 samples per axis), channels and spacing of both grids.
+        Size (at least 24 samples per axis), channels and spacing of both grids.
     orientation
         ``(D, D)``: directions of the axes of the oblique grid.
     width
         Width of the field's bumps, in units of the coarsest spacing.
     """
-    steps = torch.tensor(_as_steps(spacing, len(size)), dtype=torch.float64)
+    _check_size(size)
+    told = spacing_values(spacing, len(size))
+    steps = torch.tensor(told, dtype=torch.float64)
     turn = as_orientation(orientation, len(size), batch=1)[0].cpu()
     sample, points = _smooth_field(size, steps, channels, width=width, dtype=torch.float64)
-    told = tuple(steps.tolist())
-    plain = model(sample(torch.eye(len(size), dtype=torch.float64)), spacing=told)
+    x = sample(torch.eye(len(size), dtype=torch.float64))
+    plain = model(x, spacing=told)
+    _require_effect(plain, model(torch.zeros_like(x), spacing=told), tolerance)
     # Sample n of the oblique grid lies at R n, and so sees the field turned by R^-1.
     oblique = model(sample(turn.mT), spacing=told, orientation=turn)
     expected = _interpolate(plain, points @ turn.mT, steps)

@@ -14,9 +14,14 @@ import torch
 from torch import Tensor
 
 from torchsonic.arguments import choice
-from torchsonic.functional import Group
+from torchsonic.functional import Group, make_group
 from torchsonic.nn.orbit import SonicOrbitConvNd
-from torchsonic.testing.laws import _as_steps, _require_close
+from torchsonic.nn.orbit_fields import count_fields
+from torchsonic.spectral.spacing import spacing_values
+from torchsonic.testing.laws import TOLERANCE, _require_close, _require_effect, _tolerance
+
+LEAST_SIZE = 24
+"""Samples per axis: smooth fields have to fit in, and kernels to decay."""
 
 Turned = Literal["fields", "image", "numbers"]
 Model = Callable[..., Tensor]
@@ -30,16 +35,44 @@ def _permute_channels(x: Tensor, group: Group, element: int, kind: Turned) -> Te
     return x.unflatten(1, (-1, len(group)))[:, :, places].flatten(1, 2)
 
 
-def _check_kinds(given: Turned, result: Turned) -> None:
+def _check_given(given: Turned, result: Turned, group: Group, channels: int) -> None:
     choice(given, ("fields", "image"), "given")
     choice(result, get_args(Turned), "result")
+    if given == "fields":
+        count_fields(channels, group, "channels of given='fields'")
 
 
-def assert_symbol_turns(layer: SonicOrbitConvNd, *, tolerance: float = 1e-12) -> None:
+def _check_result(y: Tensor, result: Turned, num_axes: int, group: Group | None = None) -> None:
+    if result == "numbers":
+        return
+    if y.dim() != num_axes + 2:
+        raise ValueError(
+            f"result={result!r} needs a model that returns (B, K, {num_axes} axes), got shape {tuple(y.shape)}; use "
+            "result='numbers' for results without axes"
+        )
+    if group is not None and result == "fields":
+        count_fields(y.shape[1], group, "channels of result='fields'")
+
+
+def _check_size(size: Sequence[int]) -> None:
+    if min(size) < LEAST_SIZE:
+        raise ValueError(
+            f"size must be at least {LEAST_SIZE} samples per axis, since the field does not fit into less, got "
+            f"{tuple(size)}"
+        )
+
+
+def assert_symbol_turns(layer: SonicOrbitConvNd, *, tolerance: float | None = None) -> None:
     """``H(g w) = P_g H(w) P_g^-1`` at random frequencies, for all elements g."""
-    group = layer.group
+    if not isinstance(layer, SonicOrbitConvNd):
+        raise TypeError(
+            f"layer must be an orbit layer such as SonicOrbitConv2d, got {type(layer).__name__}; test other models "
+            "with assert_turns_with_array or assert_turns_in_space"
+        )
+    group, bound = layer.group, _tolerance(layer, tolerance)
     omega = torch.randn(5, group.num_axes, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     plain = layer.response(omega)
+    _require_effect(plain, torch.zeros_like(plain), bound)
     for element, matrix in enumerate(group.matrices):
         turned = layer.response(omega @ matrix.mT)
         # Row g r and column g s of the turned symbol are row r and column s of the other.
@@ -47,7 +80,7 @@ def assert_symbol_turns(layer: SonicOrbitConvNd, *, tolerance: float = 1e-12) ->
         moved = _permute_channels(turned, group, int(back), "fields")
         if not layer.lift:
             moved = _permute_channels(moved.mT, group, int(back), "fields").mT
-        _require_close(f"symbol turned by element {element}", moved, plain, tolerance)
+        _require_close(f"symbol turned by element {element}", moved, plain, bound)
 
 
 def _turn_array(x: Tensor, matrix: Tensor) -> Tensor:
@@ -60,13 +93,13 @@ def _turn_array(x: Tensor, matrix: Tensor) -> Tensor:
 
 def assert_turns_with_array(
     model: Model,
-    group: Group,
+    group: str | Group,
     x: Tensor,
     *,
     spacing: float | Sequence[float] = 1.0,
     given: Turned = "image",
     result: Turned = "image",
-    tolerance: float = 1e-12,
+    tolerance: float | None = None,
 ) -> None:
     """Rotating the array about its centre rotates the result, for all elements that permute and flip axes.
 
@@ -74,13 +107,19 @@ def assert_turns_with_array(
     ----------
     model
         Called as ``model(x, spacing=...)``.
+    group
+        Its name, or a :class:`torchsonic.Group`.
     x
         ``(B, C, *size)``; any size.
     given, result
         What ``x`` and the result are: ``"fields"`` over the group, an ``"image"``, or, for the result, ``"numbers"``.
+    tolerance
+        By default that of the dtype of ``x``, ``torchsonic.testing.TOLERANCE``.
     """
-    _check_kinds(given, result)
-    steps = _as_steps(spacing, group.num_axes)
+    group = make_group(group, x.dim() - 2)
+    _check_given(given, result, group, x.shape[1])
+    steps = spacing_values(spacing, group.num_axes)
+    bound = TOLERANCE[x.dtype] if tolerance is None else tolerance
     exact = {i: m.round() for i, m in enumerate(group.matrices) if torch.allclose(m, m.round(), atol=1e-9)}
     if len(exact) == 1:
         raise ValueError(
@@ -88,18 +127,20 @@ def assert_turns_with_array(
             "assert_turns_in_space, or another group such as C4"
         )
     plain = model(x, spacing=steps)
+    _check_result(plain, result, group.num_axes, group)
+    _require_effect(plain, model(torch.zeros_like(x), spacing=steps), bound)
     for element, matrix in exact.items():
         turned_steps = (matrix.abs() @ torch.tensor(steps, dtype=torch.float64)).tolist()
         turned = model(_permute_channels(_turn_array(x, matrix), group, element, given), spacing=turned_steps)
         expected = (
             plain if result == "numbers" else _permute_channels(_turn_array(plain, matrix), group, element, result)
         )
-        _require_close(f"array turned by element {element}", turned, expected, tolerance)
+        _require_close(f"array turned by element {element}", turned, expected, bound)
 
 
 def assert_turns_in_space(
     model: Model,
-    group: Group,
+    group: str | Group,
     size: Sequence[int],
     channels: int,
     *,
@@ -116,18 +157,25 @@ def assert_turns_in_space(
 
     Parameters
     ----------
+    group
+        Its name, or a :class:`torchsonic.Group`.
     size, channels
-        Size (at least about 24 samples per axis) and channels of the input.
+        Size (at least 24 samples per axis) and channels of the input.
     spacing
         Spacing of the grid on which both fields are sampled.
     width
         Width of the field's bumps, in units of the coarsest spacing.
     """
-    _check_kinds(given, result)
-    steps = torch.tensor(_as_steps(spacing, group.num_axes), dtype=torch.float64)
+    group = make_group(group, len(size))
+    _check_given(given, result, group, channels)
+    _check_size(size)
+    told = spacing_values(spacing, group.num_axes)
+    steps = torch.tensor(told, dtype=torch.float64)
     sample, points = _smooth_field(size, steps, channels, width=width, dtype=dtype)
-    told = tuple(steps.tolist())
-    plain = model(sample(torch.eye(group.num_axes, dtype=torch.float64)), spacing=told).double()
+    x = sample(torch.eye(group.num_axes, dtype=torch.float64))
+    plain = model(x, spacing=told).double()
+    _check_result(plain, result, group.num_axes, group)
+    _require_effect(plain, model(torch.zeros_like(x), spacing=told), tolerance)
     for element, matrix in enumerate(group.matrices):
         turned = model(_permute_channels(sample(matrix), group, element, given), spacing=told).double()
         if result == "numbers":

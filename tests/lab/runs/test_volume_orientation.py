@@ -88,7 +88,8 @@ def test_a_batch_holds_volumes_of_different_orientations_and_spacings(root):
 
 
 def test_the_papers_variant_sees_oblique_volumes_in_the_nearest_axes(root, tmp_path):
-    run_experiment(make_config(root / "data", variant="paper"), tmp_path, show=False)
+    with pytest.warns(UserWarning, match=r"cases lie at up to 26 degrees .* variant paper cannot .*--variant exact"):
+        run_experiment(make_config(root / "data", variant="paper"), tmp_path, show=False)
     model, config = load_run(tmp_path)
     volume = make_volume(TILT, seed=9)
     expected = torch.from_numpy(predict_probabilities(model, volume, config))[None]
@@ -145,6 +146,19 @@ def test_a_network_that_was_never_told_warns_of_oblique_volumes_with_the_same_ax
             watch(tilted)
         words = "case case lies at 26 degrees to the axes of space, but this network was trained on cases at up to 0"
         assert [str(warning.message).startswith(words) for warning in caught] == [True] * warns
+
+
+def test_the_papers_variant_warns_once_of_volumes_more_oblique_than_those_of_training(tmp_path):
+    config, tilted = make_config(tmp_path, variant="paper"), make_volume(TILT, seed=8)
+    straight = stored(make_volume(None, seed=8), STORAGES[29])  # whose axes are put in order
+    for seen, warns in ((0.0, True), (26.0, False)):
+        (tmp_path / "split.json").write_text(json.dumps({"train": [], "axes": ["RAS"], "oblique": seen}))
+        watch = AxesWatch(tmp_path, config)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for volume in (straight, tilted, stored(tilted, STORAGES[29])):
+                watch(volume)
+        assert ["cannot be told an oblique orientation" in str(one.message) for one in caught] == [True] * warns
 
 
 def test_a_network_that_is_kept_from_the_orientation_warns_of_other_axes_than_its_own(root):

@@ -28,6 +28,7 @@ from torchsonic.models import PretrainedModel
 
 MARGIN = 10.0
 """Degrees that a case may be more oblique than those of training before users are warned."""
+EXACT_REMEDY = "train with --variant exact"
 
 
 def window_voxels(patch: Sequence[int], reference: Sequence[float], spacing: Sequence[float]) -> tuple[int, ...]:
@@ -109,6 +110,8 @@ def predict_case(model: PretrainedModel, volume: Volume, config: VolumesConfig, 
 class AxesWatch:
     """Warns once of volumes that lie otherwise than those of training, if the network is not told the orientation.
 
+    The paper's variant is told axes in their order, but not what remains of an oblique orientation.
+
     Parameters
     ----------
     folder, config
@@ -117,27 +120,28 @@ class AxesWatch:
     """
 
     def __init__(self, folder: Path, config: VolumesConfig, *, tell_orientation: bool = True) -> None:
-        self.hears, self.is_told = config.is_oriented, config.is_oriented and tell_orientation
-        self.remedy = _remedy(config)
+        self.hears, self.is_told = config.hears_oblique, config.is_oriented and tell_orientation
+        self.remedy = _remedy(config, tell_orientation=tell_orientation)
         self.warned: set[str] = set()
         self.cases: list[Case] = []
-        if config.is_oriented:  # all cases were brought to these axes, and the rest was told
+        if self.hears:  # all cases were brought to these axes, and the rest was told
             self.axes, self.oblique = {"RAS"}, 0.0
             return
         facts = read_facts(folder / "split.json", "train")
-        self.axes, self.oblique = set(facts.get("axes", ())), facts.get("oblique")
+        self.axes = {"RAS"} if config.is_oriented else set(facts.get("axes", ()))
+        self.oblique = facts.get("oblique")
         if self.oblique is None and (config.data / "images").is_dir():
             self.cases = [case for case in find_cases(config.data, labels=False) if case.name in facts["train"]]
 
     def __call__(self, volume: Volume) -> None:
-        if self.is_told:
+        if self.is_told and self.hears:
             return
         if self.oblique is None:
             affines = [read_affine(case.images[0]) for case in self.cases] or [volume.affine]
             self.axes = self.axes or {axis_codes(affine) for affine in affines}
             self.oblique = max(oblique_degrees(affine) for affine in affines)
         axes, oblique = axis_codes(volume.affine), oblique_degrees(volume.affine)
-        if axes not in self.axes:
+        if axes not in self.axes and not self.is_told:
             self._warn(volume, f"has axes {axes}", f"on {', '.join(sorted(self.axes))}", about=axes)
         elif oblique > self.oblique + MARGIN:
             seen = "with the orientation of each" if self.hears else f"on cases at up to {self.oblique:.0f} degrees"
@@ -145,18 +149,22 @@ class AxesWatch:
 
     def _warn(self, volume: Volume, how: str, seen: str, *, about: str) -> None:
         if about not in self.warned:
+            paper = "cannot be told an oblique orientation, since its layers are of variant paper"
+            lack = paper if self.is_told else "is not told the orientation"
             warnings.warn(
-                f"case {volume.name} {how}, but this network was trained {seen} and is not told the orientation, "
-                f"so its result may be poor; {self.remedy}",
+                f"case {volume.name} {how}, but this network was trained {seen} and {lack}, so its result may be poor; "
+                f"{self.remedy}",
                 stacklevel=3,
             )
             self.warned.add(about)
 
 
-def _remedy(config: VolumesConfig) -> str:
+def _remedy(config: VolumesConfig, *, tell_orientation: bool) -> str:
     """What users can do about a network that is not told the orientation."""
-    if config.is_oriented:
+    if config.is_oriented and not tell_orientation:
         return "leave out --no-tell-orientation"
+    if config.is_oriented:
+        return f"resample the case along the axes of space, or {EXACT_REMEDY}"
     other = "train a Sonic network" if config.model == "unet" else "train again without --no-tell-orientation"
     return f"bring cases to the axes of training, or {other}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -21,6 +22,7 @@ from torchsonic.lab.runs.folder import RunError, kind_of, load_model, read_confi
 from torchsonic.lab.runs.run import Experiment, run
 from torchsonic.lab.runs.volumes.config import SegmentationConfig, VolumesConfig
 from torchsonic.lab.runs.volumes.plan import complete_config, make_model
+from torchsonic.lab.runs.volumes.predict import EXACT_REMEDY
 from torchsonic.lab.runs.volumes.scores import score_cases
 from torchsonic.lab.runs.volumes.split import Split, choose_split
 from torchsonic.lab.training import CheckpointError, Fit
@@ -186,6 +188,7 @@ class VolumeExperiment(SegmentationExperiment[VolumesConfig]):
 
     def make_model(self, facts: Sequence[Facts], num_classes: int) -> PretrainedModel:
         self.config = complete_config(self.config, facts, num_classes)
+        _warn_of_oblique(self.config, max(fact.oblique for fact in facts))
         return make_model(self.config, facts)
 
     def make_task(self, volumes: Collection, **options: Any) -> VolumeTask:
@@ -209,6 +212,17 @@ class VolumeExperiment(SegmentationExperiment[VolumesConfig]):
 def run_experiment(config: VolumesConfig, folder: Path, *, show: bool = True) -> dict[str, Any]:
     """Train, test and save; see :func:`torchsonic.lab.runs.run.run`."""
     return run(VolumeExperiment(config), folder, show=show)
+
+
+def _warn_of_oblique(config: VolumesConfig, degrees: float) -> None:
+    """Say that the paper's variant cannot be told what remains of an oblique orientation."""
+    if config.is_oriented and not config.hears_oblique and round(degrees) > 0:
+        warnings.warn(
+            f"training cases lie at up to {degrees:.0f} degrees to the axes of space, but Sonic layers of variant "
+            "paper cannot take an oblique orientation, so each case is treated as if it lay along its nearest axes; "
+            f"to tell the network the rest, {EXACT_REMEDY}",
+            stacklevel=2,
+        )
 
 
 def _refuse_other_cases(saved: Mapping[str, Any], split: Split, digests: Mapping[str, str]) -> None:
