@@ -29,8 +29,6 @@ NO_INPUT_OF_AN_EXPORT = (
     "follows the spacing, which therefore cannot be an input of an exported model, nor change with dynamic sizes "
     "behind a stride; export with a fixed spacing and fixed sizes"
 )
-SAME_WIDTH = 1e-9
-"""Margins whose widths differ by less than this fraction are equally wide."""
 TOLD_TWICE = "orientation was given twice, with the spacing and on its own"
 
 
@@ -143,9 +141,9 @@ class PaddedLayer(SpacedLayer):
         """
         if self.padding is None:
             return Boundary(self.padding_mode)
-        widths = [n * step for n, step in zip(self.padding, self.reference_spacing, strict=True)]
+        widths = self._margin_widths()
         turn, spacing = orientation_of(spacing), plain_spacing(spacing)
-        if turn is not None and max(widths) - min(widths) > SAME_WIDTH * max(widths):
+        if turn is not None and not _is_even(widths):
             if lowering() is not None and turn is not self._orientation:
                 raise ValueError(
                     f"the margin of padding={self.padding} is not equally wide along all axes, and so follows the "
@@ -160,16 +158,25 @@ class PaddedLayer(SpacedLayer):
             finest = as_spacing(spacing, self.num_axes, batch=ANY_BATCH).amin(0).tolist()
         return Boundary(self.padding_mode, scaled_margin(widths, finest))
 
+    def _margin_widths(self) -> list[float]:
+        assert self.padding is not None
+        return [n * step for n, step in zip(self.padding, self.reference_spacing, strict=True)]
+
     def _margins_differ(self, given: Spacing) -> bool:
         """Whether samples need margins of different widths, and so grids of different sizes."""
         if self.padding is None or not differs_in_batch(given):
             return False
         if not isinstance(plain_spacing(given), Tensor):  # only orientations differ, which even margins do not follow
-            if len({n * step for n, step in zip(self.padding, self.reference_spacing, strict=True)}) == 1:
+            if _is_even(self._margin_widths()):
                 return False
         elif lowering() is not None or torch.compiler.is_exporting():
             raise ValueError(f"the margin of padding={self.padding} {NO_INPUT_OF_AN_EXPORT}")
         return len({self.boundary(one) for one in split_batch(given, self.num_axes)}) > 1
+
+
+def _is_even(widths: Sequence[float]) -> bool:
+    """Whether a margin is equally wide along all axes, but for rounding."""
+    return max(widths) - min(widths) <= 1e-9 * max(widths)
 
 
 def split_batch(given: Spacing, num_axes: int) -> list[Spacing]:
