@@ -203,6 +203,47 @@ def test_a_spacing_told_in_the_call_is_along_the_axes_of_the_input():
         assert torch.equal(model(x=x, spacing=STEPS), expected)
 
 
+class Forwarding(nn.Module):
+    """Passes whatever it is given on to a network."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = make("sonicunet2d", in_channels=1, num_classes=2, **SMALL)
+
+    def forward(self, x, *positional, **named):
+        return self.network(x, *positional, **named)
+
+
+class Naming(Forwarding):
+    def forward(self, x, spacing=None, affine=None):
+        return self.network(x, spacing, affine=affine)
+
+
+def test_an_orientation_in_the_call_is_refused_if_it_was_told_before():
+    x, affine = torch.randn(1, 1, 12, 8, dtype=torch.float64), torch.eye(3)
+    for model in (Forwarding(), Naming()):
+        torchsonic.set_orientation(model, QUARTER)
+        message = rf"{type(model).__name__} was told its orientation by set_orientation; .*, here affine="
+        with pytest.raises(ValueError, match=message):
+            model(x, affine=affine)
+    with pytest.raises(ValueError, match=message):
+        model(x, None, affine)
+
+
+def test_a_wrapper_is_told_the_spacing_along_the_axes_of_its_input():
+    storage = Storage((1, 0), (False, True))
+    x = torch.randn(1, 1, 12, 8, dtype=torch.float64)
+    forwarding, naming = Forwarding(), Naming()
+    with torch.no_grad():
+        expected = storage.apply(naming(x, (2.0, 0.6)))
+        for model in (forwarding, naming):
+            torchsonic.set_orientation(model, storage.matrix())
+            assert relative_error(model(storage.apply(x), spacing=(0.6, 2.0)), expected) < 1e-12
+        assert relative_error(naming(storage.apply(x), (0.6, 2.0)), expected) < 1e-12
+        with pytest.raises(TypeError, match=r"forward has no name for an argument behind .*spacing="):
+            forwarding(storage.apply(x), (0.6, 2.0))
+
+
 class WithCount(OrientedNetwork):
     """A network whose result is more than a tensor."""
 

@@ -8,6 +8,7 @@ the result is brought back to the axes of the input. All 48 ways to store a volu
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -90,7 +91,7 @@ def _rearrange_by(module: nn.Module, storages: Storages | None) -> None:
 def _rearrange(
     module: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Bring the first argument of a module, and a spacing if it takes one, to the axes of training."""
+    """Bring the first argument of a module, and a spacing if it is given one, to the axes of training."""
     name, axes = type(module).__name__, len(module.storages[0].order)
     if not arguments:
         raise TypeError(f"pass the input of this {name} by position, model(x), since it was told an orientation")
@@ -100,18 +101,43 @@ def _rearrange(
         raise ValueError(
             f"this {name}, which was told an orientation, expects (batch, channel, {axes} axes), got {given}"
         )
-    told = others[0] if others else keywords.get("spacing")
-    if keywords.get("orientation") is not None or isinstance(told, Sampling):
-        raise ValueError(
-            f"this {name} was told its orientation by set_orientation; call set_orientation(model, None) before you "
-            "pass one in a call"
-        )
+    names = _names_behind_input(module, len(others))
+    _refuse_second_orientation(module, x, {**dict(zip(names, others, strict=True)), **keywords})
     check_count("orientation", len(module.storages), x.shape[0])
-    if getattr(module, "takes_spacing", False):
-        others[:1] = [_reordered(spacing, module.storages) for spacing in others[:1]]
-        if "spacing" in keywords:
-            keywords = {**keywords, "spacing": _reordered(keywords["spacing"], module.storages)}
+
+    def turned(name: str, value: Any) -> Any:
+        return _reordered(value, module.storages) if name == "spacing" else value
+
+    others = [turned(name, value) for name, value in zip(names, others, strict=True)]
+    keywords = {name: turned(name, value) for name, value in keywords.items()}
     return (_gathered(module, x), *others), keywords
+
+
+def _names_behind_input(module: nn.Module, count: int) -> list[str]:
+    """Names of the arguments that a call passes by position behind the input; one of them may be a spacing."""
+    if count == 0 or (count == 1 and getattr(module, "takes_spacing", False)):
+        return ["spacing"][:count]
+    parameters = inspect.signature(module.forward).parameters.values()
+    names = [parameter.name for parameter in parameters if parameter.kind <= parameter.POSITIONAL_OR_KEYWORD]
+    if len(names) <= count:
+        raise TypeError(
+            f"this {type(module).__name__} was told an orientation, and its forward has no name for an argument behind "
+            "the input, which may be a spacing along axes to be rearranged; pass it by name, spacing="
+        )
+    return names[1 : count + 1]
+
+
+def _refuse_second_orientation(module: nn.Module, x: Tensor, told: dict[str, Any]) -> None:
+    """Refuse an orientation in a call of a module that rearranges its input: its parts would apply it once more."""
+    given = [f"{name}=" for name in ("orientation", "affine") if told.get(name) is not None]
+    given += [f"{name}=" for name, value in told.items() if isinstance(value, Sampling)]
+    if hasattr(x, "affine") and getattr(module, "use_meta", True):  # of MONAI's tensors, which a part may read
+        given.append(f"the affine of a {type(x).__name__} (x.as_tensor() has none)")
+    if given:
+        raise ValueError(
+            f"this {type(module).__name__} was told its orientation by set_orientation; call set_orientation(model, "
+            f"None) before you pass one in a call, here {given[0]}"
+        )
 
 
 def _reordered(spacing: Spacing | None, storages: Storages) -> Spacing | None:
