@@ -276,6 +276,19 @@ def test_samples_told_beforehand_may_differ_if_their_sizes_agree():
         model(torch.randn(3, 1, 8, 8, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("name", ["sonicnet2d", "sonicunet2d.hybrid", "orbitnet2d", "orbit_tiny"])
+def test_samples_told_beforehand_may_differ_in_size_in_a_network(name):
+    model, x = make(name, **{**IMAGES, **CLASSIFIERS}[name]), torch.randn(2, 3, 18, 24, dtype=torch.float64)
+    turns = torch.stack([turn_about((1, 0, 0), degrees)[1:, 1:] for degrees in (30, 110)])
+    steps = torch.tensor([[2.0, 1.0], [0.8, 1.2]], dtype=torch.float64)
+    with torch.no_grad():
+        plain, spaced = model(x, orientation=turns), model(x, spacing=steps, orientation=turns)
+        torchsonic.set_orientation(model, turns)
+        assert relative_error(model(x), plain) < 1e-12
+        assert relative_error(model(x, spacing=steps), spaced) < 1e-12
+        assert relative_error(torchsonic.set_spacing(model, steps)(x), spaced) < 1e-12
+
+
 def test_what_a_call_is_told_wins_over_what_a_network_assumes():
     model = make("sonicnet3d", **VOLUMES["sonicnet3d"])
     x = volume()

@@ -290,9 +290,7 @@ class OrientedNetwork(nn.Module):
                     "x.float(), or convert the network with double()"
                 )
         if orientation is None and affine is None:
-            if self.storages is None or x.dim() != len(self.storages[0].order) + 2:
-                return run(x, spacing)  # which says what is wrong
-            return run_rearranged(run, x, spacing, self.storages)
+            return run(x, spacing) if self.storages is None else self._as_told(self.storages, run, x, spacing)
         num_axes = oriented_axes(self, f"{'orientation' if affine is None else 'affine'} was given")
         if x.dim() != num_axes + 2:
             return run(x, spacing)  # which says what is wrong
@@ -306,4 +304,16 @@ class OrientedNetwork(nn.Module):
         storages, rest = split_orientation(orientation, num_axes, batch=x.shape[0])
         if rest is None and any(layer._orientation is not None for _, layer in spaced_layers(self)):
             rest = torch.eye(num_axes, dtype=torch.float64)[None]
+        return run_rearranged(run, x, spacing, storages, rest)
+
+    def _as_told(self, storages: Storages, run: Run, x: Tensor, spacing: Spacing | None) -> Any:
+        """The result for an orientation that :func:`set_orientation` has told."""
+        if x.dim() != len(storages[0].order) + 2:
+            return run(x, spacing)  # which says what is wrong
+        if isinstance(spacing, Sampling):
+            raise ValueError(TOLD_TWICE)
+        rest = None
+        if len(storages) > 1:  # layers know remainders and spacings of the whole batch, but run on groups of samples
+            rest = next((layer._orientation for _, layer in spaced_layers(self)), None)
+            spacing = getattr(self, "told_spacing", None) if spacing is None else spacing
         return run_rearranged(run, x, spacing, storages, rest)
