@@ -276,6 +276,7 @@ def test_samples_told_beforehand_may_differ_if_their_sizes_agree():
         model(torch.randn(3, 1, 8, 8, dtype=torch.float64))
 
 
+@pytest.mark.filterwarnings("ignore:the model has strides")  # behind the last layer
 @pytest.mark.parametrize("name", ["sonicnet2d", "sonicunet2d.hybrid", "orbitnet2d", "orbit_tiny"])
 def test_samples_told_beforehand_may_differ_in_size_in_a_network(name):
     model, x = make(name, **{**IMAGES, **CLASSIFIERS}[name]), torch.randn(2, 3, 18, 24, dtype=torch.float64)
@@ -287,6 +288,26 @@ def test_samples_told_beforehand_may_differ_in_size_in_a_network(name):
         assert relative_error(model(x), plain) < 1e-12
         assert relative_error(model(x, spacing=steps), spaced) < 1e-12
         assert relative_error(torchsonic.set_spacing(model, steps)(x), spaced) < 1e-12
+
+
+def test_an_input_that_is_no_tensor_is_named():
+    model = make("sonicnet2d", in_channels=1, width=4, depth=1)
+    wrong = torch.randn(1, 1, 8, 6).numpy()
+    for told in ({"orientation": torch.eye(2)}, {"affine": torch.eye(3)}, {}):
+        with pytest.raises(TypeError, match=r"^SonicNet expects a tensor, got ndarray"):
+            model(wrong, **told)
+    with pytest.raises(TypeError, match=r"^SonicNet expects a tensor, got ndarray"):
+        torchsonic.set_orientation(model, QUARTER)(wrong)
+    with pytest.raises(TypeError, match="no tensor, but a ndarray"):
+        SonicBlock(1, 2, num_modes=3)(wrong, orientation=QUARTER)
+
+
+def test_an_orientation_of_one_image_is_not_lost():
+    """Layers take an image without a batch, which networks cannot rearrange."""
+    model, x = WithCount(), torch.randn(1, 8, 6)
+    for call in (lambda: model(x, orientation=QUARTER), lambda: torchsonic.set_orientation(model, QUARTER)(x)):
+        with pytest.raises(ValueError, match=r"WithCount expects \(batch, channel, 2 axes\), got shape"):
+            call()
 
 
 def test_what_a_call_is_told_wins_over_what_a_network_assumes():

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
+from torchsonic.arguments import check_samples
 from torchsonic.nn.network_spacing import set_spacing, spaced_layers
 from torchsonic.nn.physical_layer import TOLD_TWICE, SpacedLayer, of_samples
 from torchsonic.spectral.orientation import Matrix, Storage, reorder_spacing, split_affine, split_orientation
@@ -292,8 +293,7 @@ class OrientedNetwork(nn.Module):
         if orientation is None and affine is None:
             return run(x, spacing) if self.storages is None else self._as_told(self.storages, run, x, spacing)
         num_axes = oriented_axes(self, f"{'orientation' if affine is None else 'affine'} was given")
-        if x.dim() != num_axes + 2:
-            return run(x, spacing)  # which says what is wrong
+        check_samples(x, num_axes, None, type(self).__name__)
         if isinstance(spacing, Sampling):
             raise ValueError(TOLD_TWICE)
         if affine is not None:
@@ -308,8 +308,7 @@ class OrientedNetwork(nn.Module):
 
     def _as_told(self, storages: Storages, run: Run, x: Tensor, spacing: Spacing | None) -> Any:
         """The result for an orientation that :func:`set_orientation` has told."""
-        if x.dim() != len(storages[0].order) + 2:
-            return run(x, spacing)  # which says what is wrong
+        check_samples(x, len(storages[0].order), None, type(self).__name__)
         if isinstance(spacing, Sampling):
             raise ValueError(TOLD_TWICE)
         rest = None

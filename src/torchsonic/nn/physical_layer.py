@@ -220,6 +220,8 @@ def sampling(x: Tensor, spacing: Spacing | None, orientation: Matrix | None) -> 
         )
     if orientation is None:
         return spacing
+    if not isinstance(x, Tensor):
+        raise TypeError(f"an orientation was given with an input that is no tensor, but a {type(x).__name__}")
     if isinstance(spacing, Sampling):
         raise ValueError(TOLD_TWICE)
     return Sampling(spacing, as_orientation(orientation, x.dim() - 2, batch=x.shape[0]))
