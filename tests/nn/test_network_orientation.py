@@ -603,6 +603,37 @@ def test_blocks_are_told_beside_the_spacing():
         torchsonic.baselines.S4ND(2, 2).set_orientation(QUARTER)
 
 
+@pytest.mark.parametrize("middle", ["local", "stride", "pooling", "network"])
+def test_a_chain_rearranges_its_input_like_a_network(middle):
+    torch.manual_seed(0)
+    part = {
+        "local": lambda: nn.Conv2d(4, 4, 3, padding=1),
+        "stride": lambda: SonicBlock(4, 4, num_modes=3, stride=(1, 2)),
+        "pooling": lambda: nn.MaxPool2d(2),
+        "network": lambda: torchsonic.create_model("sonicnet2d.light", in_channels=4, num_classes=4, width=4),
+    }[middle]
+    inner = SpacedSequential(part(), nn.ReLU())  # rearranged once, by the whole
+    chain = SpacedSequential(SonicBlock(1, 4, num_modes=3), inner, SonicBlock(4, 2, num_modes=3)).double().eval()
+    x = torch.randn(2, 1, 12, 8, dtype=torch.float64)  # strides that are told beforehand divide it
+    turns = torch.stack([QUARTER, TURNS["oblique"].mT])
+    with torch.no_grad():
+        assert_storages_agree(chain, x, spacing=STEPS[:2])
+        told = [chain(x[i : i + 1], STEPS[:2], orientation=turns[i]) for i in range(2)]
+        if middle != "stride":  # sizes agree
+            assert relative_error(chain(x, STEPS[:2], orientation=turns), torch.cat(told)) < 1e-12
+        with warnings.catch_warnings(action="ignore"):  # of pooling, which is no layer with strides to be told
+            torchsonic.set_spacing(chain, STEPS[:2])
+        assert relative_error(chain(x[:1], orientation=turns[0]), told[0]) < 1e-12
+        for i in range(2):
+            torchsonic.set_orientation(chain, turns[i])
+            assert relative_error(chain(x[i : i + 1]), told[i]) < 1e-12
+
+
+def test_a_chain_without_sonic_layers_would_ignore_the_orientation():
+    with pytest.raises(ValueError, match="orientation was given, but this SpacedSequential has no Sonic layer"):
+        SpacedSequential(nn.Conv2d(1, 1, 3))(torch.randn(1, 1, 8, 8), orientation=QUARTER)
+
+
 class Deaf(nn.Module):
     """Hears the spacing, but not the orientation."""
 

@@ -230,6 +230,25 @@ def run_grouped(run: Callable[[list[int]], Any], keys: Sequence[Hashable]) -> An
     return tree_map(joined, *[run(members) for members in groups.values()])
 
 
+def run_oriented(
+    model: nn.Module, run: Run, x: Tensor, spacing: Spacing | None, *, orientation: Matrix | None, affine: Matrix | None
+) -> Any:
+    """Compute a function of images, a part of a model, in the axes of training; see :func:`run_rearranged`."""
+    num_axes = oriented_axes(model, f"{'orientation' if affine is None else 'affine'} was given")
+    check_samples(x, num_axes, None, type(model).__name__)
+    if isinstance(spacing, Sampling):
+        raise ValueError(TOLD_TWICE)
+    if affine is not None:
+        spacing, orientation = read_affine(affine, num_axes, spacing, orientation, batch=x.shape[0])
+    assert orientation is not None
+    if spacing is None:  # what set_spacing has told, along the axes of the input
+        spacing = getattr(model, "told_spacing", None)
+    storages, rest = split_orientation(orientation, num_axes, batch=x.shape[0])
+    if rest is None and any(layer._orientation is not None for _, layer in spaced_layers(model)):
+        rest = torch.eye(num_axes, dtype=torch.float64)[None]
+    return run_rearranged(run, x, spacing, storages, rest)
+
+
 def read_affine(
     affine: Matrix,
     num_axes: int,
@@ -292,19 +311,7 @@ class OrientedNetwork(nn.Module):
                 )
         if orientation is None and affine is None:
             return run(x, spacing) if self.storages is None else self._as_told(self.storages, run, x, spacing)
-        num_axes = oriented_axes(self, f"{'orientation' if affine is None else 'affine'} was given")
-        check_samples(x, num_axes, None, type(self).__name__)
-        if isinstance(spacing, Sampling):
-            raise ValueError(TOLD_TWICE)
-        if affine is not None:
-            spacing, orientation = read_affine(affine, num_axes, spacing, orientation, batch=x.shape[0])
-        assert orientation is not None
-        if spacing is None:  # what set_spacing has told, along the axes of the input
-            spacing = getattr(self, "told_spacing", None)
-        storages, rest = split_orientation(orientation, num_axes, batch=x.shape[0])
-        if rest is None and any(layer._orientation is not None for _, layer in spaced_layers(self)):
-            rest = torch.eye(num_axes, dtype=torch.float64)[None]
-        return run_rearranged(run, x, spacing, storages, rest)
+        return run_oriented(self, run, x, spacing, orientation=orientation, affine=affine)
 
     def _as_told(self, storages: Storages, run: Run, x: Tensor, spacing: Spacing | None) -> Any:
         """The result for an orientation that :func:`set_orientation` has told."""
