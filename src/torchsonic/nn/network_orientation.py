@@ -14,11 +14,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 from torch.utils._pytree import tree_map
 
 from torchsonic.arguments import check_samples
 from torchsonic.nn.network_spacing import set_spacing, spaced_layers
-from torchsonic.nn.physical_layer import TOLD_TWICE, SpacedLayer, of_samples
+from torchsonic.nn.physical_layer import TOLD_TWICE, SpacedLayer, of_samples, refuse_tracing
 from torchsonic.spectral.orientation import Matrix, Storage, reorder_spacing, split_affine, split_orientation
 from torchsonic.spectral.spacing import Sampling, Spacing, check_count, joint_spacing
 
@@ -97,6 +98,8 @@ def _rearrange(
     if not arguments:
         raise TypeError(f"pass the input of this {name} by position, model(x), since it was told an orientation")
     x, *others = arguments
+    if isinstance(x, Proxy):
+        refuse_tracing(module)
     if not isinstance(x, Tensor) or x.dim() != axes + 2:
         given = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
         raise ValueError(
