@@ -527,6 +527,15 @@ BAD = {
         {"affine": moved().mT},
         r"last row of affine must be \(0, 0, 0, 1\).*, pass affine.T",
     ),
+    "negative": ({"affine": -torch.eye(4)}, r"last row of affine must be \(0, 0, 0, 1\).*flipped or scaled, so write"),
+    "meta": (
+        {"orientation": torch.eye(3, device="meta")},
+        "must be a dense tensor .*, got one on the meta device; pass",
+    ),
+    "sparse": (
+        {"affine": torch.eye(4).to_sparse()},
+        "affine must be a dense .*, got one of layout torch.sparse_coo; p",
+    ),
     "shear": ({"affine": sheared()}, r"sheared: array axes 1 and 2 are 11.3 degrees.*resample"),
     "no length": ({"affine": torch.diag(torch.tensor([1.0, 1.0, 0.0, 1.0]))}, "column 2 of affine is zero, so axis 2"),
     "twice": ({"affine": torch.eye(4), "spacing": 1.0}, "either affine or the other two"),
@@ -554,6 +563,15 @@ def test_networks_that_would_ignore_it_say_so(name):
     for words, call in tell.items():
         with pytest.raises(ValueError, match=f"{words}, but this .* would ignore it|S4ND cannot take an orientation"):
             call()
+
+
+def test_orientations_of_no_sample_and_of_vmap_are_refused():
+    layer, x = torchsonic.SonicConv2d(1, 2, num_modes=3), torch.randn(2, 1, 8, 6)
+    for model in (layer, nn.Sequential(layer)):
+        with pytest.raises(ValueError, match=r"orientation has no matrices, shape \(0, 2, 2\); pass one"):
+            torchsonic.set_orientation(model, torch.zeros(0, 2, 2))
+    with pytest.raises(TypeError, match=r"got one of torch.func.vmap; .* as one tensor \(batch, 2, 2\)"):
+        torch.func.vmap(lambda image, turn: layer(image, orientation=turn))(x, torch.stack([QUARTER, QUARTER.mT]))
 
 
 def test_matrices_may_be_lists_of_anything():
