@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from torchsonic.engine.lowering import lowering
-from torchsonic.nn.network_orientation import run_oriented
 from torchsonic.nn.network_spacing import place_behind
 from torchsonic.nn.physical_layer import apply, coarsening, knows_spacing, nominal_stride, sampling, scale_spacing
+from torchsonic.nn.rearranged import run_oriented
 from torchsonic.spectral.orientation import Matrix
 from torchsonic.spectral.spacing import Spacing
 
