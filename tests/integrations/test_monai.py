@@ -425,3 +425,14 @@ def test_a_network_that_would_ignore_the_affine_refuses_a_metatensor(name):
         model(x)
     with torch.no_grad():
         assert model(x.as_tensor(), affine=x.affine).shape == (1, 2, *SIZE)
+
+
+def test_the_affine_of_an_image_is_refused_if_an_orientation_was_told_before():
+    model, x = torchsonic.set_orientation(make(), turn(0.4)), image(FIRST)[None]
+    with pytest.raises(ValueError, match=r"was told its orientation .* here the affine of a MetaTensor \(x.as_tensor"):
+        model(x)
+    with pytest.raises(ValueError, match=r"was told its orientation .* here affine="):
+        model(x.as_tensor(), affine=x.affine)
+    deaf = torchsonic.set_orientation(make(use_meta=False), turn(0.4))
+    with torch.no_grad():
+        torch.testing.assert_close(deaf(x).as_tensor(), model(x.as_tensor()))

@@ -52,3 +52,15 @@ def test_a_traced_model_is_the_model(name, size):
 def test_a_layer_alone_cannot_be_traced_and_says_what_to_do():
     with pytest.raises(TypeError, match=r"SonicConv2d as a single node.*trace torch.nn.Sequential\(layer\)"):
         torch.fx.symbolic_trace(torchsonic.SonicConv2d(3, 4))
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_model_that_rearranges_its_input_is_told_after_tracing(inside):
+    turn = [[0.0, -1.0], [1.0, 0.0]]
+    model = nn.Sequential(nn.Conv2d(1, 4, (3, 1), padding=(1, 0)), torchsonic.SonicConv2d(4, 2, num_modes=3))
+    x = torch.randn(1, 1, 8, 6)
+    expected = torchsonic.set_orientation(model, turn)(x)
+    with pytest.raises(TypeError, match=r"does not record how a Sequential .* set_orientation with the traced one"):
+        torch.fx.symbolic_trace(nn.Sequential(model) if inside else model)
+    traced = torch.fx.symbolic_trace(torchsonic.set_orientation(model, None))
+    assert torch.equal(torchsonic.set_orientation(traced, turn)(x), expected)

@@ -203,6 +203,47 @@ def test_a_spacing_told_in_the_call_is_along_the_axes_of_the_input():
         assert torch.equal(model(x=x, spacing=STEPS), expected)
 
 
+class Forwarding(nn.Module):
+    """Passes whatever it is given on to a network."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = make("sonicunet2d", in_channels=1, num_classes=2, **SMALL)
+
+    def forward(self, x, *positional, **named):
+        return self.network(x, *positional, **named)
+
+
+class Naming(Forwarding):
+    def forward(self, x, spacing=None, affine=None):
+        return self.network(x, spacing, affine=affine)
+
+
+def test_an_orientation_in_the_call_is_refused_if_it_was_told_before():
+    x, affine = torch.randn(1, 1, 12, 8, dtype=torch.float64), torch.eye(3)
+    for model in (Forwarding(), Naming()):
+        torchsonic.set_orientation(model, QUARTER)
+        message = rf"{type(model).__name__} was told its orientation by set_orientation; .*, here affine="
+        with pytest.raises(ValueError, match=message):
+            model(x, affine=affine)
+    with pytest.raises(ValueError, match=message):
+        model(x, None, affine)
+
+
+def test_a_wrapper_is_told_the_spacing_along_the_axes_of_its_input():
+    storage = Storage((1, 0), (False, True))
+    x = torch.randn(1, 1, 12, 8, dtype=torch.float64)
+    forwarding, naming = Forwarding(), Naming()
+    with torch.no_grad():
+        expected = storage.apply(naming(x, (2.0, 0.6)))
+        for model in (forwarding, naming):
+            torchsonic.set_orientation(model, storage.matrix())
+            assert relative_error(model(storage.apply(x), spacing=(0.6, 2.0)), expected) < 1e-12
+        assert relative_error(naming(storage.apply(x), (0.6, 2.0)), expected) < 1e-12
+        with pytest.raises(TypeError, match=r"forward has no name for an argument behind .*spacing="):
+            forwarding(storage.apply(x), (0.6, 2.0))
+
+
 class WithCount(OrientedNetwork):
     """A network whose result is more than a tensor."""
 
@@ -233,6 +274,40 @@ def test_samples_told_beforehand_may_differ_if_their_sizes_agree():
         model(torch.randn(2, 1, 8, 6, dtype=torch.float64))
     with pytest.raises(ValueError, match="2 matrices for a batch of 3"):
         model(torch.randn(3, 1, 8, 8, dtype=torch.float64))
+
+
+@pytest.mark.filterwarnings("ignore:the model has strides")  # behind the last layer
+@pytest.mark.parametrize("name", ["sonicnet2d", "sonicunet2d.hybrid", "orbitnet2d", "orbit_tiny"])
+def test_samples_told_beforehand_may_differ_in_size_in_a_network(name):
+    model, x = make(name, **{**IMAGES, **CLASSIFIERS}[name]), torch.randn(2, 3, 18, 24, dtype=torch.float64)
+    turns = torch.stack([turn_about((1, 0, 0), degrees)[1:, 1:] for degrees in (30, 110)])
+    steps = torch.tensor([[2.0, 1.0], [0.8, 1.2]], dtype=torch.float64)
+    with torch.no_grad():
+        plain, spaced = model(x, orientation=turns), model(x, spacing=steps, orientation=turns)
+        torchsonic.set_orientation(model, turns)
+        assert relative_error(model(x), plain) < 1e-12
+        assert relative_error(model(x, spacing=steps), spaced) < 1e-12
+        assert relative_error(torchsonic.set_spacing(model, steps)(x), spaced) < 1e-12
+
+
+def test_an_input_that_is_no_tensor_is_named():
+    model = make("sonicnet2d", in_channels=1, width=4, depth=1)
+    wrong = torch.randn(1, 1, 8, 6).numpy()
+    for told in ({"orientation": torch.eye(2)}, {"affine": torch.eye(3)}, {}):
+        with pytest.raises(TypeError, match=r"^SonicNet expects a tensor, got ndarray"):
+            model(wrong, **told)
+    with pytest.raises(TypeError, match=r"^SonicNet expects a tensor, got ndarray"):
+        torchsonic.set_orientation(model, QUARTER)(wrong)
+    with pytest.raises(TypeError, match="no tensor, but a ndarray"):
+        SonicBlock(1, 2, num_modes=3)(wrong, orientation=QUARTER)
+
+
+def test_an_orientation_of_one_image_is_not_lost():
+    """Layers take an image without a batch, which networks cannot rearrange."""
+    model, x = WithCount(), torch.randn(1, 8, 6)
+    for call in (lambda: model(x, orientation=QUARTER), lambda: torchsonic.set_orientation(model, QUARTER)(x)):
+        with pytest.raises(ValueError, match=r"WithCount expects \(batch, channel, 2 axes\), got shape"):
+            call()
 
 
 def test_what_a_call_is_told_wins_over_what_a_network_assumes():
@@ -470,6 +545,15 @@ BAD = {
         {"affine": moved().mT},
         r"last row of affine must be \(0, 0, 0, 1\).*, pass affine.T",
     ),
+    "negative": ({"affine": -torch.eye(4)}, r"last row of affine must be \(0, 0, 0, 1\).*flipped or scaled, so write"),
+    "meta": (
+        {"orientation": torch.eye(3, device="meta")},
+        "must be a dense tensor .*, got one on the meta device; pass",
+    ),
+    "sparse": (
+        {"affine": torch.eye(4).to_sparse()},
+        "affine must be a dense .*, got one of layout torch.sparse_coo; p",
+    ),
     "shear": ({"affine": sheared()}, r"sheared: array axes 1 and 2 are 11.3 degrees.*resample"),
     "no length": ({"affine": torch.diag(torch.tensor([1.0, 1.0, 0.0, 1.0]))}, "column 2 of affine is zero, so axis 2"),
     "twice": ({"affine": torch.eye(4), "spacing": 1.0}, "either affine or the other two"),
@@ -497,6 +581,15 @@ def test_networks_that_would_ignore_it_say_so(name):
     for words, call in tell.items():
         with pytest.raises(ValueError, match=f"{words}, but this .* would ignore it|S4ND cannot take an orientation"):
             call()
+
+
+def test_orientations_of_no_sample_and_of_vmap_are_refused():
+    layer, x = torchsonic.SonicConv2d(1, 2, num_modes=3), torch.randn(2, 1, 8, 6)
+    for model in (layer, nn.Sequential(layer)):
+        with pytest.raises(ValueError, match=r"orientation has no matrices, shape \(0, 2, 2\); pass one"):
+            torchsonic.set_orientation(model, torch.zeros(0, 2, 2))
+    with pytest.raises(TypeError, match=r"got one of torch.func.vmap; .* as one tensor \(batch, 2, 2\)"):
+        torch.func.vmap(lambda image, turn: layer(image, orientation=turn))(x, torch.stack([QUARTER, QUARTER.mT]))
 
 
 def test_matrices_may_be_lists_of_anything():
@@ -544,6 +637,37 @@ def test_blocks_are_told_beside_the_spacing():
     assert relative_error(whole, torch.cat(alone)) < 1e-12
     with pytest.raises(ValueError, match="S4ND cannot take an orientation"):
         torchsonic.baselines.S4ND(2, 2).set_orientation(QUARTER)
+
+
+@pytest.mark.parametrize("middle", ["local", "stride", "pooling", "network"])
+def test_a_chain_rearranges_its_input_like_a_network(middle):
+    torch.manual_seed(0)
+    part = {
+        "local": lambda: nn.Conv2d(4, 4, 3, padding=1),
+        "stride": lambda: SonicBlock(4, 4, num_modes=3, stride=(1, 2)),
+        "pooling": lambda: nn.MaxPool2d(2),
+        "network": lambda: torchsonic.create_model("sonicnet2d.light", in_channels=4, num_classes=4, width=4),
+    }[middle]
+    inner = SpacedSequential(part(), nn.ReLU())  # rearranged once, by the whole
+    chain = SpacedSequential(SonicBlock(1, 4, num_modes=3), inner, SonicBlock(4, 2, num_modes=3)).double().eval()
+    x = torch.randn(2, 1, 12, 8, dtype=torch.float64)  # strides that are told beforehand divide it
+    turns = torch.stack([QUARTER, TURNS["oblique"].mT])
+    with torch.no_grad():
+        assert_storages_agree(chain, x, spacing=STEPS[:2])
+        told = [chain(x[i : i + 1], STEPS[:2], orientation=turns[i]) for i in range(2)]
+        if middle != "stride":  # sizes agree
+            assert relative_error(chain(x, STEPS[:2], orientation=turns), torch.cat(told)) < 1e-12
+        with warnings.catch_warnings(action="ignore"):  # of pooling, which is no layer with strides to be told
+            torchsonic.set_spacing(chain, STEPS[:2])
+        assert relative_error(chain(x[:1], orientation=turns[0]), told[0]) < 1e-12
+        for i in range(2):
+            torchsonic.set_orientation(chain, turns[i])
+            assert relative_error(chain(x[i : i + 1]), told[i]) < 1e-12
+
+
+def test_a_chain_without_sonic_layers_would_ignore_the_orientation():
+    with pytest.raises(ValueError, match="orientation was given, but this SpacedSequential has no Sonic layer"):
+        SpacedSequential(nn.Conv2d(1, 1, 3))(torch.randn(1, 1, 8, 8), orientation=QUARTER)
 
 
 class Deaf(nn.Module):

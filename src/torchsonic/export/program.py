@@ -13,9 +13,10 @@ from torch.export import Dim, ExportedProgram
 from torchsonic.export.config import ExportConfig, ExportError
 from torchsonic.export.lowering.exporting import Exporting
 from torchsonic.export.run import first_line
-from torchsonic.nn.network_orientation import OrientedNetwork, oriented_axes, run_rearranged
+from torchsonic.nn.network_orientation import OrientedNetwork
 from torchsonic.nn.network_spacing import spaced_layers
 from torchsonic.nn.parameters import is_sharded
+from torchsonic.nn.rearranged import oriented_axes, run_rearranged
 from torchsonic.spectral.orientation import Storage, as_orientation
 
 OTHER_SPACING = 0.8

@@ -29,7 +29,7 @@ except ImportError as error:
 
 from torchsonic import models
 from torchsonic.integrations.monai_affine import axes_of, orientation_of, spacing_of
-from torchsonic.nn.network_orientation import read_affine, run_rearranged
+from torchsonic.nn.rearranged import read_affine, run_rearranged
 from torchsonic.spectral.orientation import Matrix, split_orientation
 from torchsonic.spectral.spacing import Sampling, Spacing, as_spacing, joint_spacing
 

@@ -11,8 +11,8 @@ from torch import Tensor
 from torchsonic.arguments import check_samples, choice
 from torchsonic.engine.lowering import is_symbolic, lowering
 from torchsonic.functional.resample import resample
-from torchsonic.nn.network_orientation import run_grouped
 from torchsonic.nn.physical_layer import SpacedLayer, of_samples, scale_spacing
+from torchsonic.nn.rearranged import run_grouped
 from torchsonic.spectral.spacing import ANY_BATCH, Spacing, as_spacing, plain_spacing, spacing_values
 from torchsonic.spectral.tracing import tracing
 

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from torchsonic.engine.lowering import lowering
 from torchsonic.nn.network_spacing import place_behind
 from torchsonic.nn.physical_layer import apply, coarsening, knows_spacing, nominal_stride, sampling, scale_spacing
+from torchsonic.nn.rearranged import run_oriented
 from torchsonic.spectral.orientation import Matrix
 from torchsonic.spectral.spacing import Spacing
 
@@ -138,5 +140,8 @@ class SpacedSequential(nn.Sequential):
     def forward(  # type: ignore[override]
         self, x: Tensor, spacing: Spacing | None = None, *, orientation: Matrix | None = None
     ) -> Tensor:
-        """Apply all layers to an input of the given spacing and orientation."""
-        return self.walk(x, sampling(x, spacing, orientation))[0]
+        """Apply all layers to an input of the given spacing and orientation, in the axes of training as a network."""
+        told = sampling(x, spacing, orientation)
+        if orientation is None or lowering() is not None:  # a program knows no numbers by which to rearrange
+            return self.walk(x, told)[0]
+        return run_oriented(self, lambda x, own: self.walk(x, own)[0], x, spacing, orientation=orientation, affine=None)

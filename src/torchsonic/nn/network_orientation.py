@@ -8,20 +8,27 @@ the result is brought back to the axes of the input. All 48 ways to store a volu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+import inspect
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
+from torch.fx import Proxy
 
+from torchsonic.arguments import check_samples
 from torchsonic.nn.network_spacing import set_spacing, spaced_layers
-from torchsonic.nn.physical_layer import TOLD_TWICE, SpacedLayer, of_samples
-from torchsonic.spectral.orientation import Matrix, Storage, reorder_spacing, split_affine, split_orientation
-from torchsonic.spectral.spacing import Sampling, Spacing, check_count, joint_spacing
-
-Storages = tuple[Storage, ...]
-Run = Callable[[Tensor, Spacing | None], Any]
+from torchsonic.nn.physical_layer import TOLD_TWICE, SpacedLayer, refuse_tracing
+from torchsonic.nn.rearranged import (
+    Run,
+    Storages,
+    oriented_axes,
+    reordered,
+    restored,
+    run_oriented,
+    run_rearranged,
+)
+from torchsonic.spectral.orientation import Matrix, split_orientation
+from torchsonic.spectral.spacing import Sampling, Spacing, check_count
 
 
 def set_orientation(model: nn.Module, orientation: Matrix | None) -> nn.Module:
@@ -60,19 +67,6 @@ def set_orientation(model: nn.Module, orientation: Matrix | None) -> nn.Module:
     return model if told is None else set_spacing(model, told)  # along the axes that layers see now
 
 
-def oriented_axes(model: nn.Module, reason: str) -> int:
-    """Spatial axes of a model all of whose layers can be told an orientation; ``reason`` is why that matters."""
-    layers = [layer for _, layer in spaced_layers(model)]
-    for layer in layers:
-        layer._refuse_orientation()
-    if not layers:
-        raise ValueError(
-            f"{reason}, but this {type(model).__name__} has no Sonic layer and would ignore it; bring all arrays to "
-            "the same axis order yourself"
-        )
-    return layers[0].num_axes
-
-
 def _rearrange_by(module: nn.Module, storages: Storages | None) -> None:
     """Make a module rearrange its input and output from now on; networks do so themselves."""
     module.storages = storages  # type: ignore[assignment]
@@ -90,32 +84,55 @@ def _rearrange_by(module: nn.Module, storages: Storages | None) -> None:
 def _rearrange(
     module: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Bring the first argument of a module, and a spacing if it takes one, to the axes of training."""
+    """Bring the first argument of a module, and a spacing if it is given one, to the axes of training."""
     name, axes = type(module).__name__, len(module.storages[0].order)
     if not arguments:
         raise TypeError(f"pass the input of this {name} by position, model(x), since it was told an orientation")
     x, *others = arguments
+    if isinstance(x, Proxy):
+        refuse_tracing(module)
     if not isinstance(x, Tensor) or x.dim() != axes + 2:
         given = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
         raise ValueError(
             f"this {name}, which was told an orientation, expects (batch, channel, {axes} axes), got {given}"
         )
-    told = others[0] if others else keywords.get("spacing")
-    if keywords.get("orientation") is not None or isinstance(told, Sampling):
-        raise ValueError(
-            f"this {name} was told its orientation by set_orientation; call set_orientation(model, None) before you "
-            "pass one in a call"
-        )
+    names = _names_behind_input(module, len(others))
+    _refuse_second_orientation(module, x, {**dict(zip(names, others, strict=True)), **keywords})
     check_count("orientation", len(module.storages), x.shape[0])
-    if getattr(module, "takes_spacing", False):
-        others[:1] = [_reordered(spacing, module.storages) for spacing in others[:1]]
-        if "spacing" in keywords:
-            keywords = {**keywords, "spacing": _reordered(keywords["spacing"], module.storages)}
+
+    def turned(name: str, value: Any) -> Any:
+        return reordered(value, module.storages) if name == "spacing" else value
+
+    others = [turned(name, value) for name, value in zip(names, others, strict=True)]
+    keywords = {name: turned(name, value) for name, value in keywords.items()}
     return (_gathered(module, x), *others), keywords
 
 
-def _reordered(spacing: Spacing | None, storages: Storages) -> Spacing | None:
-    return None if spacing is None else reorder_spacing(spacing, storages)
+def _names_behind_input(module: nn.Module, count: int) -> list[str]:
+    """Names of the arguments that a call passes by position behind the input; one of them may be a spacing."""
+    if count == 0 or (count == 1 and getattr(module, "takes_spacing", False)):
+        return ["spacing"][:count]
+    parameters = inspect.signature(module.forward).parameters.values()
+    names = [parameter.name for parameter in parameters if parameter.kind <= parameter.POSITIONAL_OR_KEYWORD]
+    if len(names) <= count:
+        raise TypeError(
+            f"this {type(module).__name__} was told an orientation, and its forward has no name for an argument behind "
+            "the input, which may be a spacing along axes to be rearranged; pass it by name, spacing="
+        )
+    return names[1 : count + 1]
+
+
+def _refuse_second_orientation(module: nn.Module, x: Tensor, told: dict[str, Any]) -> None:
+    """Refuse an orientation in a call of a module that rearranges its input: its parts would apply it once more."""
+    given = [f"{name}=" for name in ("orientation", "affine") if told.get(name) is not None]
+    given += [f"{name}=" for name, value in told.items() if isinstance(value, Sampling)]
+    if hasattr(x, "affine") and getattr(module, "use_meta", True):  # of MONAI's tensors, which a part may read
+        given.append(f"the affine of a {type(x).__name__} (x.as_tensor() has none)")
+    if given:
+        raise ValueError(
+            f"this {type(module).__name__} was told its orientation by set_orientation; call set_orientation(model, "
+            f"None) before you pass one in a call, here {given[0]}"
+        )
 
 
 def _gathered(module: Any, x: Tensor) -> Tensor:
@@ -135,87 +152,6 @@ def _gathered(module: Any, x: Tensor) -> Tensor:
 def _restore(module: Any, arguments: tuple[Any, ...], result: Any) -> Any:
     """Bring the result of a module back to the axes of its input."""
     return restored(result, module.storages)
-
-
-def restored(result: Any, storages: Storages) -> Any:
-    """Bring all tensors ``(B, K, *size)`` in a result back to the axes of the input; leave other values unchanged."""
-
-    def restore(part: Any) -> Any:
-        if not isinstance(part, Tensor) or part.dim() != len(storages[0].order) + 2:
-            return part
-        if len(storages) == 1:
-            return storages[0].undo(part)
-        return _joined([storage.undo(part[i : i + 1]) for i, storage in enumerate(storages)])
-
-    return tree_map(restore, result)
-
-
-def _joined(parts: Sequence[Tensor]) -> Tensor:
-    """Results of samples as one batch."""
-    sizes = sorted({tuple(part.shape[2:]) for part in parts})
-    if len(sizes) > 1:
-        raise ValueError(
-            f"results of samples with different orientations or spacings have different sizes, {sizes}; call the model "
-            "once per orientation and spacing, or give it equal strides along all axes"
-        )
-    return torch.cat(list(parts))
-
-
-def run_rearranged(run: Run, x: Tensor, spacing: Spacing | None, storages: Storages, rest: Tensor | None = None) -> Any:
-    """Compute a function of images and their spacing in the axes of training.
-
-    Samples of a batch may differ in orientation; those of the same size in these axes are computed together.
-
-    Parameters
-    ----------
-    run
-        ``run(x, spacing)``; tensors ``(B, K, *size)`` in its result are brought back to the axes of ``x``.
-    spacing
-        Spacing along the axes of ``x``, as everywhere.
-    storages, rest
-        See :func:`torchsonic.spectral.orientation.split_orientation`.
-    """
-    check_count("orientation", len(storages), x.shape[0])  # len(x) would tie an exported file to it
-    steps = _reordered(spacing, storages)
-    told = steps if rest is None else Sampling(steps, rest)
-    if len(storages) == 1:
-        return restored(run(storages[0].apply(x), told), storages)
-    samples = [storage.apply(x[i : i + 1]) for i, storage in enumerate(storages)]
-
-    def run_some(members: list[int]) -> Any:
-        own = None if told is None else of_samples(told, members)
-        result = run(torch.cat([samples[i] for i in members]), own)
-        return restored(result, tuple(storages[i] for i in members))
-
-    return run_grouped(run_some, [sample.shape for sample in samples])
-
-
-def run_grouped(run: Callable[[list[int]], Any], keys: Sequence[Hashable]) -> Any:
-    """Results of ``run(members)`` for the samples of each key, joined in the order of the batch."""
-    groups: dict[Hashable, list[int]] = {}
-    for i, key in enumerate(keys):
-        groups.setdefault(key, []).append(i)
-    order = torch.tensor([i for members in groups.values() for i in members]).argsort()
-
-    def joined(*parts: Any) -> Any:
-        return _joined(parts)[order] if isinstance(parts[0], Tensor) else parts[0]
-
-    return tree_map(joined, *[run(members) for members in groups.values()])
-
-
-def read_affine(
-    affine: Matrix,
-    num_axes: int,
-    spacing: Spacing | None,
-    orientation: Matrix | None,
-    *,
-    batch: int | None = None,
-) -> tuple[Spacing, Tensor]:
-    """Spacing and orientation of an affine, which may not be combined with either of them."""
-    if not (spacing is None and orientation is None):
-        raise ValueError("affine already contains spacing and orientation; pass either affine or the other two")
-    steps, turns = split_affine(affine, num_axes, batch=batch)
-    return joint_spacing(steps), turns
 
 
 class OrientedNetwork(nn.Module):
@@ -264,20 +200,16 @@ class OrientedNetwork(nn.Module):
                     "x.float(), or convert the network with double()"
                 )
         if orientation is None and affine is None:
-            if self.storages is None or x.dim() != len(self.storages[0].order) + 2:
-                return run(x, spacing)  # which says what is wrong
-            return run_rearranged(run, x, spacing, self.storages)
-        num_axes = oriented_axes(self, f"{'orientation' if affine is None else 'affine'} was given")
-        if x.dim() != num_axes + 2:
-            return run(x, spacing)  # which says what is wrong
+            return run(x, spacing) if self.storages is None else self._as_told(self.storages, run, x, spacing)
+        return run_oriented(self, run, x, spacing, orientation=orientation, affine=affine)
+
+    def _as_told(self, storages: Storages, run: Run, x: Tensor, spacing: Spacing | None) -> Any:
+        """The result for an orientation that :func:`set_orientation` has told."""
+        check_samples(x, len(storages[0].order), None, type(self).__name__)
         if isinstance(spacing, Sampling):
             raise ValueError(TOLD_TWICE)
-        if affine is not None:
-            spacing, orientation = read_affine(affine, num_axes, spacing, orientation, batch=x.shape[0])
-        assert orientation is not None
-        if spacing is None:  # what set_spacing has told, along the axes of the input
-            spacing = getattr(self, "told_spacing", None)
-        storages, rest = split_orientation(orientation, num_axes, batch=x.shape[0])
-        if rest is None and any(layer._orientation is not None for _, layer in spaced_layers(self)):
-            rest = torch.eye(num_axes, dtype=torch.float64)[None]
+        rest = None
+        if len(storages) > 1:  # layers know remainders and spacings of the whole batch, but run on groups of samples
+            rest = next((layer._orientation for _, layer in spaced_layers(self)), None)
+            spacing = getattr(self, "told_spacing", None) if spacing is None else spacing
         return run_rearranged(run, x, spacing, storages, rest)

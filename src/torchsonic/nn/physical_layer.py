@@ -210,8 +210,18 @@ def leaf_call(layer: nn.Module, x: Proxy, *arguments: Any, **options: Any) -> An
             f"torch.fx records a {type(layer).__name__} as a single node and needs a module around it; "
             "trace torch.nn.Sequential(layer)"
         )
+    refuse_tracing(x.tracer.root)  # type: ignore[attr-defined]  # whose hooks torch.fx does not call
     given = {name: value for name, value in options.items() if value is not None}
     return x.tracer.create_proxy("call_module", target, (x, *arguments), given)
+
+
+def refuse_tracing(module: nn.Module) -> None:
+    """Refuse to let ``torch.fx`` record a module that rearranges its input, which a graph would not contain."""
+    if getattr(module, "storages", None) is not None:
+        raise TypeError(
+            f"torch.fx does not record how a {type(module).__name__} that was told an orientation rearranges its "
+            "input; call set_orientation(model, None), trace the model, and call set_orientation with the traced one"
+        )
 
 
 def batch_spacing(spacing: Spacing) -> Spacing:
@@ -233,6 +243,8 @@ def sampling(x: Tensor, spacing: Spacing | None, orientation: Matrix | None) -> 
         )
     if orientation is None:
         return spacing
+    if not isinstance(x, Tensor):
+        raise TypeError(f"an orientation was given with an input that is no tensor, but a {type(x).__name__}")
     if isinstance(spacing, Sampling):
         raise ValueError(TOLD_TWICE)
     return Sampling(spacing, as_orientation(orientation, x.dim() - 2, batch=x.shape[0]))

@@ -57,6 +57,11 @@ def _as_matrices(value: Matrix, size: int, name: str) -> Tensor:
         raise TypeError(f"{name} must be numbers of shape ({size}, {size}), got {value!r}") from error
     if matrices.is_complex():
         raise TypeError(f"{name} must be real numbers, got {matrices.dtype}")
+    if kind := _kind_without_numbers(matrices):
+        raise TypeError(
+            f"{name} must be a dense tensor of numbers that can be read, got {kind}; pass them as a list, and those of "
+            f"several samples as one tensor (batch, {size}, {size})"
+        )
     matrices = matrices.to(widest_float(matrices.device))
     if matrices.dim() not in (2, 3) or tuple(matrices.shape[-2:]) != (size, size):
         raise ValueError(
@@ -66,6 +71,15 @@ def _as_matrices(value: Matrix, size: int, name: str) -> Tensor:
     if not torch.compiler.is_compiling() and not matrices.isfinite().all():
         raise ValueError(f"{name} must be finite, got {matrices.tolist()}")
     return matrices[None] if matrices.dim() == 2 else matrices
+
+
+def _kind_without_numbers(matrices: Tensor) -> str | None:
+    """What keeps the numbers of a tensor from being read."""
+    if torch._C._functorch.is_batchedtensor(matrices):  # type: ignore[attr-defined]
+        return "one of torch.func.vmap"
+    if matrices.device.type == "meta":
+        return "one on the meta device"
+    return None if matrices.layout == torch.strided else f"one of layout {matrices.layout}"
 
 
 def as_orientation(orientation: Matrix, num_axes: int, *, batch: int | None = None) -> Tensor:
@@ -82,6 +96,8 @@ def as_orientation(orientation: Matrix, num_axes: int, *, batch: int | None = No
     matrices = _as_matrices(orientation, num_axes, "orientation")
     if batch is not None:
         check_count("orientation", matrices.shape[0], batch)
+    elif matrices.shape[0] == 0:
+        raise ValueError(f"orientation has no matrices, shape {tuple(matrices.shape)}; pass one, or one per sample")
     if torch.compiler.is_compiling():  # the numbers are known only later
         torch._assert_async((_excess(matrices).abs() <= TOLERANCE).all(), "orientation must be orthogonal and finite")
         return _nearest_orthogonal(matrices)
@@ -137,9 +153,11 @@ def split_affine(affine: Matrix, num_axes: int, *, batch: int | None = None) -> 
     if batch is not None:
         check_count("affine", matrices.shape[0], batch)
     if matrices[:, -1, :-1].any() or (matrices[:, -1, -1] != 1).any():
+        remedy = "if the translation is in the last row, pass affine.T"
+        if not matrices[:, -1, :-1].any():
+            remedy = "it is the same however axes are flipped or scaled, so write that there"
         raise ValueError(
-            f"the last row of affine must be {(0,) * num_axes + (1,)}, got {matrices[:, -1].tolist()}; if the "
-            "translation is in the last row, pass affine.T"
+            f"the last row of affine must be {(0,) * num_axes + (1,)}, got {matrices[:, -1].tolist()}; {remedy}"
         )
     columns = matrices[:, :num_axes, :num_axes]
     spacing = torch.linalg.vector_norm(columns, dim=1)
