@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torchsonic.arguments import is_number
 from torchsonic.engine.parameters import physical_with_gain
 from torchsonic.nn.init import check_bank, initial_parameters
-from torchsonic.nn.physical_layer import PaddedLayer
+from torchsonic.nn.padded_layer import PaddedLayer
 from torchsonic.nn.released_init import Bank, expand_bank, released_parameters
 from torchsonic.spectral.band import frequency_grid
 from torchsonic.spectral.constants import fixed, pi
