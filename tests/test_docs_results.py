@@ -363,6 +363,19 @@ def test_the_page_on_orientation_says_what_turned_hippocampi_scored():
         lost[title] = 100 * (mean(model, "Dice") - mean(model, f"rotated by 45{way}"))
     told, untold = (lost[f"SonicUNet, {how}"] for how in ("given the affine", "without it"))
     assert f"45 degrees about any axis cost {told:.1f} points instead of {untold:.0f}." in page
+    assert f"OrbitNet alone still loses {lost['OrbitNet, without it']:.0f} points at 45 degrees" in page
+    orbit, unet = (mean(model, "rotated by 45") for model in ("orbitnet_turned", "unet_turned"))
+    gain = 100 * (orbit - unet)
+    assert f"is {gain:.0f} points behind at 45 degrees" in page
+    assert models["unet_turned"]["problem"].endswith("the loss is still falling steeply")
+    resampled = f"{mean('unet', 'rotated by 45, resampled'):.3f}"
+    readme, all_numbers = (ROOT / "README.md").read_text(), read_page("measured.md")
+    words = f"| OrbitNet {orbit:.3f} with 8,449 parameters | U-Net {unet:.3f} with "
+    assert words in readme
+    assert words in all_numbers
+    assert f"a U-Net on resampled scans has {resampled} |" in readme
+    assert f"MONAI's U-Net {resampled} |" in all_numbers
+    assert f"SonicUNet {mean('sonicunet', 'rotated by 45, orientation given'):.3f} given the affine" in all_numbers
 
 
 def test_the_page_on_masks_says_what_the_packaged_network_scores():
