@@ -138,3 +138,13 @@ def test_a_margin_may_be_a_fraction_of_a_sample():
     assert layer.padding == (0.5, 2)
     assert layer.boundary(1.0).margin == (1, 2)
     assert layer.boundary(0.25).margin == (2, 8)
+
+
+def test_weights_load_that_were_saved_with_a_margin_rounded_to_samples():
+    options = {"padding_mode": "zeros", "spacing": (10.0, 1.4)}
+    old, new = SonicConv2d(1, 1, padding=(2, 8), **options), SonicConv2d(1, 1, padding=(1.12, 8), **options)
+    new.load_state_dict(old.state_dict())
+    x = torch.randn(1, 1, 6, 20)
+    assert torch.equal(new(x), old(x))
+    with pytest.raises(RuntimeError, match="saved with padding"):
+        SonicConv2d(1, 1, padding=(2.5, 8), **options).load_state_dict(old.state_dict())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -31,7 +32,8 @@ def border_options(
 ) -> dict[str, Any]:
     """Padding options of a Sonic layer behind a stride, in a network whose images have a margin.
 
-    Widths are not rounded to samples: rounded ones would differ between axes, and so depend on how an array is stored.
+    The margin is a whole number of samples along the finest axis, and as wide along the others. Rounded to samples on
+    every axis, it would not turn with the image.
 
     Parameters
     ----------
@@ -45,15 +47,19 @@ def border_options(
 
     Examples
     --------
-    >>> border_options(8, "zeros", (8.0, 2.0, 2.0), (1, 2, 2))
-    {'padding': (2.0, 4.0, 4.0), 'padding_mode': 'zeros'}
+    >>> border_options(8, "zeros", (10.0, 2.0, 2.0), (1, 2, 2))
+    {'padding': (1.6, 4.0, 4.0), 'padding_mode': 'zeros'}
     """
     if padding_mode == "circular" and padding == MARGIN:  # the default, which only other modes have a use for
         padding = None
     if padding is None:
         return {"padding": None, "padding_mode": padding_mode}
-    widths = padding if isinstance(padding, Sequence) else even_margin(padding, spacing)
-    margin = tuple(w / s for w, s in zip(widths, stride or [1.0] * len(spacing), strict=True))
+    stride = stride or [1.0] * len(spacing)
+    if isinstance(padding, Sequence):
+        margin = tuple(math.ceil(n / s) for n, s in zip(padding, stride, strict=True))
+    else:
+        steps = [step * s for step, s in zip(spacing, stride, strict=True)]
+        margin = even_margin(math.ceil(padding * min(spacing) / min(steps) - 1e-9), steps)
     return {"padding": margin, "padding_mode": padding_mode}
 
 
